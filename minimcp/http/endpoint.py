@@ -28,7 +28,6 @@ from ..protocol.messages import Failure, InvalidMessage, Message, Notification, 
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
-from .framing import METHODS
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -44,6 +43,7 @@ from .headers import (
     ResponseWriter,
     accepts,
     is_json,
+    require,
 )
 from .options import HttpOptions
 from .sessions import STATUS, EventStore, MakeHandler, Response, Session, Trace
@@ -121,10 +121,8 @@ class HttpService:
 
     def check_body(self, headers: Headers) -> None:
         """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of another type, too long."""
-        if not is_json(headers.get("Content-Type")):
-            raise HttpError(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise HttpError(415, "the body is not compressed")
+        require(is_json(headers.get("Content-Type")), 415, f"the body is {JSON_TYPE}, and Content-Type says so")
+        require(headers.get("Content-Encoding", "identity").lower() == "identity", 415, "the body is not compressed")
         limit, length = self.options.body_bytes, headers.get("Content-Length", "")
         if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
             raise self._too_long()
@@ -189,8 +187,8 @@ class Endpoint(HttpService):
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         headers, method = request.headers, request.method
-        if request.path.partition("?")[0] != self.path:
-            raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
+        path = request.path.partition("?")[0]
+        require(path == self.path, 404, f"there is nothing here: the server is at {self.path}", None)
         wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
@@ -200,10 +198,8 @@ class Endpoint(HttpService):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
         if method not in wanted:
-            status = 405 if method in METHODS else 501
-            raise HttpError(status, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
-        if not accepts(headers, *wanted[method]):
-            raise HttpError(406, f"the header Accept names {' and '.join(wanted[method])}")
+            raise HttpError(405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
+        require(accepts(headers, *wanted[method]), 406, f"the header Accept names {' and '.join(wanted[method])}")
         if method == "POST":
             self.check_body(headers)
 
@@ -284,14 +280,12 @@ class Endpoint(HttpService):
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
-        version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER)
+        version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER) or ""
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        if id is None:
-            raise HttpError(400, f"the header {SESSION_HEADER} is missing: initialize opens a session")
         if not _SESSION_ID.fullmatch(id):
-            raise HttpError(400, f"the header {SESSION_HEADER} is no id of a session")
+            raise HttpError(400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
         session = self.sessions.get(id)
         if session is None:
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
@@ -421,8 +415,8 @@ class Endpoint(HttpService):
 
     def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
-        if self._stands_alone(headers.get(VERSION_HEADER)):
-            raise HttpError(400, "a message is one object, not an array")
+        alone = self._stands_alone(headers.get(VERSION_HEADER))
+        require(not alone, 400, "a message is one object, not an array")
         session, revision = self._sender(headers, False)
         taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
@@ -509,8 +503,8 @@ class Endpoint(HttpService):
                 stream.open()
                 with self._changed:
                     before = session.unsolicited
-                    if before is not None and before.is_connected():
-                        raise HttpError(409, "this session has such a stream already")
+                    free = before is None or not before.is_connected()
+                    require(free, 409, "this session has such a stream already")
                     self._reserve(stream)
                     session.unsolicited = self._open[writer] = stream
                 if before is not None:
@@ -522,8 +516,8 @@ class Endpoint(HttpService):
                 if stream is None:
                     stream = Response(self, session, peer.revision, None)
                     stream.name = name
-                if not (found and name and self.store is not None and stream.resume(writer, int(found[2]))):
-                    raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+                known = found and name and self.store is not None and stream.resume(writer, int(found[2]))
+                require(known, 400, "no event of this session has this id, or not any more (event_store)")
                 self._open[writer] = stream
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)

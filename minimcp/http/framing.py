@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 import time
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Generator, Iterable, NamedTuple, Optional
 
-from .headers import Headers, HttpError
+from .headers import Headers, HttpError, require
 
 HEADER_BYTES = 32 * 1024
 """Of a request's head, and of a trailer."""
@@ -48,20 +48,9 @@ _LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]{1,15})[\t ]*(?:\r\n|\Z)"
 _CACHED_HEADS, _CACHED_BYTES = 4, 1024
 _CHUNK_LINE_BYTES, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
 
+_require = partial(require, code=None)  # refuses a request, after which nothing more can be read from its connection
 _NO_BODY = frozenset({204, 304})
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
-
-
-class BadRequest(HttpError):
-    """A request is refused, after which nothing more can be read from its connection.
-
-    Args:
-        status: Of the response.
-        reason: One sentence for the peer, with nothing of what it sent.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(status, reason, code=None)
 
 
 class Head(NamedTuple):
@@ -89,35 +78,29 @@ class Head(NamedTuple):
 # ------------------------------------------------------------ heads of requests
 
 
-def require(holds: object, status: int, reason: str) -> None:
-    """Refuse a request unless something holds."""
-    if not holds:
-        raise BadRequest(status, reason)
-
-
 def parse_head(block: bytes) -> Head:
     """The head in these bytes, which end before the empty line.
 
     Raises:
-        BadRequest: It is none, or has more than one meaning.
+        HttpError: It is none, or has more than one meaning.
     """
     first, *lines = block.decode("latin-1").split("\r\n")
     found = _REQUEST_LINE.fullmatch(first)
     if found is None:
-        raise BadRequest(400, "the request line is malformed")
+        raise HttpError(400, "the request line is malformed", code=None)
     method, target, version = found.groups()
-    require(version in ("1.1", "1.0"), 505, "HTTP/1.1 and HTTP/1.0 are spoken here")
-    require(len(first) <= LINE_BYTES, 414, f"the request line is longer than {LINE_BYTES} bytes")
-    require(method in METHODS, 501, "no such method is known")
-    require(len(lines) <= HEADER_COUNT, 431, f"there are more than {HEADER_COUNT} headers")
+    _require(version in ("1.1", "1.0"), 505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+    _require(len(first) <= LINE_BYTES, 414, f"the request line is longer than {LINE_BYTES} bytes")
+    _require(method in METHODS, 501, "no such method is known")
+    _require(len(lines) <= HEADER_COUNT, 431, f"there are more than {HEADER_COUNT} headers")
     values: dict[str, list[str]] = {}
     for name, value in map(_header, lines):
-        require(name not in values or name not in _SINGLE, 400, f"there is more than one {name}")
+        _require(name not in values or name not in _SINGLE, 400, f"there is more than one {name}")
         values.setdefault(name, []).append(value)
     headers, http11 = Headers.of(values, {}), version == "1.1"
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
-    require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
+    _require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
     return Head(method, path, headers, http11, _keeps_alive(headers, http11), _length(headers, http11), bool(expects))
 
 
@@ -126,37 +109,37 @@ def _header(line: str) -> tuple[str, str]:
     """The name of a header, in lower case, and its value."""
     found = _HEADER.fullmatch(line)
     if found is None:
-        raise BadRequest(400, "a header is malformed")
-    require(len(line) <= LINE_BYTES, 431, f"a header is longer than {LINE_BYTES} bytes")
+        raise HttpError(400, "a header is malformed", code=None)
+    _require(len(line) <= LINE_BYTES, 431, f"a header is longer than {LINE_BYTES} bytes")
     name = found[1].lower()
-    require("_" not in name or name.replace("_", "-") not in _FRAMING, 400, "a header looks like another one")
+    _require("_" not in name or name.replace("_", "-") not in _FRAMING, 400, "a header looks like another one")
     return name, found[2].strip(" \t")
 
 
 def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
-    require(not http11 if host is None else _HOST.fullmatch(host), 400, "a request names its host, as a host")
+    _require(not http11 if host is None else _HOST.fullmatch(host), 400, "a request names its host, as a host")
     if target.startswith("/"):
         return target
     found = _ABSOLUTE.fullmatch(target)
     if found is not None:
         same = found[1].lower() == (host or found[1]).lower()
-        require(same, 400, "the target is on another host than the Host header says")
+        _require(same, 400, "the target is on another host than the Host header says")
         return found[2] if found[2].startswith("/") else "/" + found[2]
     authority = method == "CONNECT" and ":" in target and _HOST.fullmatch(target)
-    require(authority or (method, target) == ("OPTIONS", "*"), 400, "the target is malformed")
+    _require(authority or (method, target) == ("OPTIONS", "*"), 400, "the target is malformed")
     return target
 
 
 def _length(headers: Headers, http11: bool) -> Optional[int]:
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
-        require(length is None, 400, "Content-Length and Transfer-Encoding contradict each other")
+        _require(length is None, 400, "Content-Length and Transfer-Encoding contradict each other")
         status = 501 if http11 and "chunked" not in coding.lower() else 400
-        require(http11 and coding.lower() == "chunked", status, "only chunked is decoded")
+        _require(http11 and coding.lower() == "chunked", status, "only chunked is decoded")
         return None
     if length is None:
         return 0
-    require(length.isascii() and length.isdigit(), 400, "Content-Length is a number of bytes in decimal digits")
+    _require(length.isascii() and length.isdigit(), 400, "Content-Length is a number of bytes in decimal digits")
     return int(length) if len(length) < 20 else 10**20  # so many digits that converting them takes long
 
 
@@ -178,7 +161,7 @@ class RequestParser:
 
     Attributes:
         feed: Takes what the peer sent, of the next request when this one is ready; returns what is awaited then. Raises
-            BadRequest when the request is refused.
+            HttpError when the request is refused.
         close: Ends it.
         head: Of this request; None until all of it has come.
         body: Of this request, decoded; None until all of it has come.
@@ -216,12 +199,12 @@ class RequestParser:
             end = data.find(b"\r\n\r\n", max(0, searched - 3))
             if (len(data) if end < 0 else end) > HEADER_BYTES:
                 status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
-                raise BadRequest(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)")
+                raise HttpError(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)", code=None)
             if end < 0:
                 # What can be no request is refused before its end, which may never come.
                 first = data[:1]
                 if _BARE_LINE_END.search(data, max(0, searched - 1)) or (first != b"\r" and b"" < first <= b" "):
-                    raise BadRequest(400, "a request begins with its method, and its lines end with CR and LF")
+                    raise HttpError(400, "a request begins with its method, its lines end with CR and LF", code=None)
                 searched = len(data)
                 data += yield HEAD if data else IDLE
                 continue
@@ -258,8 +241,8 @@ class RequestParser:
         headers = Headers.of({**known.headers.lists, "content-length": [found[1].decode()]}, known.headers.cache)
         return known._replace(headers=headers, length=int(found[1]))
 
-    def _too_long(self) -> BadRequest:
-        return BadRequest(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)")
+    def _too_long(self) -> HttpError:
+        return HttpError(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)", code=None)
 
     def _decode_chunks(self) -> Generator[str, bytes, None]:
         data, body, excess, missing = self._bytes, self._chunks, 0, -1
@@ -267,11 +250,11 @@ class RequestParser:
             line = yield from self._line(_CHUNK_LINE_BYTES, 400, "a chunk's size is malformed")
             found = _CHUNK_SIZE.fullmatch(line)
             if found is None:
-                raise BadRequest(400, "a chunk's size is malformed")
+                raise HttpError(400, "a chunk's size is malformed", code=None)
             missing = int(found[1], 16)
             # Each chunk costs time: what its frame is longer than its data may not add up to much.
             excess = max(0, excess + len(line) + _CHUNK_COST - missing)
-            require(excess <= _CHUNK_EXCESS, 400, "the chunks are too small")
+            _require(excess <= _CHUNK_EXCESS, 400, "the chunks are too small")
             end = len(body) + missing
             if end > self._most:
                 raise self._too_long()
@@ -287,7 +270,7 @@ class RequestParser:
         while line := (yield from self._line(left, 431, "the trailer is too long")):
             header = _HEADER.fullmatch(line.decode("latin-1"))
             if header is None or header[1].lower() in _FRAMING:
-                raise BadRequest(400, "a trailer is malformed")
+                raise HttpError(400, "a trailer is malformed", code=None)
             left -= len(line)
 
     def _line(self, most: int, status: int, reason: str) -> Generator[str, bytes, bytes]:
@@ -295,7 +278,7 @@ class RequestParser:
         data = self._bytes
         while (end := data.find(b"\r\n", 0, most + 2)) < 0:
             if len(data) > most + 1:
-                raise BadRequest(status, reason)
+                raise HttpError(status, reason, code=None)
             data += yield BODY
         line = bytes(data[:end])
         del data[: end + 2]

@@ -137,6 +137,12 @@ class HttpError(Exception):
         return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
 
 
+def require(holds: object, status: int, message: str, code: Optional[int] = INVALID_REQUEST) -> None:
+    """Raise `HttpError` unless something holds."""
+    if not holds:
+        raise HttpError(status, message, code=code)
+
+
 class ResponseWriter(CancelToken):
     """Where the response to one request goes: `send` once, or `begin`, any number of `write` and `end`.
 
@@ -275,8 +281,7 @@ class HostPolicy:
         hosts = headers.all("Host")
         host = parse_host(hosts[0]) if hosts else None
         if not self._any_host:
-            if len(hosts) != 1:
-                raise HttpError(400, "a request has one Host header")
+            require(len(hosts) == 1, 400, "a request has one Host header")
             if not self._is_allowed(host):
                 raise HttpError(421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts")
         for value in () if self._any_origin else headers.all("Origin"):

@@ -22,12 +22,12 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Iterable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost
-from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, BadRequest, Head, RequestParser, response_head
+from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, Head, RequestParser, response_head
 from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
@@ -237,7 +237,7 @@ class Connection:
             if data is None and not parser.begun:
                 return CLOSED
             if data is None:
-                raise BadRequest(400, "the request ends in the middle")
+                raise HttpError(400, "the request ends in the middle", code=None)
             awaited, head = parser.feed(data), parser.head
             if awaited == BODY and head is not None and self._checked is not head:
                 self._checked = head
@@ -418,7 +418,8 @@ class RunningHttp:
                 self._selector.unregister(self._listener)
             self._accept_at = math.inf
             self._listener.close()
-            self._drop(each for each in self._kept if each.phase != LEAVING)
+            for connection in [each for each in self._kept if each.phase != LEAVING]:
+                self._move(connection, CLOSED)
             self._loop(lambda: not (self._kept or self.lent), CUT_SECONDS)
             for connection, writer in [(each, each.writer) for each in self.lent]:
                 connection.cut()
@@ -433,7 +434,8 @@ class RunningHttp:
             _log.error("%r ended: %r", self, error, exc_info=error)
         self.closing = True
         self._listener.close()
-        self._drop(self._kept)
+        for connection in list(self._kept):
+            self._move(connection, CLOSED)
         self._workers.close()
         self._selector.close()
         with self._waker_lock:
@@ -452,7 +454,8 @@ class RunningHttp:
             now = time.monotonic()
             for key, _ in events:
                 key.data()
-            self._take_back()
+            if self._back:
+                self._take_back()
             if self._sweep_at <= now:
                 self._sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
@@ -461,17 +464,13 @@ class RunningHttp:
         while self._back:
             self._move(*self._back.popleft())
 
-    def _drop(self, connections: Iterable[Connection]) -> None:
-        for connection in list(connections):
-            self._move(connection, CLOSED)
-
     def _sweep(self, now: float) -> None:
         """Look at all deadlines, and at who has left. What came before `now` has been read."""
         for connection in [each for each in self._kept if each.due <= now]:
             if connection.phase == LEAVING or not connection.parser.begun:
                 self._move(connection, CLOSED)
             else:
-                self._move(connection, connection.refuse(BadRequest(408, "the request did not come in time")))
+                self._move(connection, connection.refuse(HttpError(408, "the request did not come in time", code=None)))
         for connection, writer in [(each, each.writer) for each in self.lent]:
             if connection.due <= now:  # it takes nothing
                 connection.cut()
@@ -495,7 +494,7 @@ class RunningHttp:
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             with suppress(OSError):  # it has left already, which will be seen
-                sock.setblocking(True)
+                sock.settimeout(None if _DONT_WAIT else self.timeouts.write)  # on Windows nothing waits for ever
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))
@@ -507,7 +506,7 @@ class RunningHttp:
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
-                refusal = BadRequest(503, "there are too many connections (max_connections)")
+                refusal = HttpError(503, "there are too many connections (max_connections)", code=None)
                 self._move(connection, connection.refuse(refusal))
             else:
                 sock.close()
@@ -555,7 +554,7 @@ class RunningHttp:
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self._half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
-            self._move(connection, connection.refuse(BadRequest(503, message)))
+            self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
     def _half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""

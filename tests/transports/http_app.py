@@ -26,14 +26,12 @@ POST_HEADERS = {
 class Recording(ResponseWriter):
     """Keeps a response; `lose` makes its peer go."""
 
-    __slots__ = ("gone", "status", "headers", "body", "ended", "streamed", "_callbacks", "_changed")
-
     def __init__(self) -> None:
-        self.gone = self.ended = self.streamed = False
+        super().__init__()
+        self.ended = self.streamed = False
         self.status = 0
         self.headers = Headers()
         self.body = b""
-        self._callbacks: List[Callable[[], None]] = []
         self._changed = threading.Condition()
 
     def send(self, status: int, headers: List[Tuple[str, str]], body: bytes) -> None:
@@ -66,20 +64,10 @@ class Recording(ResponseWriter):
         self.ended = True
         self._tell()
 
-    def on_gone(self, callback: Callable[[], None]) -> None:
-        with self._changed:
-            if not self.gone:
-                self._callbacks.append(callback)
-                return
-        callback()
-
     def lose(self) -> None:
         """The peer is gone."""
-        with self._changed:
-            self.gone = True
-            callbacks = list(self._callbacks)
-        for callback in callbacks:
-            callback()
+        self.gone = True
+        self.cancel()
 
     def _tell(self) -> None:
         with self._changed:

@@ -14,12 +14,12 @@ from minimcp.http.framing import (
     HEADER_COUNT,
     LINE_BYTES,
     READY,
-    BadRequest,
     Head,
     RequestParser,
     parse_head,
     response_head,
 )
+from minimcp.http.headers import HttpError
 from tests.rows import for_each
 
 GET = b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -44,7 +44,7 @@ def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
     """The status of the refusal; None when there is none."""
     try:
         requests(data, size)
-    except BadRequest as refused:
+    except HttpError as refused:
         return refused.status
     return None
 
@@ -219,7 +219,7 @@ def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
     parser.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
     assert len(parser.body or b"") == 10_000 + 0x8000
     parser.feed(b"")
-    with pytest.raises(BadRequest, match="too small"):
+    with pytest.raises(HttpError, match="too small"):
         parser.feed(CHUNKED + b"1\r\n!\r\n" * 20_000)
 
 
@@ -254,7 +254,7 @@ def test_what_can_be_no_request_is_refused_before_its_end(status: int, data: byt
 
 def test_nothing_in_a_refusal_comes_from_the_peer() -> None:
     for _, line in REQUEST_LINES + HEADERS:
-        with pytest.raises(BadRequest) as caught:
+        with pytest.raises(HttpError) as caught:
             requests(POST + b"X-Secret: <script>\r\n" + line + b"\r\n\r\n\x00")
         assert b"<" not in caught.value.response().body
 
@@ -283,7 +283,7 @@ def _outcome(data: bytes, size: Optional[int]) -> object:
                 assert parser.head is not None and parser.body is not None
                 found.append((parser.head, parser.body))
                 awaited = parser.feed(b"")
-    except BadRequest:
+    except HttpError:
         return found, "refused"
     return found, "open"
 

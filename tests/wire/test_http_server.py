@@ -18,7 +18,7 @@ import pytest
 
 from minimcp.errors import ConnectionLost
 from minimcp.http import server as server_module
-from minimcp.http.framing import HEAD
+from minimcp.http.framing import HEAD, response_head
 from minimcp.http.headers import HttpError, HttpRequest, ResponseWriter
 from minimcp.http.options import HttpOptions
 from minimcp.http.server import HALF_BODIES, Connection, RunningHttp, Timeouts, Writer
@@ -365,6 +365,28 @@ def test_a_fault_is_logged_once(endpoint: Endpoint, running: RunningHttp, caplog
         assert peer.get("/b").response().body == b"GET /b "
     errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(errors) == 1 and errors[0].exc_info is not None and "RuntimeError" in errors[0].getMessage()
+
+
+def test_an_endpoint_may_return_while_another_thread_begins_the_response(
+    endpoint: Endpoint, running: RunningHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, returned, finish = threading.Event(), threading.Event(), Writer.finish
+
+    def slow(*given: Any) -> Any:
+        entered.set()
+        assert returned.wait(WAIT)
+        return response_head(*given)
+
+    def hand_over(request: HttpRequest, writer: ResponseWriter) -> None:
+        threading.Thread(target=writer.send, args=(200, TEXT, b"late")).start()
+        assert entered.wait(WAIT)
+
+    monkeypatch.setattr(server_module, "response_head", slow)
+    monkeypatch.setattr(Writer, "finish", lambda writer: (returned.set(), finish(writer))[1])
+    endpoint.paths["/"] = hand_over
+    with Peer(running.port) as peer:
+        assert peer.get().response().body == b"late"
+        assert peer.get("/b").response().body == b"GET /b "
 
 
 @pytest.mark.parametrize("fault", [ValueError("broken"), None])
