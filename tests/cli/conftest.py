@@ -6,14 +6,15 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 import pytest
 
 from minimcp.cli import main
 
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, outlives_the_test
 
 SHOP = """
 import sys
@@ -80,6 +81,25 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return "shop.py"
+
+
+@contextmanager
+def served(source: str) -> Iterator[str]:
+    """The URL of the server of such a file, in this process: a command against it starts no other."""
+    names: Dict[str, Any] = {"__name__": "served"}
+    exec(source, names)
+    with outlives_the_test():
+        running = names["server"].start_http()
+    yield running.url
+    running.close()
+    names["server"].close()
+
+
+@pytest.fixture(scope="module")
+def shop_url() -> Iterator[str]:
+    """Where the shop is to be had without another process."""
+    with served(SHOP) as url:
+        yield url
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Callable, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 
@@ -15,7 +15,7 @@ from minimcp.cli.terminal import as_json
 
 from ..support import ROOT, WAIT
 from ..web import Peer
-from .conftest import Done, command_line, quoted, run_process
+from .conftest import Done, command_line, quoted, run_process, served
 
 LISTED = """\
 shop 3, revision 2026-07-28
@@ -34,14 +34,14 @@ def _write(name: str, text: str) -> str:
 # ------------------------------------------------------------ list
 
 
-def test_list(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_list(shop: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("list", shop)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(LISTED)
     assert 'size: one of "s", "m" = "m"' in done.out
     assert "\n    Order something.\n      item: What to buy.\n" in done.out
     assert "\nfail()\n    Fail.\n" in done.out
-    done = minimcp("list", shop, "--output", "json")
+    done = minimcp("list", shop_url, "--output", "json")
     assert [tool["name"] for tool in json.loads(done.out)["tools"]] == ["order", "fail", "slow", "pictures", "nothing"]
 
 
@@ -80,7 +80,8 @@ def greet(name: str, tone: str = "plain") -> list:
     '''
     return [f"{name}, {tone}", Message("assistant", "Hi"), Image(b"12345", "image/png")]
 
-server.run()
+if __name__ == "__main__":
+    server.run()
 """
 
 
@@ -90,8 +91,15 @@ def shelf(shop: str) -> str:
     return _write("shelf.py", SHELF)
 
 
-def test_list_of_resources_and_prompts(shelf: str, minimcp: Callable[..., Done]) -> None:
-    assert minimcp("list", shelf) == Done(0, """\
+@pytest.fixture(scope="module")
+def shelf_url() -> Iterator[str]:
+    """Where it is to be had without another process."""
+    with served(SHELF) as url:
+        yield url
+
+
+def test_list_of_resources_and_prompts(shelf_url: str, minimcp: Callable[..., Done]) -> None:
+    assert minimcp("list", shelf_url) == Done(0, """\
 shelf 0, revision 2026-07-28
 
 resources:
@@ -112,7 +120,7 @@ greet(name, [tone])
     Greet somebody.
       tone: How it sounds.
 """, "")
-    listed = json.loads(minimcp("list", shelf, "--output", "json").out)
+    listed = json.loads(minimcp("list", shelf_url, "--output", "json").out)
     assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [0, 2, 1, 1]
 
 
@@ -195,28 +203,28 @@ def test_call_shows_progress_on_stderr(shop: str, minimcp: Callable[..., Done]) 
     ]
 
 
-def test_what_call_prints(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     shown = "a\x1b[31mb 京\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
-    assert minimcp("call", shop, "pictures").out == shown
-    done = minimcp("call", shop, "pictures", "--output", "json", "--revision", "2025-06-18")
+    assert minimcp("call", shop_url, "pictures").out == shown
+    done = minimcp("call", shop_url, "pictures", "--output", "json", "--revision", "2025-06-18")
     assert [block["type"] for block in json.loads(done.out)["content"]] == ["text", "image", "resource_link"]
     assert "a\\u001b[31mb 京" in done.out, "JSON is readable, and a terminal does not obey it"
-    assert minimcp("call", shop, "nothing") == Done(0, "null\n", "")
-    done = minimcp("call", shop, "fail")
+    assert minimcp("call", shop_url, "nothing") == Done(0, "null\n", "")
+    done = minimcp("call", shop_url, "fail")
     assert (done.code, done.out) == (1, "") and done.err.endswith(" call: out of stock,\nsorry\n")
-    done = minimcp("call", shop, "fail", "--output", "json")
+    done = minimcp("call", shop_url, "fail", "--output", "json")
     assert (done.code, json.loads(done.out)["isError"]) == (1, True)
-    done = minimcp("call", shop, "order", "item=a", "cuont=2")
+    done = minimcp("call", shop_url, "order", "item=a", "cuont=2")
     assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
 
 
 @pytest.mark.parametrize(("encoding", "text", "escaped"), [
     ("utf-8", "京 \U0001f600", "京"), ("ascii", "\\u4eac", "\\u4eac"),
 ])
-def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: str, shelf: str) -> None:
+def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: str, shelf_url: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
     for options, shown in (([], text), (["--output", "json"], escaped)):
-        done = run_process("prompt", shelf, "greet", "name=京 \U0001f600", *options, env=environment)
+        done = run_process("prompt", shelf_url, "greet", "name=京 \U0001f600", *options, env=environment)
         assert (done.code, done.err) == (0, "") and shown in done.out, done
     assert json.loads(done.out)["messages"][0]["content"]["text"] == "京 \U0001f600, plain"
 
@@ -225,21 +233,18 @@ def test_lone_surrogates_are_shown_as_escapes() -> None:
     assert as_json("京 \x9b") == '"京 \\u009b"' and as_json("京 \ud800") == '"京 \\ud800"'
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
-        (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
-        (["picture"], "did you mean pictures?"),
-        (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
-        (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
-        (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
-        (["order", "item"], "'item' is not key=value"),
-        (["order", "--json", "[]"], "--json: a JSON object was expected"),
-    ],
-)
-def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("call", shop, *words)
+@pytest.mark.parametrize(("words", "said"), [
+    (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
+    (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
+    (["picture"], "did you mean pictures?"),
+    (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
+    (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
+    (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
+    (["order", "item"], "'item' is not key=value"),
+    (["order", "--json", "[]"], "--json: a JSON object was expected"),
+])
+def test_wrong_usage_of_call(words: str, said: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", shop_url, *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
 
 
@@ -255,30 +260,32 @@ def test_a_timeout_is_exit_code_4(shop: str, minimcp: Callable[..., Done]) -> No
 # ------------------------------------------------------------ read, prompt, ping
 
 
-def test_read(shelf: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert minimcp("read", shelf, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
-    assert minimcp("read", shelf, "hello://Ada").out == "hello Ada\n"
-    said = json.loads(minimcp("read", shelf, "bin://data", "--output", "json").out)
+def test_read(
+    shelf: str, shelf_url: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert minimcp("read", shelf_url, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
+    assert minimcp("read", shelf_url, "hello://Ada").out == "hello Ada\n"
+    said = json.loads(minimcp("read", shelf_url, "bin://data", "--output", "json").out)
     assert said["contents"] == [{"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}]
-    done = minimcp("read", shelf, "none://here")
+    done = minimcp("read", shelf_url, "none://here")
     assert (done.code, done.out) == (3, "") and "Resource not found: none://here" in done.err
     raw = subprocess.run(command_line("read", shelf, "bin://data"), capture_output=True, timeout=3 * WAIT, check=True)
     assert raw.stdout == b"\x00\xff\n", "bytes are written as they are"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    assert minimcp("read", shelf, "notes://all").out == "# n\\x1b[31motes\n"
-    assert minimcp("read", shelf, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
+    assert minimcp("read", shelf_url, "notes://all").out == "# n\\x1b[31motes\n"
+    assert minimcp("read", shelf_url, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
 
 
-def test_prompt(shelf: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("prompt", shelf, "greet", "name=Ada=x", "tone=")
+def test_prompt(shelf_url: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("prompt", shelf_url, "greet", "name=Ada=x", "tone=")
     assert done == Done(0, "user: Ada=x, \nassistant: Hi\nuser: [image, image/png, 5 bytes]\n", "")
-    said = minimcp("prompt", "--output", "json", shelf, "greet", "name=京").out
+    said = minimcp("prompt", "--output", "json", shelf_url, "greet", "name=京").out
     assert json.loads(said)["messages"][0]["content"]["text"] == "京, plain" and "京" in said
     for words, code, text in (
         (["greet"], 3, "name"), (["nope"], 3, "Unknown prompt: nope"), (["greet", "Ada"], 2, "is not key=value"),
         (["greet", "=Ada"], 2, "is not key=value"), ([], 2, "NAME"),
     ):
-        done = minimcp("prompt", shelf, *words)
+        done = minimcp("prompt", shelf_url, *words)
         assert (done.code, done.out) == (code, "") and text in done.err
 
 

@@ -82,10 +82,10 @@ def test_it_is_the_same_each_time_and_fits_any_terminal(printed: str, minimcp: C
 
 
 def _pythons() -> List[str]:
-    """Pythons 3.9 and 3.13 of this machine, and the running one."""
+    """The running one, and of this machine those of 3.9 and 3.13 that it is not."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = [sys.executable]
-    for version in ("3.9", "3.13"):
+    for version in {"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}:
         here = sorted(str(path) for path in versions.glob(f"{version}.*/bin/python"))
         found += here[-1:] or [path for path in (shutil.which(f"python{version}"),) if path]
     return found

@@ -1,7 +1,4 @@
-"""What a client makes of what its server sends: lines that are no answers, answers of the wrong shape, errors,
-
-tools that fail and schemas of results; and what it refuses to send. K02 to K04 and K07 of the fault catalogue.
-"""
+"""What a client makes of lines that are no answers, answers of the wrong shape, errors, and tools that fail."""
 
 from __future__ import annotations
 

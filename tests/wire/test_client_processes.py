@@ -1,4 +1,4 @@
-"""The processes that a client starts, ends and outlives: rows K20 to K23 of the fault catalogue."""
+"""The processes that a client starts, what they inherit, and how it ends them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minimcp.stdio.child import ChildTransport
 
 from .clients import ERAS, Script, ScriptedServer
 
-# ---------------------------------------------------------------- K20, K21: the end of a server
+# ---------------------------------------------------------------- K20: the end of a server
 
 
 @pytest.mark.requirement("LIFE-25", "LIFE-26", "M:STD-9", "M:STD-10")
@@ -58,7 +58,7 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
     assert not os.path.exists(f"/proc/{pid}")  # no zombie either
 
 
-# ---------------------------------------------------------------- K23: a server that cannot be started
+# ---------------------------------------------------------------- K23: how a server is started
 
 
 @pytest.mark.requirement("STDIO-01", "STDIO-09", "M:STD-18")

@@ -558,7 +558,6 @@ def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes) -> None:
             peer.send(begins)
 
             def drip() -> bool:
-                probe(running)
                 with suppress(ConnectionError):  # it has been shed this moment
                     peer.send(b"x")
                 return bool(select.select([peer.socket], (), (), 0)[0])

@@ -1,7 +1,6 @@
-"""One line after the other, as raw bytes: what is no message, ids, hostile text, sizes.
+"""One line after the other, as raw bytes: what is no message, ids, where a line ends.
 
-C01 to C05, C07 to C16, C21 and C22 of the fault catalogue: whatever a line holds, it is answered once and the server
-goes on.
+Whatever a line holds, it is answered once and the server goes on. The whole fault catalogue is tried by tests.faults.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def outcome(server: RawServer, line: bytes) -> Any:
     return message["error"]["code"] if "error" in message else "result"
 
 
-# ---------------------------------------------------------------- C01, C02, C04, C21: what is no JSON
+# ---------------------------------------------------------------- C01, C02, C04: what is no JSON
 
 
 @pytest.mark.requirement("STDIO-10", "BASE-13", "BASE-14", "BASE-20", "M:BASE-21", "M:STD-15")
@@ -62,7 +61,7 @@ def test_c01_an_unreadable_id_is_null_or_left_out(shared: Serve, revision: str) 
     assert ("id" in message) == (revision in (*HANDSHAKES[:3], None)) and message.get("id") is None
 
 
-# ---------------------------------------------------------------- C03, C05: too deep, too long
+# ---------------------------------------------------------------- C03: too deep
 
 
 @pytest.mark.requirement("M:BASE-22", "SEC-07")
@@ -80,7 +79,7 @@ def test_c03_deep_nesting_in_params(server: RawServer, depth: int) -> None:
     assert found == (REQUEST, "c") or (depth > 900 and found == (PARSE, None)), found
 
 
-# ---------------------------------------------------------------- C08 to C10: members and shapes
+# ---------------------------------------------------------------- C10: shapes
 
 
 def ping(**members: Any) -> dict[str, Any]:
@@ -195,7 +194,7 @@ def test_c16_a_malformed_answer_is_dropped_or_refused_and_never_served(older: Ra
     assert {message["error"]["code"] for message in older.fence()} <= {REQUEST}
 
 
-# ---------------------------------------------------------------- C12 to C14: sizes
+# ---------------------------------------------------------------- C13: sizes
 
 
 def sized(id: object, size: int, tool: str = "echo") -> bytes:

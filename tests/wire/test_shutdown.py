@@ -85,7 +85,7 @@ def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: 
     assert last_words(idle) == []
 
 
-# ---------------------------------------------------------------- C33, C34: nobody reads, and nobody is there
+# ---------------------------------------------------------------- C33: nobody reads
 
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
