@@ -163,7 +163,8 @@ def _ask_field(name: str, given: Any, needed: bool) -> Any:
             texts = [part.strip() for part in text.split(",")]
         try:
             value = read_texts(name, texts, schema, {})
-            problem = compile_check(dict(schema), where="the form")(value)
+            misfit = compile_check(dict(schema), where="the form")(value)
+            problem = None if misfit is None else str(misfit)
         except UsageError as error:
             problem = str(error)
         except (ValueError, ImportError):  # of the schema: only the server can tell whether the value fits

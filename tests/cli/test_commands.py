@@ -230,20 +230,17 @@ def test_lone_surrogates_are_shown_as_escapes() -> None:
     assert stream.read() == 'a\\ud800b\n{"a": "京 \\ud800\\u009b"}\n'
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
-        (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
-        (["picture"], "did you mean pictures?"),
-        (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
-        (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
-        (["order", "itme=a"], "item is missing (did you mean item instead of itme?): order(item: string, "),
-        (["order", "count=many"], "count: expected integer, got 'many'"),
-        (["order", "item"], "'item' is not key=value"),
-        (["order", "--json", "[]"], "--json: a JSON object was expected"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
+    (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
+    (["picture"], "did you mean pictures?"),
+    (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
+    (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
+    (["order", "itme=a"], "item is missing (did you mean item instead of itme?): order(item: string, "),
+    (["order", "count=many"], "count: expected integer, got 'many'"),
+    (["order", "item"], "'item' is not key=value"),
+    (["order", "--json", "[]"], "--json: a JSON object was expected"),
+])
 def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
