@@ -649,49 +649,6 @@ def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, li
     return "an array holds questions or answers, not both" if mixed else None
 
 
-class NotificationQueue:
-    """Notifications of changes on their way to one peer: while it does not read, each kind waits at most once.
-
-    Thread safety: all methods, from any thread; none waits for the peer.
-
-    Args:
-        post: Of the sink.
-        held: Whether everything waits until `release`.
-    """
-
-    def __init__(self, post: Callable[[Line], None], *, held: bool = False) -> None:
-        self._post, self._held, self._lock = post, held, threading.RLock()
-        self._waiting: dict[object, bytes] = {}
-
-    def put(self, key: object, line: bytes) -> None:
-        """Have a line sent; it takes the place of one that still waits under the same key."""
-        with self._lock:
-            first = not self._waiting and not self._held
-            self._waiting[key] = line
-        if first:
-            self._post(self._take)
-
-    def release(self) -> None:
-        """From now on lines are sent; those that were held are sent now."""
-        with self._lock:
-            self._held = False
-        if self._waiting:
-            self._post(self._take)
-
-    def _take(self) -> Optional[bytes]:
-        with self._lock:
-            waiting, self._waiting = self._waiting, {}
-        return b"".join(waiting.values()) or None
-
-    def __contains__(self, key: object) -> bool:
-        """Whether a line waits under this key."""
-        return key in self._waiting
-
-    def __len__(self) -> int:
-        """How many lines wait."""
-        return len(self._waiting)
-
-
 class IncomingRequest(CancelToken):
     """One request of the peer, and the border where exceptions become errors on the wire.
 

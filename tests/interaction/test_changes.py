@@ -215,7 +215,7 @@ def test_a_client_that_does_not_read_costs_its_server_little(revision: str) -> N
             Task(update).result(5 * WAIT)  # and nobody waits for that
             subscriptions = server._registry.subscriptions
             (subscriber,) = [*subscriptions._sessions.values(), *subscriptions._streams.values()]
-            assert len(subscriber.queue) <= 10_000 + 2
+            assert len(subscriber.waiting) <= 10_000 + 2
             going.set()
             seen = set()
             while "a://dir" not in seen:
