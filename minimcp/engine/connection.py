@@ -48,7 +48,7 @@ from ..protocol.messages import (
     failure,
 )
 from .limits import Limits
-from .pool import Job, Pool, renewed_in_fork, waiting
+from .pool import Pool, renewed_in_fork, waiting
 from .requests import Batch, Calls, IncomingRequest, Line, Route, RunningRequests, Sink, why_no_batch
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
@@ -314,12 +314,12 @@ class Connection(Sink):
         self._owns_pool = pool is None
         self.transport, self._handler, self._trace = transport, handler, trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
-        self.calls = Calls(self.name, self.writer.send, self.post, self._odd_line)
+        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
         self.requests = RunningRequests(self.limits, cap)
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._closing = False
-        self._odd, self._odd_lines = "", 0
+        self._remark, self._odd_lines = "", 0
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -460,17 +460,14 @@ class Connection(Sink):
         if self._handler.answers_invalid or is_request:
             self.deliver(self._refusal(broken), False)
             return
-        self._odd, self._odd_lines = one_line(text), self._odd_lines + 1
+        shown, self._odd_lines = one_line(text), self._odd_lines + 1
+        self._remark = f"; it wrote a line that is no message: {shown}"
         level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
-        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, self._odd)
+        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
         return encode(answer, error_without_id=self._handler.error_without_id)
-
-    def _odd_line(self) -> str:
-        """What a peer that writes other things than messages has written, as the end of a message of ours."""
-        return f"; it wrote a line that is no message: {self._odd}" if self._odd else ""
 
     # ------------------------------------------------------------ as a sink
 
@@ -496,10 +493,6 @@ class Connection(Sink):
         """As `Sink.asking`."""
         return self.calls
 
-    def spawn(self, job: Job) -> None:
-        """As `Sink.spawn`."""
-        self.pool.spawn(job)
-
     def closing_message(self, id: Id) -> Optional[bytes]:
         """As `Sink.closing_message`."""
         return encode(Notification("notifications/cancelled", {"requestId": id}))
@@ -518,7 +511,7 @@ class Connection(Sink):
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
-            cause = self.transport.lost(reason + self._odd_line())
+            cause = self.transport.lost(reason + self._remark)
         self.calls.close(cause)
         self._read_out.set()
         try:

@@ -43,7 +43,7 @@ from ..protocol.messages import (
     wire_failure,
 )
 from .limits import Limits
-from .pool import Job, here, waiting
+from .pool import Job, Pool, here, waiting
 from .timer import NEVER, Deadline, Timeout
 
 log = logging.getLogger("minimcp.requests")
@@ -528,9 +528,11 @@ class Sink:
 
     Attributes:
         requests: Those that go here and are not answered yet.
+        pool: What runs them.
     """
 
     requests: RunningRequests
+    pool: Pool
 
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
@@ -570,7 +572,7 @@ class Sink:
 
     def spawn(self, job: Job) -> None:
         """Run something on a thread that nothing waits for."""
-        raise NotImplementedError
+        self.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
         """Close the response, for which the client comes back after so many seconds; False where it cannot do that."""
