@@ -345,7 +345,7 @@ class Connection(Sink):
                         continue
                     if self._trace is not None:
                         self._trace("<--", frame)
-                    self._take(decode(frame, max_depth=self.limits.depth), frame)
+                    self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
                     reason = "the peer takes no answers"
                     break
@@ -355,17 +355,35 @@ class Connection(Sink):
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
-    def _take(self, message: Decoded, frame: bytes) -> None:
-        """Hand a message, or those of an array, to whom they are for.
+    def _take(self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None) -> None:
+        """Hand a message to whom it is for.
 
         Args:
-            message: What was decoded.
+            message: By itself, or one of an array.
             frame: What it was read from.
+            size: Its share of these bytes.
+            batch: Of the array; None for a message by itself.
+
+        Raises:
+            RpcError: It is a request of an array, and refused.
         """
         if type(message) is Request:
             try:
-                self._start(message, len(frame))
+                admitted = self._handler.admit(message)
+                if admitted is None:
+                    return
+                headers = self.transport.headers
+                incoming = IncomingRequest(message, *admitted, self, size, self._handler.server, headers, batch)
+                self.requests.add(incoming)
+                if incoming.route.immediate:
+                    incoming.run()
+                elif incoming.route.start is not None:
+                    incoming.route.start(incoming)
+                else:
+                    self.pool.submit(partial(self._run, incoming))
             except RpcError as error:
+                if batch is not None:
+                    raise
                 self.deliver(encode(failure(message.id, error)), False)
         elif isinstance(message, (Response, Failure)):
             ending = message.result if isinstance(message, Response) else message
@@ -377,31 +395,6 @@ class Connection(Sink):
             self._array(message, frame)
         else:
             self._invalid(message, frame)  # type: ignore[arg-type]
-
-    def _start(self, request: Request, size: int, batch: Optional[Batch] = None) -> None:
-        """Have a request served.
-
-        Args:
-            request: By itself, or one of an array.
-            size: Its share of the bytes that it came by.
-            batch: Of the array; None for a request by itself.
-
-        Raises:
-            RpcError: It is refused.
-        """
-        admitted = self._handler.admit(request)
-        if admitted is None:
-            return
-        peer, route = admitted
-        headers = self.transport.headers
-        incoming = IncomingRequest(request, peer, route, self, size, self._handler.server, headers, batch)
-        self.requests.add(incoming)
-        if route.immediate:
-            incoming.run()
-        elif route.start is not None:
-            route.start(incoming)
-        else:
-            self.pool.submit(partial(self._run, incoming))
 
     def _run(self, request: IncomingRequest) -> None:
         # Nothing is begun for a peer that takes no answers.
@@ -417,11 +410,12 @@ class Connection(Sink):
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
+        size = len(frame) // len(items)
         for item in items:
             if type(item) is not Request and type(item) is not InvalidMessage:
-                self._take(item, frame)
+                self._take(item, frame, size)
         batch = Batch(self, refusals, [item for item in items if type(item) is Request])
-        batch.serve(partial(self._start, size=len(frame) // len(items), batch=batch))
+        batch.serve(partial(self._take, frame=frame, size=size, batch=batch))
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification
