@@ -48,7 +48,7 @@ from ..protocol.messages import (
     failure,
 )
 from .limits import Limits
-from .pool import Job, Pool, renewed_in_fork, waiting
+from .pool import Pool, renewed_in_fork, waiting
 from .requests import Batch, Calls, IncomingRequest, Line, Route, RunningRequests, Sink, why_no_batch
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
@@ -314,12 +314,12 @@ class Connection(Sink):
         self._owns_pool = pool is None
         self.transport, self._handler, self._trace = transport, handler, trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
-        self.calls = Calls(self.name, self.writer.send, self.post, self._odd_line)
+        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
         self.requests = RunningRequests(self.limits, cap)
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._closing = False
-        self._odd, self._odd_lines = "", 0
+        self._remark, self._odd_lines = "", 0
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -345,7 +345,7 @@ class Connection(Sink):
                         continue
                     if self._trace is not None:
                         self._trace("<--", frame)
-                    self._take(decode(frame, max_depth=self.limits.depth), frame)
+                    self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
                     reason = "the peer takes no answers"
                     break
@@ -355,17 +355,35 @@ class Connection(Sink):
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
-    def _take(self, message: Decoded, frame: bytes) -> None:
-        """Hand a message, or those of an array, to whom they are for.
+    def _take(self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None) -> None:
+        """Hand a message to whom it is for.
 
         Args:
-            message: What was decoded.
+            message: By itself, or one of an array.
             frame: What it was read from.
+            size: Its share of these bytes.
+            batch: Of the array; None for a message by itself.
+
+        Raises:
+            RpcError: It is a request of an array, and refused.
         """
         if type(message) is Request:
             try:
-                self._start(message, len(frame))
+                admitted = self._handler.admit(message)
+                if admitted is None:
+                    return
+                headers = self.transport.headers
+                incoming = IncomingRequest(message, *admitted, self, size, self._handler.server, headers, batch)
+                self.requests.add(incoming)
+                if incoming.route.immediate:
+                    incoming.run()
+                elif incoming.route.start is not None:
+                    incoming.route.start(incoming)
+                else:
+                    self.pool.submit(partial(self._run, incoming))
             except RpcError as error:
+                if batch is not None:
+                    raise
                 self.deliver(encode(failure(message.id, error)), False)
         elif isinstance(message, (Response, Failure)):
             ending = message.result if isinstance(message, Response) else message
@@ -377,31 +395,6 @@ class Connection(Sink):
             self._array(message, frame)
         else:
             self._invalid(message, frame)  # type: ignore[arg-type]
-
-    def _start(self, request: Request, size: int, batch: Optional[Batch] = None) -> None:
-        """Have a request served.
-
-        Args:
-            request: By itself, or one of an array.
-            size: Its share of the bytes that it came by.
-            batch: Of the array; None for a request by itself.
-
-        Raises:
-            RpcError: It is refused.
-        """
-        admitted = self._handler.admit(request)
-        if admitted is None:
-            return
-        peer, route = admitted
-        headers = self.transport.headers
-        incoming = IncomingRequest(request, peer, route, self, size, self._handler.server, headers, batch)
-        self.requests.add(incoming)
-        if route.immediate:
-            incoming.run()
-        elif route.start is not None:
-            route.start(incoming)
-        else:
-            self.pool.submit(partial(self._run, incoming))
 
     def _run(self, request: IncomingRequest) -> None:
         # Nothing is begun for a peer that takes no answers.
@@ -417,11 +410,12 @@ class Connection(Sink):
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
+        size = len(frame) // len(items)
         for item in items:
             if type(item) is not Request and type(item) is not InvalidMessage:
-                self._take(item, frame)
+                self._take(item, frame, size)
         batch = Batch(self, refusals, [item for item in items if type(item) is Request])
-        batch.serve(partial(self._start, size=len(frame) // len(items), batch=batch))
+        batch.serve(partial(self._take, frame=frame, size=size, batch=batch))
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification
@@ -460,17 +454,14 @@ class Connection(Sink):
         if self._handler.answers_invalid or is_request:
             self.deliver(self._refusal(broken), False)
             return
-        self._odd, self._odd_lines = one_line(text), self._odd_lines + 1
+        shown, self._odd_lines = one_line(text), self._odd_lines + 1
+        self._remark = f"; it wrote a line that is no message: {shown}"
         level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
-        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, self._odd)
+        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
         return encode(answer, error_without_id=self._handler.error_without_id)
-
-    def _odd_line(self) -> str:
-        """What a peer that writes other things than messages has written, as the end of a message of ours."""
-        return f"; it wrote a line that is no message: {self._odd}" if self._odd else ""
 
     # ------------------------------------------------------------ as a sink
 
@@ -496,10 +487,6 @@ class Connection(Sink):
         """As `Sink.asking`."""
         return self.calls
 
-    def spawn(self, job: Job) -> None:
-        """As `Sink.spawn`."""
-        self.pool.spawn(job)
-
     def closing_message(self, id: Id) -> Optional[bytes]:
         """As `Sink.closing_message`."""
         return encode(Notification("notifications/cancelled", {"requestId": id}))
@@ -518,7 +505,7 @@ class Connection(Sink):
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
-            cause = self.transport.lost(reason + self._odd_line())
+            cause = self.transport.lost(reason + self._remark)
         self.calls.close(cause)
         self._read_out.set()
         try:

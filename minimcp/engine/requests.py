@@ -43,7 +43,7 @@ from ..protocol.messages import (
     wire_failure,
 )
 from .limits import Limits
-from .pool import Job, here, waiting
+from .pool import Job, Pool, here, waiting
 from .timer import NEVER, Deadline, Timeout
 
 log = logging.getLogger("minimcp.requests")
@@ -528,9 +528,11 @@ class Sink:
 
     Attributes:
         requests: Those that go here and are not answered yet.
+        pool: What runs them.
     """
 
     requests: RunningRequests
+    pool: Pool
 
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
@@ -570,7 +572,7 @@ class Sink:
 
     def spawn(self, job: Job) -> None:
         """Run something on a thread that nothing waits for."""
-        raise NotImplementedError
+        self.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
         """Close the response, for which the client comes back after so many seconds; False where it cannot do that."""
@@ -647,49 +649,6 @@ def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, li
         return f"an array holds at most {limit} messages"
     mixed = kinds & {Request, Notification} and kinds & {Response, Failure}
     return "an array holds questions or answers, not both" if mixed else None
-
-
-class NotificationQueue:
-    """Notifications of changes on their way to one peer: while it does not read, each kind waits at most once.
-
-    Thread safety: all methods, from any thread; none waits for the peer.
-
-    Args:
-        post: Of the sink.
-        held: Whether everything waits until `release`.
-    """
-
-    def __init__(self, post: Callable[[Line], None], *, held: bool = False) -> None:
-        self._post, self._held, self._lock = post, held, threading.RLock()
-        self._waiting: dict[object, bytes] = {}
-
-    def put(self, key: object, line: bytes) -> None:
-        """Have a line sent; it takes the place of one that still waits under the same key."""
-        with self._lock:
-            first = not self._waiting and not self._held
-            self._waiting[key] = line
-        if first:
-            self._post(self._take)
-
-    def release(self) -> None:
-        """From now on lines are sent; those that were held are sent now."""
-        with self._lock:
-            self._held = False
-        if self._waiting:
-            self._post(self._take)
-
-    def _take(self) -> Optional[bytes]:
-        with self._lock:
-            waiting, self._waiting = self._waiting, {}
-        return b"".join(waiting.values()) or None
-
-    def __contains__(self, key: object) -> bool:
-        """Whether a line waits under this key."""
-        return key in self._waiting
-
-    def __len__(self) -> int:
-        """How many lines wait."""
-        return len(self._waiting)
 
 
 class IncomingRequest(CancelToken):

@@ -665,7 +665,7 @@ class _AnswerSink(Sink):
     def __init__(self, session: HttpSession, call: Optional[_Call]) -> None:
         self._session, self.requests = session, session._asked
         self.asked_by = () if call is None else (call,)
-        self.spawn = session.host.pool.spawn  # type: ignore[method-assign]
+        self.pool = session.host.pool
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from .. import errors
 from ..engine.connection import ConnectionHandler
-from ..engine.pool import Job, waiting
+from ..engine.pool import waiting
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, one_line
@@ -149,7 +149,8 @@ class Response(Sink):
         self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
         streams: bool = True, pending: Optional[list[Line]] = None,
     ) -> None:
-        self._endpoint, self.requests, self.session, self._revision = endpoint, endpoint.requests, session, revision
+        self._endpoint, self.requests, self.pool = endpoint, endpoint.requests, endpoint.pool
+        self.session, self._revision = session, revision
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
         self.streaming: Optional[bool] = None if streams else False
@@ -382,9 +383,6 @@ class Response(Sink):
             self.finish(line)
         else:
             self.spawn(partial(self.finish, line))
-
-    def spawn(self, job: Job) -> None:
-        self._endpoint.pool.spawn(job)
 
     def asking(self) -> Calls:
         if self.session is None or self.streaming is False:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
+from ..engine.requests import LATER, IncomingRequest, Line, Sink
 from ..errors import InternalError, InvalidParams
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -28,37 +28,61 @@ FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resour
 
 
 class Subscriber:
-    """What one client wants to hear of, and its way there. Thread-safe.
+    """What one client wants to hear of. While it does not read, each change waits for it once. Thread-safe.
+
+    No method waits for the client.
 
     Args:
-        queue: The way.
+        post: Has a line made and written when the client takes it.
         lists: Kinds of lists.
         uris: Resources; one below them counts too.
         meta: The ``_meta`` of every notification; None sends none.
+        held: Whether everything waits until `release`.
     """
 
     def __init__(
-        self, queue: NotificationQueue, lists: Iterable[str], uris: Iterable[str] = (),
-        meta: Optional[Mapping[str, Json]] = None,
+        self, post: Callable[[Line], None], lists: Iterable[str], uris: Iterable[str] = (),
+        meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
     ) -> None:  # fmt: skip
-        self.queue, self.lists, self.uris, self._meta = queue, tuple(lists), dict.fromkeys(uris), meta
+        self._post, self._held, self._lock = post, held, threading.RLock()
+        self.lists, self.uris = tuple(lists), dict.fromkeys(uris)
+        self._meta = {} if meta is None else {"_meta": dict(meta)}
+        self.waiting: dict[object, bytes] = {}
+        """What is not sent yet, by what it tells of."""
 
     def list_changed(self, kind: str) -> None:
         """A list has changed."""
         if kind in self.lists:
-            self._put(kind, f"notifications/{kind}/list_changed", {})
+            self.tell(kind, f"notifications/{kind}/list_changed", {})
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
         subscribed = types.covering(self.uris.keys(), uri)
         if subscribed is not None:
-            told = subscribed if len(self.queue) >= MOST_URIS else uri  # one word for all that lies in a collection
-            self._put(("resource", told), "notifications/resources/updated", {"uri": told})
+            told = subscribed if len(self.waiting) >= MOST_URIS else uri  # one word for all that lies in a collection
+            self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
 
-    def _put(self, key: object, method: str, params: dict[str, Json]) -> None:
-        if key not in self.queue:  # else who hears of it later looks later, and so sees this change too
-            meta = {} if self._meta is None else {"_meta": dict(self._meta)}
-            self.queue.put(key, encode(Notification(method, {**params, **meta})))
+    def tell(self, what: object, method: str, params: dict[str, Json]) -> None:
+        """Have a notification sent, unless one about the same waits: who hears of that later looks later."""
+        with self._lock:
+            if what in self.waiting:
+                return
+            first = not self.waiting and not self._held
+            self.waiting[what] = encode(Notification(method, {**params, **self._meta}))
+        if first:
+            self._post(self._take)
+
+    def release(self) -> None:
+        """From now on notifications are sent; those that were held are sent now."""
+        with self._lock:
+            self._held = False
+        if self.waiting:
+            self._post(self._take)
+
+    def _take(self) -> Optional[bytes]:
+        with self._lock:
+            waiting, self.waiting = self.waiting, {}
+        return b"".join(waiting.values()) or None
 
 
 class Subscriptions:
@@ -102,13 +126,13 @@ class Subscriptions:
     def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of."""
         kinds = [kind for kind in FILTERS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(NotificationQueue(later, held=True), kinds)
+        self._sessions[peer] = Subscriber(later, kinds, held=True)
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
         session = self._sessions.get(peer)
         if session is not None:
-            session.queue.release()
+            session.release()
 
     def close_session(self, peer: Peer) -> None:
         """A session has ended. Idempotent."""
@@ -150,13 +174,12 @@ class Subscriptions:
         meta = {SUBSCRIPTION_KEY: incoming.request.id}
         lists = [kind for kind, member in FILTERS.items() if member in honoured]
         uris = honoured.get("resourceSubscriptions", ())
-        stream = Subscriber(NotificationQueue(incoming.sink.post), lists, uris, meta)
-        acknowledged = Notification(ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        stream = Subscriber(incoming.sink.post, lists, uris, meta)
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:
                 raise InternalError(f"more than {most} streams are open (Limits.streams)")
-            stream.queue.put("acknowledged", encode(acknowledged))
+            stream.tell("acknowledged", ACKNOWLEDGED, {"notifications": honoured})
             self._streams[incoming] = stream
         incoming.on_cancel(lambda: self._streams.pop(incoming, None))
         return LATER

@@ -16,7 +16,6 @@ from minimcp.engine.requests import (
     Calls,
     CancelToken,
     IncomingRequest,
-    NotificationQueue,
     Route,
     RunningRequests,
     Sink,
@@ -546,7 +545,7 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     assert [line for line, _ in sink.answers][0] == b'{"late":1}\n' and len(sink.answers) == 2
 
 
-# ------------------------------------------------------------ arrays and notifications
+# ------------------------------------------------------------ arrays
 
 
 @pytest.mark.requirement("BATCH-05")
@@ -588,25 +587,9 @@ def test_why_an_array_is_refused_whole() -> None:
     assert why_no_batch([answer], taken=True, limit=None) is None
 
 
-def test_each_kind_of_change_waits_once_while_the_peer_does_not_read() -> None:
-    posted: List[Any] = []
-    queue = NotificationQueue(posted.append, held=True)
-    queue.put("tools", b"1\n")
-    assert posted == [] and "tools" in queue and len(queue) == 1
-    queue.release()
-    queue.put("tools", b"2\n")
-    queue.put("prompts", b"3\n")
-    assert len(posted) == 1 and posted[0]() == b"2\n3\n" and posted[0]() is None
-    queue.put("tools", b"4\n")
-    assert len(posted) == 2 and posted[1]() == b"4\n"
-    NotificationQueue(posted.append, held=True).release()
-    assert len(posted) == 2
-
-
 def test_what_a_sink_does_not_say() -> None:
     sink = Sink()
-    for act in (lambda: sink.send(b""), lambda: sink.post(b""), lambda: sink.deliver(b"", True),
-                lambda: sink.spawn(print)):  # fmt: skip
+    for act in (lambda: sink.send(b""), lambda: sink.post(b""), lambda: sink.deliver(b"", True)):
         with pytest.raises(NotImplementedError):
             act()
     with pytest.raises(CapabilityNotSupported):

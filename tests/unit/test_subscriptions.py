@@ -95,7 +95,7 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest
 
     monkeypatch.setattr(RecordingSink, "post", post)
     subscriptions.listen(opened[0])
-    subscriptions._streams[opened[0]].queue._take()
+    subscriptions._streams[opened[0]]._take()
     subscriptions.list_changed("tools")
     begins.join(WAIT)
     assert order == [threading.current_thread().name] * 2 + [begins.name]
@@ -117,7 +117,7 @@ def test_streams_are_counted() -> None:
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
     subscriptions, shared = made("tools"), RecordingSink()
     opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared)
-    opened.batch = Batch(shared, [], [1])
+    opened.batch = Batch(shared, [], [opened.request])
     assert subscriptions.listen(opened) is LATER
     subscriptions.end_streams(RecordingSink())
     assert len(subscriptions._streams) == 1
