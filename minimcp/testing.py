@@ -11,7 +11,7 @@ import threading
 from itertools import groupby, takewhile
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .client.host import KINDS, NAMES, Handlers
+from .client.host import KINDS, NAMES, Host
 from .engine.pool import here
 from .engine.requests import IncomingRequest, Route, Sink
 from .protocol.lifecycle import LOG_LEVELS, Peer
@@ -127,7 +127,7 @@ def context(
     if log_level not in LOG_LEVELS:
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
-        capabilities = Handlers(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+        capabilities = Host(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
     sink = _Record()
     peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
     asked = dict(params or {})

@@ -13,9 +13,7 @@ from .support import eventually
 LISTS = {kind: {"listChanged": True} for kind in ("tools", "prompts")}
 CAPABILITIES = {**LISTS, "resources": {"listChanged": True, "subscribe": True}}
 LISTEN, ACKNOWLEDGED = "subscriptions/listen", "notifications/subscriptions/acknowledged"
-TOOLS, PROMPTS, RESOURCES = (
-    f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
-)
+TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
 UPDATED = "notifications/resources/updated"
 
 

@@ -37,9 +37,7 @@ class Module:
         self.text = (PACKAGE / path).read_text(encoding="utf-8")
         self.tree = ast.parse(self.text, path)
         self.docstring = ast.get_docstring(self.tree) or ""
-        self.imports: Tuple[Import, ...] = tuple(
-            dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
-        )
+        self.imports: Tuple[Import, ...] = tuple(dict.fromkeys(self._imports(self.tree, late=False, typing_only=False)))
 
     def _imports(self, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):

@@ -25,23 +25,28 @@ from .support import WAIT
 class Task:
     """A function on a thread of its own, whose result or exception is waited for with a bound."""
 
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._function, self._arguments = function, arguments
+    def __init__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         self._value: Any = None
         self._error: Optional[BaseException] = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
+
+        def run() -> None:
+            try:
+                self._value = function(*arguments, **keywords)
+            except BaseException as error:
+                self._error = error
+
+        self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
 
-    def _run(self) -> None:
-        try:
-            self._value = self._function(*self._arguments)
-        except BaseException as error:
-            self._error = error
+    def ended(self, seconds: float = WAIT) -> Any:
+        """What the function returned or raised."""
+        self.thread.join(seconds)
+        assert not self.thread.is_alive(), "it hangs"
+        return self._value if self._error is None else self._error
 
     def result(self, seconds: float = WAIT) -> Any:
         """What the function returned; its exception is raised."""
-        self.thread.join(seconds)
-        assert not self.thread.is_alive(), "it hangs"
+        self.ended(seconds)
         if self._error is not None:
             raise self._error
         return self._value

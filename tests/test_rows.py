@@ -5,30 +5,8 @@ from __future__ import annotations
 from typing import Any, List, Type
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from .rows import for_each
-
-met: List[Any] = []
-drawn: List[str] = []
-
-
-@for_each("number", [1, 2])
-@for_each(("word", "length"), [("a", 1), ("", 0)])
-def test_each_row_meets_each_row_of_the_table_below(number: int, word: str, length: int, tmp_path: Any) -> None:
-    assert len(word) == length and tmp_path.is_dir()
-    met.append((number, word))
-
-
-@for_each("row", ["x", "y"])
-@settings(max_examples=3, database=None)
-@given(number=st.integers())
-def test_rows_with_drawn_values(row: str, number: int) -> None:
-    drawn.append(row)
-
-
-def test_those_above_met_all_their_rows() -> None:
-    assert met == [(1, "a"), (1, ""), (2, "a"), (2, "")] and set(drawn) == {"x", "y"}
 
 
 class Odd:

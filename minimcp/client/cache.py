@@ -98,7 +98,7 @@ class Cache:
     def keep(self, key: Key, result: Result, mark: int) -> None:
         """Keep a result that has come now, if it says that it stays true, and nothing was evicted since the mark."""
         ttl: Any = result.get("ttlMs")
-        if type(ttl) not in (int, float) or not ttl > 0:
+        if type(ttl) not in (int, float) or not ttl > 0 or self._max_bytes == 0:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
@@ -165,7 +165,7 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._schemas: dict[str, Optional[dict[str, Any]]] = {}
-        self._checks: dict[str, Callable[[Any], Optional[str]]] = {}
+        self._checks: dict[str, Callable[[Any], Optional[schema.Mismatch]]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
@@ -205,7 +205,7 @@ class OutputSchemas:
             result.value = result.text
         return True
 
-    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[str]]:
+    def _compiled(self, name: str, shape: dict[str, Any]) -> Callable[[Any], Optional[schema.Mismatch]]:
         try:
             check = schema.compile_peer_check(shape, where=f"{name} output")
         except (ImportError, ValueError) as error:

@@ -21,7 +21,7 @@ from ..protocol.messages import Json
 from .cache import USES, Key
 from .host import Answer, Result
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of
+from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, wait_until
 
 T = TypeVar("T")
 Seconds = Optional[float]
@@ -128,7 +128,7 @@ class Call:
                 raise refusal
             session.sleep(Deadline(refusal.seconds), self.cancel)
         elif isinstance(refusal, SessionGone):
-            if not refusal.refused or not self._sessions.can_begin:
+            if not refusal.refused or self._sessions.begin is None:
                 raise refusal
             if is_again:
                 refusal.args = (f"{refusal}, and the one before it: do several processes serve this URL? They need a "
@@ -202,7 +202,8 @@ class Call:
         try:
             for key, answer in questions.items():
                 self._host.pool.submit(partial(run, key, answer))
-            self.session.wait_for(lambda: bool(errors) or len(answers) == len(questions), changed, NEVER, self.cancel)
+            done = lambda: bool(errors) or len(answers) == len(questions)  # noqa: E731
+            wait_until(done, changed, NEVER, self.cancel, self.session)
         finally:
             given_up.cancel()
         if errors:
@@ -230,8 +231,8 @@ class Call:
         if cache not in USES:
             raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
         kept, era = self._host.cache, self.session.era
-        key = None if kept is None or cache == "bypass" else Key.of(era.revision, method, params)
-        if kept is None or key is None:
+        key = None if cache == "bypass" else Key.of(era.revision, method, params)
+        if key is None:
             return self.request(method, params, on_progress, raw=raw)
         check_token(self.cancel)
         self.session.check()
@@ -271,8 +272,7 @@ class Call:
             except InvalidParams:
                 if not params or is_second_walk:
                     raise
-                if self._host.cache is not None:
-                    self._host.cache.evict(method)
+                self._host.cache.evict(method)
                 items, cursors, params, is_second_walk = [], set(), {}, True
                 continue
             if not isinstance(result.get(member), list):

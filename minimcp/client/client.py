@@ -30,7 +30,7 @@ from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
 from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, shown
-from .subscriptions import Changes, Filter, Subscriptions
+from .subscriptions import Changes, Filter, OpenSession
 
 log = logging.getLogger("minimcp.client")
 
@@ -232,9 +232,9 @@ class Client:
             RuntimeError: `connect` was not given ``roots``.
             ConnectionLost: The connection has ended.
         """
-        if self._host.handlers.roots is None:
+        if self._host.roots is None:
             raise RuntimeError("set_roots replaces what connect was given as roots=, and there was nothing")
-        self._host.handlers.roots = as_roots(roots)
+        self._host.roots = as_roots(roots)
         self.roots_changed()
 
     def roots_changed(self) -> None:
@@ -485,14 +485,14 @@ class Client:
 
     # ------------------------------------------------------------ changes
 
-    def _subscriptions(self, do: Callable[[Subscriptions, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
+    def _subscriptions(self, do: Callable[[OpenSession, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a request again."""
         call, refusals = Call(self._sessions, timeout, cancel), list[type]()
         call.session.check()
         check_token(cancel)
         while True:
             try:
-                return do(call.opened.subscriptions, call.deadline)
+                return do(call.opened, call.deadline)
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
@@ -514,7 +514,7 @@ class Client:
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
         _text(URI, uri)
-        self._subscriptions(lambda all, deadline: all.change(uri, wanted, deadline, cancel), timeout, cancel)
+        self._subscriptions(lambda opened, deadline: opened.change(uri, wanted, deadline, cancel), timeout, cancel)
 
     def listen(
         self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
@@ -544,7 +544,7 @@ class Client:
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
         uris = tuple(_text(URI, uri) for uri in resource_subscriptions)
         wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris)
-        return self._subscriptions(lambda all, deadline: all.listen(wanted, deadline, cancel), timeout, cancel)
+        return self._subscriptions(lambda opened, deadline: opened.listen(wanted, deadline, cancel), timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
@@ -679,5 +679,5 @@ def _close_at_exit() -> None:
     """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
     for client in list(_open_clients):
         opened = client._sessions.newest
-        if len(opened.session.calls) <= (opened.subscriptions.background is not None):
+        if len(opened.session.calls) <= (opened.background is not None):
             client.close()

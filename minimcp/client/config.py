@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Mapping, NoReturn, Union
+from dataclasses import dataclass
+from typing import Any, Mapping, Union
 
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
@@ -26,6 +27,7 @@ _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.S)
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-((?:(?!\$\{)[^}])*))?\}|\$\{[^}]*\}?")
 
 
+@dataclass
 class Servers:
     """The servers of one config. Made by `read_servers`.
 
@@ -35,17 +37,18 @@ class Servers:
         table: Entries, or targets of `connect`, by name.
     """
 
-    def __init__(self, where: str, folder: str, table: Mapping[str, Any]) -> None:
-        self.where, self._folder, self._table = where, folder, table
+    where: str
+    folder: str
+    table: Mapping[str, Any]
 
     @property
     def names(self) -> list[str]:
         """All that are not disabled, in order."""
-        table = self._table.items()
+        table = self.table.items()
         return [name for name, entry in table if not (isinstance(entry, Mapping) and entry.get("disabled") is True)]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._table
+        return name in self.table
 
     def target(self, name: str) -> Any:
         """What `connect` takes for this server.
@@ -54,17 +57,20 @@ class Servers:
             ValueError: There is none of this name, it is disabled, or its entry makes no sense; the message names
                 file, server and member.
         """
-        if name not in self._table:
-            near = nearest(name, self._table)
+        if name not in self.table:
+            near = nearest(name, self.table)
             meant = f", did you mean {near!r}?" if near else ":"
-            known = listed(map(repr, self._table), "and") if self._table else "none"
+            known = listed(map(repr, self.table), "and") if self.table else "none"
             raise ValueError(f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}")
-        entry = self._table[name]
-        label = f"{self.where}: server {name!r}" if self.where else f"server {name!r}"
-        if isinstance(entry, Mapping):
-            return _Entry(label, entry, self._folder).target()
-        if self.where:
-            raise ValueError(f"{label}: must be an object, not {described(entry)}")
+        entry = self.table[name]
+        try:
+            if isinstance(entry, Mapping):
+                return _target(entry, self.folder)
+            if self.where:
+                raise ValueError(f"must be an object, not {described(entry)}")
+        except ValueError as error:
+            where = f"{self.where}: " if self.where else ""
+            raise ValueError(f"{where}server {name!r}: {error}") from None
         return entry
 
 
@@ -140,64 +146,64 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-class _Entry:
-    """One entry, whose members are read with complaints that name them."""
+# ------------------------------------------------------------ one entry
 
-    def __init__(self, label: str, members: Mapping[str, Any], folder: str) -> None:
-        self._label, self._members, self._folder = label, members, folder
 
-    def target(self) -> Any:
-        members = self._members
-        if members.get("disabled", False) is not False:
-            self._fail("disabled", "it is" if members["disabled"] is True else "must be true or false")
-        if "envFile" in members:
-            self._fail("envFile", "is not read here: write env")
-        named = members.get("type", "http" if "url" in members else "stdio")
-        if not isinstance(named, str) or named not in REMOTE:
-            self._fail("type", f"must be {listed(REMOTE)}, not {described(named)}")
-        needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
-        if other in members:
-            self._fail(other, f"does not go together with {needed if needed in members else f'type {named!r}'}")
-        if not REMOTE[named]:
-            cwd = os.path.join(self._folder, self._text("cwd")) if "cwd" in members else None
-            args = members.get("args", [])
-            if not isinstance(args, (list, tuple)):
-                self._fail("args", f"must be a list of strings, not {described(args)}")
-            words = [self._expanded(f"args[{place}]", value) for place, value in enumerate(args)]
-            return StdioServer([self._text("command"), *words], env=self._texts("env"), cwd=cwd)
-        from ..http.client import HttpServer
+def _target(entry: Mapping[str, Any], folder: str) -> Any:
+    """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins with the member."""
+    if entry.get("disabled", False) is not False:
+        raise ValueError(f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}")
+    if "envFile" in entry:
+        raise ValueError("envFile: is not read here: write env")
+    named = entry.get("type", "http" if "url" in entry else "stdio")
+    if not isinstance(named, str) or named not in REMOTE:
+        raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")
+    needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
+    if other in entry:
+        raise ValueError(f"{other}: does not go together with {needed if needed in entry else f'type {named!r}'}")
+    first = _text(needed, entry)
+    if not REMOTE[named]:
+        cwd = os.path.join(folder, _text("cwd", entry)) if "cwd" in entry else None
+        args = entry.get("args", [])
+        if not isinstance(args, (list, tuple)):
+            raise ValueError(f"args: must be a list of strings, not {described(args)}")
+        words = [_expanded(f"args[{at}]", value) for at, value in enumerate(args)]
+        return StdioServer([first, *words], env=_texts("env", entry), cwd=cwd)
+    from ..http.client import HttpServer
 
-        url, headers = self._text("url"), self._texts("headers")
-        try:
-            return HttpServer(url, headers=headers)
-        except ValueError as error:
-            self._fail("url", str(error))
+    headers = _texts("headers", entry)
+    try:
+        return HttpServer(first, headers=headers)
+    except ValueError as error:
+        raise ValueError(f"url: {error}") from None
 
-    def _text(self, member: str) -> str:
-        if member not in self._members:
-            self._fail(member, "is missing")
-        return self._expanded(member, self._members[member]) or self._fail(member, "is empty")
 
-    def _texts(self, member: str) -> dict[str, str]:
-        values = self._members.get(member, {})
-        if not isinstance(values, Mapping):
-            self._fail(member, f"must be an object of strings, not {described(values)}")
-        return {name: self._expanded(f"{member}.{name}", value) for name, value in values.items()}
+def _text(member: str, entry: Mapping[str, Any]) -> str:
+    text = _expanded(member, entry[member]) if member in entry else None
+    if not text:
+        raise ValueError(f"{member}: is {'missing' if text is None else 'empty'}")
+    return text
 
-    def _expanded(self, member: str, value: Any) -> str:
-        if not isinstance(value, str):
-            self._fail(member, f"must be a string, not {described(value)}")
 
-        def put(found: re.Match[str]) -> str:
-            name, default = found.groups()
-            if name is None:
-                self._fail(member, f"{found[0]} is not known here: ${{NAME}} and ${{NAME:-default}} are")
-            known = os.environ.get(name, default)
-            if known is None:
-                self._fail(member, f"the environment variable {name} is not set")
-            return known
+def _texts(member: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    values = entry.get(member, {})
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{member}: must be an object of strings, not {described(values)}")
+    return {name: _expanded(f"{member}.{name}", value) for name, value in values.items()}
 
-        return _VARIABLE.sub(put, value)
 
-    def _fail(self, member: str, problem: str) -> NoReturn:
-        raise ValueError(f"{self._label}: {member}: {problem}")
+def _expanded(member: str, value: Any) -> str:
+    """A text with the values of the variables that it names."""
+    if not isinstance(value, str):
+        raise ValueError(f"{member}: must be a string, not {described(value)}")
+
+    def put(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        if name is None:
+            raise ValueError(f"{member}: {found[0]} is not known here: ${{NAME}} and ${{NAME:-default}} are")
+        known = os.environ.get(name, default)
+        if known is None:
+            raise ValueError(f"{member}: the environment variable {name} is not set")
+        return known
+
+    return _VARIABLE.sub(put, value)

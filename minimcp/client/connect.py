@@ -36,13 +36,13 @@ from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
-from ..types.meta import check_extensions
 from .cache import Cache
 from .client import Client
 from .config import Config, read_servers
-from .host import NAMES, ClientHandler, Handlers, Host, Rootlike
-from .reconnect import OpenSession, Reconnector
-from .session import Cancel, ClientSession, ConnectionSession, check_token, deadline_of
+from .host import NAMES, Host, Rootlike
+from .reconnect import Reconnector
+from .session import Cancel, ClientSession, check_token, deadline_of
+from .subscriptions import OpenSession
 
 if TYPE_CHECKING:
     from ..types import ElicitRequest, SampleRequest, SampleResult
@@ -55,10 +55,6 @@ SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
-
-MOVED = {f"max_{name}": name for name in ("message_bytes", "depth", "workers", "backlog_bytes", "cache_bytes")}
-MOVED["write_timeout"] = "write_timeout"
-"""Former options of `connect`: the field of `Limits` that takes the place of each."""
 
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it refused."""
@@ -161,16 +157,10 @@ def connect(
     """
     given = dict(locals())
     for name in misspelt:
-        field = MOVED.get(name)
-        if field is not None:
+        field = name.replace("max_", "", 1)
+        if field in Limits.__dataclass_fields__:
             raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)")
         refuse_options("connect(...)", [name], connect)
-    check_token(cancel)
-    wanted = wanted_revisions(revision)
-    web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
-    found = read_target(target, env=env, cwd=cwd, config=config, web=web)
-    if stderr is not None and found.server is None and (config is None or found.web is None):  # one for many, there
-        raise TypeError(f"stderr does not apply to {found.what}")
     for name, kinds, what in (
         ("restart", bool, "True or False"), ("cache", bool, "True or False"), ("send_shutdown", bool, "True or False"),
         ("extensions", (Mapping, type(None)), "a mapping or None"),
@@ -181,35 +171,43 @@ def connect(
             raise TypeError(f"{name} is {what}, not {given[name]!r:.60}")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
-    gathered = Handlers(
-        handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation
+    check_token(cancel)
+    wanted = wanted_revisions(revision)
+    web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
+    found = read_target(target, env=env, cwd=cwd, config=config, web=web)
+    takes_stderr = isinstance(found.object, StdioServer) or (config is not None and found.is_web)  # one for many, there
+    if stderr is not None and not takes_stderr:
+        raise TypeError(f"stderr does not apply to {found.what}")
+    limits = limits or Limits()
+    host = Host(
+        handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
+        extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
     info = client_info if isinstance(client_info, Implementation) else Implementation(**client_info)
-    more = {} if extensions is None else {"extensions": check_extensions(extensions)}
-    plan = Plan(wanted, info.to_wire(), gathered, more, probe_timeout)
-    limits = limits or Limits()
-    host = Host(gathered, limits.workers, Cache(limits.cache_bytes) if cache else None)
-    connector = Connector(found, plan, host, limits, tracer(trace), stderr, connect_timeout)
-    renew = connector.open if restart or found.web is not None else None
-    sessions = Reconnector(connector.open(cancel), renew, host, timeout, always=restart)
+    plan = Plan(found, wanted, info.to_wire(), host, limits, tracer(trace), stderr, connect_timeout, probe_timeout)
+    renew = plan.open if restart or found.is_web else None
+    sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
     return Client(sessions, send_shutdown=send_shutdown)
 
 
-# ------------------------------------------------------------ agreeing
+# ------------------------------------------------------------ connecting
 
 
 class Plan(NamedTuple):
-    """What a client may speak and how it describes itself."""
+    """How one client connects, the first time and again after a loss: whereto, what it may speak, what it allows."""
 
+    target: Target
     wanted: tuple[Revision, ...]
-    """Oldest first."""
+    """What it may speak, oldest first."""
     info: Mapping[str, Json]
-    handlers: Handlers
-    """Which decide on the capabilities."""
-    more: Mapping[str, Json]
-    """Capabilities that do not depend on them."""
+    """How it describes itself."""
+    host: Host
+    limits: Limits
+    trace: Optional[Callable[[str, bytes], None]]
+    stderr: Any
+    connect_timeout: Optional[float]
     probe_timeout: Optional[float]
     """Seconds that a silent server gets before the older handshake is tried; None where silence says nothing."""
 
@@ -226,11 +224,90 @@ class Plan(NamedTuple):
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What is declared; the newest revision of an era says what there is to declare in it."""
         newest = self.handshake if revision.handshake else self.per_request
-        return {**self.handlers.capabilities(newest or revision), **self.more}
+        return self.host.capabilities(newest or revision)
 
     def without_probe(self) -> Plan:
         """The same for a server that cannot bear to be probed."""
         return self._replace(wanted=tuple(revision for revision in self.wanted if revision.handshake))
+
+    def open(self, cancel: Cancel, before: Optional[OpenSession] = None) -> OpenSession:
+        """Connect and agree.
+
+        Args:
+            cancel: Gives the attempt up; None for one that nobody cancels.
+            before: The session whose place this one takes; None for the first.
+
+        Raises: as `connect`.
+        """
+        agree = partial(self._agree, Deadline(self.connect_timeout), cancel, before)
+        what = f"connect took the target for {self.target.what}"
+        try:
+            if not self.target.is_web:
+                return self._open_local(agree)
+            from ..http.client_sse import agree_over_http
+
+            def make(kind: Any) -> Any:
+                return kind(self.target.object, self.host, self.limits, self.trace)
+
+            return agree_over_http(self.target.object, make, agree, self)
+        except (ConnectionFailed, RequestTimeout) as error:
+            error.args = (f"{what}: {error}",)
+            raise
+        except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
+            raise ConnectionFailed(f"{what}: {error}") from error
+
+    def _open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
+        """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
+        first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
+        try:
+            return agree(first, self)
+        except ConnectionLost as lost:
+            if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
+                only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
+                raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
+            try:
+                return agree(self._open_pipe(), self.without_probe())
+            except ConnectionLost as again:
+                ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
+                both = f"{again}\nbefore that, asked for server/discover, {lost}"
+                raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
+
+    def _open_pipe(self) -> ClientSession:
+        target = self.target.object
+        pipe = target.open_pipe() if not isinstance(target, StdioServer) else ChildTransport(
+            target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
+        )
+        return ClientSession.over(pipe, self.host, self.limits, self.trace)
+
+    @staticmethod
+    def _agree(
+        deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
+    ) -> OpenSession:
+        """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
+        with ExitStack() as afterwards:
+            if cancel is not None:
+                afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
+            try:
+                negotiate(session, plan, deadline)
+                session.ready(deadline)
+                opened = OpenSession(session)
+                opened.begin(deadline, before)
+                check_token(cancel)
+            except BaseException:
+                session.close()
+                raise
+        if isinstance(session.transport, ChildTransport):
+            session.transport.grace = CLOSE_SECONDS
+        return opened
+
+
+def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
+    if lost.exit_code == 0:
+        message += "\na server runs until its stdin ends: does this program call server.run()?"
+    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
+
+
+# ------------------------------------------------------------ agreeing
 
 
 def wanted_revisions(revision: str) -> tuple[Revision, ...]:
@@ -278,7 +355,7 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
 def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
     for _ in range(MOST_PROBES):
-        answer: Union[dict[str, Json], Exception, None]
+        answer: Union[dict[str, Json], Exception, None] = None
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
         try:
@@ -286,7 +363,6 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
         except RequestTimeout:
             if plan.handshake is None or plan.probe_timeout is None:
                 raise
-            answer = None
         except (RpcError, ProtocolViolation) as error:
             answer = error
         verdict = judge_probe(answer, plan.wanted)
@@ -321,95 +397,6 @@ def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
     session.notify("notifications/initialized", {}, deadline)
 
 
-# ------------------------------------------------------------ connecting
-
-
-class Connector(NamedTuple):
-    """How one client connects, the first time and again after a loss."""
-
-    target: Target
-    plan: Plan
-    host: Host
-    limits: Limits
-    trace: Optional[Callable[[str, bytes], None]]
-    stderr: Any
-    connect_timeout: Optional[float]
-
-    def open(self, cancel: Cancel, before: Optional[OpenSession] = None) -> OpenSession:
-        """Connect and agree.
-
-        Args:
-            cancel: Gives the attempt up; None for one that nobody cancels.
-            before: The session whose place this one takes; None for the first.
-
-        Raises: as `connect`.
-        """
-        agree = partial(self._agree, Deadline(self.connect_timeout), cancel, before)
-        try:
-            if self.target.web is not None:
-                from ..http.client_sse import agree_over_http
-
-                def make(kind: Any) -> Any:
-                    return kind(self.target.web, ClientHandler(self.host), self.limits, self.trace)
-
-                return agree_over_http(self.target.web, make, agree, self.plan)
-            return self._open_local(agree)
-        except (ConnectionFailed, RequestTimeout) as error:
-            error.args = (f"connect took the target for {self.target.what}: {error}",)
-            raise
-        except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
-            raise ConnectionFailed(f"connect took the target for {self.target.what}: {error}") from error
-
-    def _open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
-        """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
-        plan, first = self.plan, self._open_pipe()
-        try:
-            return agree(first, plan)
-        except ConnectionLost as lost:
-            probed = plan.per_request
-            if self.target.server is None or probed is None or plan.handshake is None or not first.transport.was_read():
-                only = f" (only {probed.name} was wanted)" if probed is not None and plan.handshake is None else ""
-                raise _failed(lost, f"{lost}{only}") from None  # which says all that the loss does
-            try:
-                return agree(self._open_pipe(), plan.without_probe())
-            except ConnectionLost as again:
-                ends = [(each.exit_code, each.signal, each.stderr_tail) for each in (lost, again)]
-                both = f"{again}\nbefore that, asked for server/discover, {lost}"
-                raise _failed(again, str(again) if ends[0] == ends[1] else both) from None
-
-    def _open_pipe(self) -> ClientSession:
-        pipe = self.target.object.open_pipe() if self.target.server is None else ChildTransport(
-            self.target.server, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
-        )
-        return ConnectionSession(pipe, ClientHandler(self.host), self.limits, self.trace)
-
-    def _agree(
-        self, deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
-    ) -> OpenSession:
-        """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
-        with ExitStack() as afterwards:
-            if cancel is not None:
-                afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
-            try:
-                negotiate(session, plan, deadline)
-                session.ready(deadline)
-                opened = OpenSession(session, self.host)
-                opened.begin(deadline, before)
-                check_token(cancel)
-            except BaseException:
-                session.close()
-                raise
-        if isinstance(session.transport, ChildTransport):
-            session.transport.grace = CLOSE_SECONDS
-        return opened
-
-
-def _failed(lost: ConnectionLost, message: str) -> ConnectionFailed:
-    if lost.exit_code == 0:
-        message += "\na server runs until its stdin ends: does this program call server.run()?"
-    return ConnectionFailed(message, exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail)
-
-
 # ------------------------------------------------------------ what the target names
 
 
@@ -421,12 +408,10 @@ class Target(NamedTuple):
 
     what: str
     """In words, for messages."""
-    server: Optional[StdioServer]
-    """What to start; None when there is nothing to start."""
-    object: Any = None
-    """The server, when it is an object in this process; or None."""
-    web: Any = None
-    """An `HttpServer`, when it has a URL; or None."""
+    object: Any
+    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this process."""
+    is_web: bool = False
+    """Whether it is an `HttpServer`."""
 
 
 def read_target(
@@ -461,15 +446,15 @@ def read_target(
         from ..http.client import HttpServer
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
-        return Target("a URL", None, web=HttpServer(target, **(web or {})))
+        return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     _refuse(web, f"{_WEB} are part of the HttpServer" if is_web else f"{_WEB} apply to a server with a URL only")
     if is_web:
         _refuse(local, "env and cwd do not apply to a server with a URL")
-        return Target("an HttpServer", None, web=target)
+        return Target("an HttpServer", target, is_web)
     if callable(getattr(target, "open_pipe", None)) and not isinstance(target, type):
         _refuse(local, "env and cwd do not apply to a server in this process")
-        return Target(f"a server in this process ({target!r})", None, target)
+        return Target(f"a server in this process ({target!r})", target)
     if isinstance(target, StdioServer):
         _refuse(local, "env and cwd are part of the StdioServer")
         return Target("a StdioServer", target)

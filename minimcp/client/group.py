@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future, as_completed, wait
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
 from ..engine.pool import Pool, waiting
-from ..engine.requests import CancelToken
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
@@ -83,8 +83,8 @@ class Group:
         """
         found: list[Tool] = []
         unlisted: dict[str, Exception] = {}
-        asked = {name: (client.list_tools, ()) for name, client in self.clients.items()}
-        for server, outcome in self._side_by_side(asked, cancel, timeout=timeout).items():
+        works = {name: partial(client.list_tools, timeout=timeout) for name, client in self.clients.items()}
+        for server, outcome in _outcomes(works, cancel).items():
             if isinstance(outcome, Exception):
                 if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
                     raise outcome
@@ -120,38 +120,22 @@ class Group:
         Without ``return_exceptions`` nothing is sent when a name cannot be resolved.
         """
         outcomes: list[Any] = [None] * len(calls)
-        shares: dict[str, list[tuple[int, Any]]] = {}
+        shares: dict[str, dict[int, tuple[str, Arguments]]] = {}
         for number, (name, arguments) in enumerate(calls):
             try:
                 place = self.resolve(name)
-                shares.setdefault(place.server, []).append((number, (place.name, arguments)))
+                shares.setdefault(place.server, {})[number] = (place.name, arguments)
             except McpError as error:
                 if not return_exceptions:
                     raise
                 outcomes[number] = error
-        asked = {name: (self.clients[name].call_tools, ([call for _, call in share],))
+        options: Any = {"timeout": timeout, "return_exceptions": True}
+        works = {name: partial(self.clients[name].call_tools, [*share.values()], **options)
                  for name, share in shares.items()}
-        for name, answer in self._side_by_side(asked, cancel, timeout=timeout, return_exceptions=True).items():
-            share = shares[name]
-            for (number, _), outcome in zip(share, answer if isinstance(answer, list) else [answer] * len(share)):
-                outcomes[number] = outcome
+        for name, answers in _outcomes(works, cancel).items():
+            for at, number in enumerate(shares[name]):
+                outcomes[number] = answers if isinstance(answers, Exception) else answers[at]
         return all_or_first(outcomes, return_exceptions)
-
-    def _side_by_side(self, asked: Mapping[str, Any], cancel: Cancel, **keywords: Any) -> dict[str, Any]:
-        """What each server's call gives, or the exception that it raises; all of them end when this is interrupted."""
-        check_token(cancel)
-        token, forget = follow(cancel)
-        try:
-            futures = {
-                name: self.clients[name].submit(function, *arguments, cancel=token, **keywords)
-                for name, (function, arguments) in asked.items()
-            }
-            return {name: future.exception() or future.result() for name, future in futures.items()}
-        except BaseException:
-            token.cancel("the caller gave up")
-            raise
-        finally:
-            forget()
 
     def resolve(self, name: str) -> Place:
         """Which server a name of this group leads to; whether that has such a tool is not asked.
@@ -188,7 +172,7 @@ class Group:
 
     def close(self) -> None:
         """Close all connections, side by side, so that it lasts as long as the slowest. Idempotent, from any thread."""
-        _close_all(self.clients.values())
+        _close_all(self.clients)
 
     def __enter__(self) -> Group:
         return self
@@ -223,17 +207,12 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
     wanted_revisions(keywords.get("revision", "auto"))  # what is wrong for every server is the caller's mistake
     servers = read_servers(config)
     cancel = keywords.pop("cancel", None)
-    check_token(cancel)
-    token, forget = follow(cancel)
-    pool = Pool(None, "minimcp-open")
-    openings: dict[Future[Client], str] = {}
+    works = {name: partial(connect, name, config=servers, **keywords) for name in servers.names}
     clients: dict[str, Client] = {}
     failed: dict[str, Exception] = {}
+    openings: dict[Future[Client], str] = {}
     try:
-        for name in servers.names:
-            work = partial(connect, name, config=servers, cancel=token, **keywords)
-            openings[spawn(pool, work, token)] = name
-        with waiting():
+        with _side_by_side(works, cancel) as openings:
             for opening in as_completed(openings):
                 error = opening.exception()
                 if error is None:
@@ -242,23 +221,47 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
                     raise error
                 else:
                     failed[openings[opening]] = error
-        clients = {name: clients[name] for name in servers.names if name in clients}
-        return Group(clients, failed, separator=separator)
     except BaseException:
-        token.cancel("another server is not opened either")
         with waiting():
             ended = wait(openings, GIVE_UP_SECONDS).done
-        _close_all([opening.result() for opening in ended if opening.exception() is None])
+        _close_all({openings[each]: each.result() for each in ended if each.exception() is None})
+        raise
+    return Group({name: clients[name] for name in servers.names if name in clients}, failed, separator=separator)
+
+
+@contextmanager
+def _side_by_side(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> Iterator[dict[Future[T], str]]:
+    """Run something for each server on a thread of its own, all of which are told to stop when this is interrupted.
+
+    Args:
+        works: By the server's name; each is given ``cancel=``.
+        cancel: Ends all of them; None for a token that nobody cancels.
+
+    Returns:
+        Their names, by what they are waited for by.
+    """
+    check_token(cancel)
+    token, forget = follow(cancel)
+    pool = Pool(None, "minimcp-group")
+    try:
+        with waiting():
+            yield {spawn(pool, partial(work, cancel=token), token): name for name, work in works.items()}
+    except BaseException:
+        token.cancel("the caller gave up")
         raise
     finally:
         forget()
         pool.close()
 
 
-def _close_all(clients: Iterable[Client]) -> None:
+def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str, Any]:
+    """What each gives, or the exception that it raises."""
+    with _side_by_side(works, cancel) as futures:
+        return {name: future.exception() or future.result() for future, name in futures.items()}
+
+
+def _close_all(clients: Mapping[str, Client]) -> None:
     """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
-    pool = Pool(None, "minimcp-close")
-    closing = [spawn(pool, client.close, CancelToken()) for client in clients]
-    with waiting():
+    works = {name: lambda client=client, **_: client.close() for name, client in clients.items()}
+    with _side_by_side(works, None) as closing:
         wait(closing)
-    pool.close()

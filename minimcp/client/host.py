@@ -13,12 +13,10 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import schema, types
-from ..engine.connection import ConnectionHandler
 from ..engine.pool import Pool, here
-from ..engine.requests import CancelToken, IncomingRequest, Route
+from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import (
     USER_REJECTED,
-    ConnectionLost,
     InternalError,
     InvalidParams,
     MethodNotFound,
@@ -27,21 +25,16 @@ from ..errors import (
     describe,
     one_line,
 )
-from ..protocol.lifecycle import SUBSCRIPTION_KEY, Handshake, Peer, PerRequest
-from ..protocol.messages import Id, Json, Notification, Request
-from ..protocol.versions import NEWEST_HANDSHAKE, Revision
-from ..schema.mismatch import nearest
+from ..protocol.lifecycle import Handshake, Peer, PerRequest
+from ..protocol.messages import Json, Notification
+from ..protocol.versions import Revision
+from ..schema.mismatch import Mismatch, nearest
 from ..schema.signature import refuse_async
-from ..types import CHANGES, Change, LogMessage, Root
+from ..types import Change, LogMessage, Root
+from ..types.meta import check_extensions
 from .cache import Cache
 
 log = logging.getLogger("minimcp.client")
-
-NAMES = (
-    "sample", "elicit", "list_roots", "on_log", "on_tools_changed", "on_resources_changed", "on_prompts_changed",
-    "on_resource_updated",
-)
-"""The functions that a host may give."""
 
 MOST_NOTIFICATIONS = 10_000
 """Notifications that wait for their callback; when there are more, the oldest are dropped with one warning."""
@@ -51,7 +44,7 @@ Rootlike = Union[str, "os.PathLike[str]", Root]
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
-Check = Callable[[Any], Optional[str]]
+Check = Callable[[Any], Optional[Mismatch]]
 Asked = Union[IncomingRequest, CancelToken]
 
 
@@ -59,11 +52,12 @@ class HandlerFailed(Refused):
     """A question is refused because the host's handler raised something else, or returned what is no answer."""
 
 
-# ------------------------------------------------------------ what a host gives
+Answer = Callable[[], Result]
+"""Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`."""
 
 
-class Handlers:
-    """The functions that a host gives, by name, and what they let its client declare.
+class Host:
+    """The host's side of one client, for all its connections: what it gave to `connect`, and how that is called.
 
     Args:
         handlers: An object with any of `NAMES`; None has none.
@@ -71,36 +65,27 @@ class Handlers:
         roots: Stands for a `list_roots` that returns them; None gives none.
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
+        extensions: That are declared, by identifier; None declares none.
+        workers: Questions that are answered at the same time; None means no limit.
+        cache: What a change makes stale, before anybody hears of it; None keeps nothing.
 
     Raises:
         TypeError: A function is given both ways, is async or cannot be called; the object is a class or a mapping, has
             none of them, or has one under a misspelt name; a root is none; or parts are no sequence of names.
         ValueError: A root is none, there is no such part, or `elicit` can do nothing.
+
+    Thread safety: all methods, from any thread.
     """
 
     def __init__(
         self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
         roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
-        elicitation: Sequence[str] = ("form", "url"),
+        elicitation: Sequence[str] = ("form", "url"), extensions: Optional[Mapping[str, Json]] = None,
+        workers: Optional[int] = None, cache: Optional[Cache] = None,
     ) -> None:
-        if isinstance(handlers, type):
-            raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
-        if isinstance(handlers, Mapping):
-            raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
-        self.functions: dict[str, Callable[..., Any]] = {}
+        self.functions = _gathered(handlers, keywords or {})
         self.roots: Optional[list[Root]] = None
         """What was given as ``roots``, which may be replaced."""
-        for name in NAMES:
-            own, given = getattr(handlers, name, None), (keywords or {}).get(name)
-            if own is not None and given is not None:
-                raise TypeError(f"{name} is given twice: by handlers and as a keyword")
-            function = own if given is None else given
-            if function is not None:
-                if not callable(function):
-                    raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
-                refuse_async(function, name)
-                self.functions[name] = function
-        _refuse_misspelt(handlers)
         if roots is not None:
             if "list_roots" in self.functions:
                 raise TypeError("roots and list_roots are two ways to say the same: give one of them")
@@ -114,10 +99,14 @@ class Handlers:
         }
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
+        self._extensions = None if extensions is None else check_extensions(extensions)
+        self.cache = Cache(0) if cache is None else cache
+        self.pool = Pool(workers, name="minimcp-client")
+        self.dispatcher = Dispatcher()
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What they let this client declare in a revision."""
-        declared: dict[str, Json] = {}
+        """What this lets a client declare in a revision."""
+        declared: dict[str, Json] = {} if self._extensions is None else {"extensions": self._extensions}
         for kind in KINDS.values():
             known, able = revision.client_capabilities.get(kind.capability), self._parts[kind.capability]
             forms_only = kind.capability == "elicitation" and not known  # in this revision
@@ -126,9 +115,106 @@ class Handlers:
                 declared[kind.capability] = {part: True if part == "listChanged" else {} for part in parts}
         return declared
 
+    # ------------------------------------------------------------ questions
 
-def _refuse_misspelt(handlers: Any) -> None:
-    """Refuse an object with a method that was meant to be one of `NAMES`, or with none of them."""
+    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answer:
+        """Read a question, and check that it may be asked, before the host is.
+
+        Args:
+            method: Of the question.
+            params: Of the question.
+            peer: Who asks, and in which revision.
+            asked: Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an answer.
+
+        Raises:
+            MethodNotFound: This client did not declare that it can be asked this.
+            InvalidParams: The question makes no sense, or is of a kind that this client did not declare.
+        """
+        kind = KINDS.get(method)
+        parts = None if kind is None else self.capabilities(peer.revision).get(kind.capability)
+        if kind is None or parts is None:
+            raise MethodNotFound(f"Method not found: {one_line(method)}")
+        try:
+            request, write = kind.read(params, parts, peer.revision)
+        except ValueError as error:
+            raise InvalidParams(f"{method}: {error}") from None
+        if request is not None:
+            request.server, request.asked = types.Implementation.of_peer(peer.info), asked
+        handler = self.functions[kind.handler]
+        arguments = () if request is None else (request,)
+
+        def answer() -> Result:
+            try:
+                return write(handler(*arguments))
+            except Refused:
+                raise
+            except BaseException as error:  # even SystemExit: the server waits for an answer
+                log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
+                raise HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
+
+        return answer
+
+    def serve(self, incoming: IncomingRequest) -> Result:
+        """Answer a question that came as a request.
+
+        Raises:
+            RpcError: Whatever the server is told.
+        """
+        here.request = None  # a host's handler is no server's handler: it has no context
+        method = incoming.request.method
+        try:
+            return self.read(method, incoming.request.params, incoming.peer, incoming)()
+        except HandlerFailed:
+            raise InternalError("the host's handler failed") from None
+        except Refused as error:
+            raise RpcError(USER_REJECTED, error.reason or f"the user rejected {method}") from None
+
+    # ------------------------------------------------------------ notifications
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Have a callback called by the dispatcher, if the host gave it."""
+        function = self.functions.get(name)
+        if function is not None:
+            self.dispatcher.put(partial(function, *arguments))
+
+    def tell(self, notification: Notification) -> None:
+        """Have the callback for a notification called."""
+        method, params = notification
+        name = CALLBACKS.get(method, "")
+        if name not in self.functions:
+            log.debug("<-- %s: nobody listens", one_line(method))
+            return
+        try:
+            told: list[Any] = []
+            if name == "on_log":
+                told = [LogMessage.from_wire(params)]
+            elif name == "on_resource_updated":
+                told = [Change.from_notice(method, params).uri]
+        except ValueError as error:
+            log.debug("<-- a %s that makes no sense: %s", method, error)
+        else:
+            self.call(name, *told)
+
+
+# ------------------------------------------------------------ what a host gives
+
+def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The functions of an object and keywords, by name. Raises TypeError, as `Host`."""
+    if isinstance(handlers, type):
+        raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
+    if isinstance(handlers, Mapping):
+        raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
+    functions: dict[str, Callable[..., Any]] = {}
+    for name in NAMES:
+        own, given = getattr(handlers, name, None), keywords.get(name)
+        if own is not None and given is not None:
+            raise TypeError(f"{name} is given twice: by handlers and as a keyword")
+        function = own if given is None else given
+        if function is not None:
+            if not callable(function):
+                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
+            refuse_async(function, name)
+            functions[name] = function
     for name in dir(handlers):
         if name.startswith("on_") and name not in NAMES:
             near = nearest(name, NAMES)
@@ -137,6 +223,7 @@ def _refuse_misspelt(handlers: Any) -> None:
             log.info("handlers has %s, which nothing calls: there is %s", one_line(name), ", ".join(NAMES))
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
         raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
+    return functions
 
 
 def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) -> tuple[str, ...]:
@@ -226,180 +313,6 @@ class Dispatcher:
         with self._changed:
             self._users -= 1
             self._changed.notify()
-
-
-CALLBACKS = {
-    "notifications/message": "on_log", "notifications/resources/updated": "on_resource_updated",
-    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in ("tools", "prompts", "resources")},
-}
-"""By notification: the callback."""
-
-
-# ------------------------------------------------------------ the host
-
-
-Answer = Callable[[], Result]
-"""Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`."""
-
-
-class Host:
-    """The host's side of one client, for all its connections. Thread-safe.
-
-    Args:
-        handlers: What it gave.
-        workers: Questions that are answered at the same time; None means no limit.
-        cache: What a change makes stale, before anybody hears of it; None for none.
-    """
-
-    def __init__(self, handlers: Handlers, workers: Optional[int] = None, cache: Optional[Cache] = None) -> None:
-        self.handlers, self.functions, self.cache = handlers, handlers.functions, cache
-        self.pool = Pool(workers, name="minimcp-client")
-        self.dispatcher = Dispatcher()
-
-    # ------------------------------------------------------------ questions
-
-    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answer:
-        """Read a question, and check that it may be asked, before the host is.
-
-        Args:
-            method: Of the question.
-            params: Of the question.
-            peer: Who asks, and in which revision.
-            asked: Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an answer.
-
-        Raises:
-            MethodNotFound: This client did not declare that it can be asked this.
-            InvalidParams: The question makes no sense, or is of a kind that this client did not declare.
-        """
-        kind = KINDS.get(method)
-        parts = None if kind is None else self.handlers.capabilities(peer.revision).get(kind.capability)
-        if kind is None or parts is None:
-            raise MethodNotFound(f"Method not found: {one_line(method)}")
-        try:
-            request, write = kind.read(params, parts, peer.revision)
-        except ValueError as error:
-            raise InvalidParams(f"{method}: {error}") from None
-        if request is not None:
-            request.server, request.asked = types.Implementation.of_peer(peer.info), asked
-        handler = self.functions[kind.handler]
-        arguments = () if request is None else (request,)
-
-        def answer() -> Result:
-            try:
-                return write(handler(*arguments))
-            except Refused:
-                raise
-            except BaseException as error:  # even SystemExit: the server waits for an answer
-                log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
-                raise HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
-
-        return answer
-
-    def serve(self, incoming: IncomingRequest) -> Result:
-        """Answer a question that came as a request.
-
-        Raises:
-            RpcError: Whatever the server is told.
-        """
-        here.request = None  # a host's handler is no server's handler: it has no context
-        method = incoming.request.method
-        try:
-            return self.read(method, incoming.request.params, incoming.peer, incoming)()
-        except HandlerFailed:
-            raise InternalError("the host's handler failed") from None
-        except Refused as error:
-            raise RpcError(USER_REJECTED, error.reason or f"the user rejected {method}") from None
-
-    # ------------------------------------------------------------ notifications
-
-    def call(self, name: str, *arguments: Any) -> None:
-        """Have a callback called by the dispatcher, if the host gave it."""
-        function = self.functions.get(name)
-        if function is not None:
-            self.dispatcher.put(partial(function, *arguments))
-
-    def tell(self, notification: Notification) -> None:
-        """Have the callback for a notification called."""
-        method, params = notification
-        name = CALLBACKS.get(method, "")
-        if name not in self.functions:
-            log.debug("<-- %s: nobody listens", one_line(method))
-            return
-        try:
-            if name == "on_log":
-                self.call(name, LogMessage.from_wire(params))
-            elif name == "on_resource_updated":
-                self.call(name, Change.from_notice(method, params).uri)
-            else:
-                self.call(name)
-        except ValueError as error:
-            log.debug("<-- a %s that makes no sense: %s", method, error)
-
-    def forget(self, kind: str, uri: Optional[str] = None) -> None:
-        """Drop from the cache what a change of this kind makes stale."""
-        if self.cache is not None:
-            self.cache.changed(kind, uri)
-
-
-class ClientHandler(ConnectionHandler):
-    """What a client does with the messages of its server on one connection; each is handed over by a reading thread.
-
-    Args:
-        host: Answers questions and gets notifications.
-
-    Attributes:
-        era: What is spoken; None before the two sides have agreed.
-        serve: Answers one request of the server; a session may wrap it to make its deadlines stand meanwhile.
-        streams: By the id of a request that stays open: what gets the notifications that name it.
-        listeners: What gets the notifications that name no stream.
-        ended: Cancelled when the connection has ended, and its cause is known.
-    """
-
-    takes_batches = True
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.era: Optional[Era] = None
-        self.serve: Callable[[IncomingRequest], Result] = host.serve
-        self.streams: dict[Id, Callable[[Notification], None]] = {}
-        self.listeners: dict[object, Callable[[Notification], None]] = {}
-        self.ended = CancelToken()
-        self._ping = Route(lambda incoming: {}, immediate=True)
-        host.dispatcher.open()
-
-    def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
-        if not self.takes_requests:
-            log.warning("<-- %s: the server must not send requests in this revision: ignored", one_line(request.method))
-            return None
-        peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
-        if request.method == "ping":
-            return peer, self._ping
-        if self.era is None or request.method not in KINDS:
-            raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return peer, Route(self.serve)
-
-    def notified(self, notification: Notification) -> None:
-        params = notification.params
-        kind = CHANGES.get(notification.method)
-        if kind is not None:
-            uri = params.get("uri")
-            self.host.forget(kind, uri if isinstance(uri, str) else None)
-        meta = params.get("_meta")
-        id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
-        if id is None:
-            for listener in list(self.listeners.values()):
-                listener(notification)
-            self.host.tell(notification)
-            return
-        stream = self.streams.get(id) if type(id) is int or type(id) is str else None
-        if stream is None:
-            log.debug("<-- %s for the stream %s, which is not open", one_line(notification.method), one_line(id))
-        else:
-            stream(notification)
-
-    def lost(self, cause: ConnectionLost) -> None:
-        self.ended.cancel()
-        self.host.dispatcher.close()
 
 
 # ------------------------------------------------------------ what can be asked
@@ -500,7 +413,7 @@ def _fitting_defaults(request: types.ElicitRequest, fits: Check) -> Result:
     given = _without_null(request.defaults, (), fits)
     faults = {name: fault for name, value in given.items() for fault in [fits({name: value})] if fault is not None}
     if faults:
-        told = one_line("; ".join(faults.values()))
+        told = one_line("; ".join(map(str, faults.values())))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
         schema: Json = request.schema
         properties = {
@@ -544,3 +457,13 @@ KINDS = {
     )),
 }
 """By method."""
+
+CALLBACKS = {
+    "notifications/message": "on_log",
+    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in ("tools", "resources", "prompts")},
+    "notifications/resources/updated": "on_resource_updated",
+}
+"""By notification: the callback."""
+
+NAMES = (*(kind.handler for kind in KINDS.values()), *CALLBACKS.values())
+"""The functions that a host may give."""

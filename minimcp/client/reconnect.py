@@ -8,98 +8,30 @@ In a process forked from the client's nothing is begun.
 from __future__ import annotations
 
 import logging
-import os
 import threading
+from concurrent.futures import Future, wait
 from copy import copy
-from functools import partial
-from typing import Any, Callable, Optional
+from typing import Callable, Optional, Union
 
+from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..engine.transport import SessionGone
-from ..errors import ConnectionFailed, ConnectionLost, McpError, RequestTimeout, describe
-from ..protocol.lifecycle import LOG_LEVEL_KEY, Handshake
-from ..protocol.messages import Json
-from .cache import OutputSchemas
+from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, describe
 from .host import Host
-from .session import Cancel, ClientSession, check_token, wait_until
-from .subscriptions import Subscriptions
+from .session import Cancel, check_token, wait_until
+from .subscriptions import OpenSession
 
 log = logging.getLogger("minimcp.client")
-
-USUAL_LEVEL = "info"
-"""The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
 
 JOIN_SECONDS = 10.0
 """How long closing waits for an attempt that it has stopped: an old server may take 4 s to end."""
 
-
-class OpenSession:
-    """A session that was agreed on, and what the client knows of the server by it. Thread-safe.
-
-    Args:
-        session: The connection.
-        host: The host's side.
-    """
-
-    def __init__(self, session: ClientSession, host: Host) -> None:
-        self.session, self._host = session, host
-        self.subscriptions = Subscriptions(session, host)
-        self.schemas = OutputSchemas()
-        self.log_level: Optional[str] = None
-
-    def set_log_level(self, level: str, request: Callable[[str, dict[str, Json]], Any]) -> None:
-        """Have the server send log messages of this level and above: by a request, or by what each request says."""
-        era = self.session.era
-        if isinstance(era, Handshake):
-            request("logging/setLevel", {"level": level})
-        else:
-            self.session.check()
-            era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
-
-    def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
-        """Begin to hear of what the host has callbacks for, and of what it heard in the session before.
-
-        Args:
-            deadline: For all of it.
-            before: The session whose place this one takes; None for the first.
-
-        Raises:
-            ConnectionLost: The connection has ended.
-        """
-        uris: tuple[str, ...] = ()
-        session = self.session
-        if before is not None:
-            self.log_level, uris = before.log_level, before.subscriptions.subscribed
-            if self._host.cache is not None:
-                self._host.cache.clear()
-        level = self.log_level
-        if level is None and not session.era.revision.handshake and "on_log" in self._host.functions:
-            level = USUAL_LEVEL if session.era.peer.supports("logging") else None  # nothing comes unasked in this era
-        steps = {"stream of changes": partial(self.subscriptions.open_background, deadline, uris)}
-        if level is not None:
-            request = partial(session.request, deadline=deadline)
-            steps = {"log messages": partial(self.set_log_level, level, request), **steps}
-        for what, step in steps.items():
-            try:
-                step()
-            except McpError as error:
-                if session.cause is not None:
-                    raise
-                log.warning("%s: no %s: %s", session.name, what, error)
-
-
 Begin = Callable[[CancelToken, OpenSession], OpenSession]
 """Begins a session in the place of another one, unless the token is cancelled. Raises what `connect` raises."""
 
-
-class _Attempt:
-    """One attempt to begin the next session."""
-
-    def __init__(self) -> None:
-        self.stop = CancelToken()
-        self.over = False
-        self.error: Optional[Exception] = None
+Attempt = Future[Union[OpenSession, Exception]]
+"""One attempt to begin the next session, and what came of it."""
 
 
 class Reconnector:
@@ -116,21 +48,25 @@ class Reconnector:
     def __init__(
         self, first: OpenSession, begin: Optional[Begin], host: Host, timeout: Optional[float], *, always: bool = True
     ) -> None:
-        self.newest, self._begin, self.host, self.timeout, self._always = first, begin, host, timeout, always
-        self.closed = False
+        self.newest, self.begin, self.host, self.timeout, self._always = first, begin, host, timeout, always
+        self._stop = CancelToken()
         self._changed = threading.Condition()
-        self._attempt: Optional[_Attempt] = None
-        self._process = os.getpid()
+        self._attempt: Optional[Attempt] = None
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin nothing in this process."""
+        self.begin = self._attempt = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._stop.cancelled
 
     @property
     def restarts(self) -> bool:
         """Whether a loss is followed by another session."""
-        return self.can_begin and (self._always or isinstance(self.newest.session.cause, SessionGone))
-
-    @property
-    def can_begin(self) -> bool:
-        """Whether a session that the server has ended is followed by another."""
-        return self._begin is not None
+        return self.begin is not None and (self._always or isinstance(self.newest.session.cause, SessionGone))
 
     def after(self, lost: OpenSession, deadline: Deadline, cancel: Cancel) -> OpenSession:
         """What has taken the place of a lost session, even if that is lost too. Not for a reader's thread.
@@ -149,61 +85,59 @@ class Reconnector:
             Cancelled: The token was cancelled; the attempt goes on.
             ConnectionLost: The client was closed meanwhile.
         """
-        if self.closed or not self.restarts or os.getpid() != self._process:
+        if self.closed or not self.restarts:
             return self.newest
         check_token(cancel)
         with self._changed:
             if self.newest is not lost:
                 return self.newest
             if self._attempt is None:
-                self._attempt = _Attempt()
+                self._attempt = Future()
                 threading.Thread(
                     target=self._run, args=(self._attempt, lost), name="minimcp-restart", daemon=True
                 ).start()
             attempt = self._attempt
-        if not wait_until(lambda: attempt.over, self._changed, deadline, cancel):
+        if not wait_until(attempt.done, self._changed, deadline, cancel):
             what = f"{lost.session.name}: starting the server again"
             raise RequestTimeout(f"{what}: no answer within {deadline.seconds:g} s")
-        if attempt.error is not None:
-            raise copy(attempt.error)
-        return self.newest
+        outcome = attempt.result()
+        if isinstance(outcome, Exception):
+            raise copy(outcome)
+        return outcome
 
-    def _run(self, attempt: _Attempt, lost: OpenSession) -> None:
+    def _run(self, attempt: Attempt, lost: OpenSession) -> None:
+        outcome: Union[OpenSession, Exception]
         try:
-            assert self._begin is not None
             lost.session.close()  # it may hold what the next server needs, such as a file
-            if not self.closed:
-                self.newest = self._begin(attempt.stop, lost)
+            check_token(self._stop)
+            assert self.begin is not None
+            self.newest = outcome = self.begin(self._stop, lost)
             if self.closed:
-                self.newest.session.close()
+                outcome.session.close()
             else:
-                self.newest.subscriptions.missed_all()
+                outcome.missed_all()
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.session.name, error)
+            outcome = ConnectionFailed(f"the server could not be started again: {describe(error)}")
+            outcome.__cause__ = error
             if isinstance(error, ConnectionFailed):
-                attempt.error = error
-            else:
-                attempt.error = ConnectionFailed(f"the server could not be started again: {describe(error)}")
-                attempt.error.__cause__ = error
+                outcome = error
+        if self.closed:
+            outcome = ConnectionLost(f"{lost.session.name}: closed")
         with self._changed:
-            if self.closed:
-                attempt.error = ConnectionLost(f"{lost.session.name}: closed")
             self._attempt = None  # the next call begins the next one
-            attempt.over = True
+            attempt.set_result(outcome)
             self._changed.notify_all()
 
     def close(self) -> None:
         """End the newest session, and an attempt at the next one, for good. Idempotent, from any thread."""
-        self.closed = True
-        attempt = self._attempt if os.getpid() == self._process else None
-        if attempt is not None:
-            attempt.stop.cancel("the client was closed")
+        self._stop.cancel("the client was closed")
         self.newest.session.close()
+        attempt = self._attempt
         if attempt is not None:
-            with self._changed:
-                self._changed.wait_for(lambda: attempt.over, JOIN_SECONDS)
+            wait([attempt], JOIN_SECONDS)
 
     def abandon(self) -> None:
         """The same without waiting for anything, for a finalizer: an attempt ends when it has an outcome."""
-        self.closed = True
+        self._stop.cancel("the client was closed")
         self.newest.session.abandon()

@@ -1,7 +1,8 @@
-"""`ClientSession`: one connection of a client to its server, whatever the transport.
+"""`ClientSession`: one connection of a client to its server, both ways.
 
-A `Client` sends requests and notifications and opens streams of changes through this interface and knows nothing of
-lines, processes and POSTs. `ConnectionSession` implements it over a connection that carries lines (stdio, in memory).
+A `Client` sends requests and notifications and opens streams of changes through it and knows nothing of lines,
+processes and POSTs. Here it is over a `Connection`, which carries lines (stdio, in memory); over HTTP a subclass sends
+by POSTs.
 """
 
 from __future__ import annotations
@@ -10,21 +11,31 @@ import logging
 import threading
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.connection import Connection
+from ..engine.connection import Connection, ConnectionHandler
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, Route
 from ..engine.timer import NEVER, Deadline
 from ..engine.transport import Transport
-from ..errors import Cancelled, CapabilityNotSupported, ProtocolViolation, ToolError, error_from_peer, one_line
-from ..protocol.lifecycle import INPUT_REQUIRED
-from ..protocol.messages import Failure, Id, Json, Notification, encode, exception_of
+from ..errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionLost,
+    MethodNotFound,
+    ProtocolViolation,
+    ToolError,
+    error_from_peer,
+    one_line,
+)
+from ..protocol.lifecycle import INPUT_REQUIRED, SUBSCRIPTION_KEY, Peer
+from ..protocol.messages import Failure, Id, Json, Notification, Request, encode, exception_of
+from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
-from ..types import CallToolResult, Progress, Text
-from .host import ClientHandler, Era
+from ..types import CHANGES, CallToolResult, Progress, Text
+from .host import KINDS, Era, Host
 
 log = logging.getLogger("minimcp.client")
 
@@ -36,39 +47,68 @@ OnProgress = Callable[[Progress], Any]
 OnMessage = Callable[[Notification], None]
 
 
-class ClientSession:
-    """One connection of a client. Thread-safe; a transport implements what raises `NotImplementedError`.
-
-    Requests are sent as lines, which a transport of another kind does in a way of its own.
+class ClientSession(ConnectionHandler):
+    """One connection of a client, and what it does with the messages of its server. Thread-safe.
 
     Args:
         name: Shown in messages: the command, the URL, "memory".
-        handler: What is done with the server's own messages.
+        host: Answers questions and gets notifications.
 
     Attributes:
-        calls: Our requests on it. Set by the transport.
+        calls: Our requests on it.
+        era: What is spoken; None before the two sides have agreed.
+        streams: By the id of a request that stays open: what gets the notifications that name it.
+        listeners: What gets the notifications that name no stream.
+        ended: Cancelled when the connection has ended, and its cause is known.
         mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
             with ``admitted(tools)``, which returns those that can be called. None where there are no headers.
         transport: What carries lines; None where nothing does.
+        in_order: Whether what the server sends on several streams comes in the order in which it was sent.
     """
 
+    _connection: Connection
     calls: Calls
+    era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
     mirror: Any = None
     transport: Any = None
-    era: Era
-    """What is spoken. Not before `agree`."""
     in_order = True
-    """Whether what the server sends on several streams comes in the order in which it was sent."""
+    takes_batches = True
 
-    def __init__(self, name: str, handler: ClientHandler) -> None:
-        self.name, self.handler = name, handler
+    def __init__(self, name: str, host: Host) -> None:
+        self.name, self.host = name, host
+        self.streams: dict[Id, OnMessage] = {}
+        self.listeners: dict[object, OnMessage] = {}
+        self.ended = CancelToken()
+        self._ping = Route(lambda incoming: {}, immediate=True)
+        host.dispatcher.open()
+
+    @classmethod
+    def over(
+        cls, transport: Transport, host: Host, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
+    ) -> ClientSession:
+        """A session over what carries lines, open at once.
+
+        Args:
+            transport: How bytes travel; it is owned from now on.
+            host: Answers questions and gets notifications.
+            limits: What the connection may cost.
+            trace: As `tracer` makes it; None for no trace.
+        """
+        session = cls(transport.name, host)
+        session.transport = transport
+        session._connection = Connection(transport, session, limits=limits, pool=host.pool, trace=trace)
+        session.calls = session._connection.calls
+        session._connection.open()
+        return session
 
     # ------------------------------------------------------------ its beginning and end
 
     def agree(self, era: Era) -> None:
         """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
-        self.era = self.handler.era = era
-        self.handler.takes_batches, self.handler.takes_requests = era.revision.batches, era.revision.handshake
+        self.era = era
+        self.takes_batches, self.takes_requests = era.revision.batches, era.revision.handshake
+        if self.transport is not None:
+            self.transport.agreed(era.revision)
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
@@ -99,15 +139,15 @@ class ClientSession:
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
         """Wait until the connection has ended. Blocks: for so many seconds at most; None for ever."""
-        raise NotImplementedError
+        return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:
         """End the connection. Idempotent, from any thread. Blocks: up to 4 s, until a server process has ended."""
-        raise NotImplementedError
+        self._connection.close()
 
     def abandon(self) -> None:
         """End the connection without waiting for anything: for a finalizer."""
-        raise NotImplementedError
+        self._connection.abandon()
 
     # ------------------------------------------------------------ messages
 
@@ -145,15 +185,14 @@ class ClientSession:
 
     def _wait(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
         """Wait for the answer of a request that was sent."""
-        about = params.get("name", params.get("uri"))
-        if cancel is None:
-            return self.result_of(call.method, self.calls.wait(call, deadline, about=about))
-        forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
+        forget: Callable[[], object] = int
+        if cancel is not None:
+            forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
         try:
-            answer = self.calls.wait(call, deadline, about=about)
+            answer = self.calls.wait(call, deadline, about=params.get("name", params.get("uri")))
         finally:
             forget()
-        if cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+        if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")
         return self.result_of(call.method, answer)
 
@@ -191,7 +230,7 @@ class ClientSession:
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the deadline."""
-        raise NotImplementedError
+        self._connection.send(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
         self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
@@ -218,13 +257,13 @@ class ClientSession:
                 ending = self._run(call)
             except Exception as error:
                 ending = error
-            self.handler.streams.pop(call.id, None)
+            self.streams.pop(call.id, None)
             on_end(ending)
 
         threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
 
         def end() -> None:
-            self.handler.streams.pop(call.id, None)
+            self.streams.pop(call.id, None)
             self.calls.end(call, Cancelled("the stream was closed"))
 
         return end
@@ -232,7 +271,7 @@ class ClientSession:
     def _start(self, method: str, params: Params, on_message: OnMessage) -> PendingCall:
         """Send the request of a stream."""
         def make_params(id: Id) -> Result:
-            self.handler.streams[id] = on_message
+            self.streams[id] = on_message
             return self.add_envelope(params, id)
 
         return self.calls.start(method, make_params)
@@ -241,32 +280,60 @@ class ClientSession:
         """Wait for the end of a stream."""
         return self.result_of(call.method, self.calls.wait(call, NEVER))
 
-    # ------------------------------------------------------------ the server's requests
+    # ------------------------------------------------------------ the server's messages
+
+    def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
+        if not self.takes_requests:
+            log.warning("<-- %s: the server must not send requests in this revision: ignored", one_line(request.method))
+            return None
+        peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
+        if request.method == "ping":
+            return peer, self._ping
+        if self.era is None or request.method not in KINDS:
+            raise MethodNotFound(f"Method not found: {one_line(request.method)}")
+        return peer, Route(self._serve)
 
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those of all calls."""
         resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
         request.on_cancel(resume)
         try:
-            return self.handler.host.serve(request)
+            return self.host.serve(request)
         finally:
             resume()
 
+    def notified(self, notification: Notification) -> None:
+        params = notification.params
+        kind = CHANGES.get(notification.method)
+        if kind is not None:
+            uri = params.get("uri")
+            self.host.cache.changed(kind, uri if isinstance(uri, str) else None)
+        meta = params.get("_meta")
+        id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
+        if id is None:
+            for listener in list(self.listeners.values()):
+                listener(notification)
+            self.host.tell(notification)
+            return
+        stream = self.streams.get(id) if type(id) is int or type(id) is str else None
+        if stream is None:
+            log.debug("<-- %s for the stream %s, which is not open", one_line(notification.method), one_line(id))
+        else:
+            stream(notification)
+
+    def lost(self, cause: ConnectionLost) -> None:
+        self.ended.cancel()
+        self.host.dispatcher.close()
+
     # ------------------------------------------------------------ shared by all transports
 
-    def wait_for(
-        self, done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None
-    ) -> bool:
-        """As `wait_until`; it also raises ConnectionLost: The connection has ended."""
-        return wait_until(done, changed, deadline, cancel, check=self.check, tokens=[self.handler.ended])
-
     def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Wait until a deadline. Raises as `wait_for`."""
-        self.wait_for(lambda: False, threading.Condition(), deadline, cancel)
+        """Wait until a deadline. Raises as `wait_until`."""
+        wait_until(lambda: False, threading.Condition(), deadline, cancel, self)
 
     def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""
-        era = self.handler.era
+        era = self.era
         if era is None or not (era.envelope or on_progress):
             return dict(params)
         token = {} if on_progress is None else {"progressToken": id}
@@ -274,7 +341,7 @@ class ClientSession:
 
     def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
         """What `request` returns for an answer, or raises, for an implementation of it."""
-        era = self.handler.era
+        era = self.era
         if isinstance(answer, Failure):
             if era is None:
                 raise error_from_peer(answer.code, answer.message, answer.data)
@@ -295,8 +362,8 @@ class ClientSession:
 
 
 def wait_until(
-    done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None, *,
-    check: Callable[[], None] = lambda: None, tokens: Iterable[CancelToken] = (),
+    done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None,
+    session: Optional[ClientSession] = None,
 ) -> bool:
     """Wait for something of this process's own; False when the deadline came first.
 
@@ -305,23 +372,25 @@ def wait_until(
         changed: Notified when it is to be asked again.
         deadline: When to give up.
         cancel: Ends the wait; None never does.
-        check: Raises when the wait has become useless; called when it has not come yet.
-        tokens: Notify too, when they are cancelled.
+        session: Whose end ends the wait; None waits all the same.
 
     Raises:
         Cancelled: The token was cancelled.
+        ConnectionLost: The connection has ended, and what is waited for has not come.
     """
     def wake() -> None:
         with changed:
             changed.notify_all()
 
-    forget = [token.on_cancel(wake) for token in (*tokens, cancel) if token is not None]
+    tokens = (cancel, None if session is None else session.ended)
+    forget = [token.on_cancel(wake) for token in tokens if token is not None]
     try:
         with waiting(), changed:
             while not done():
                 if cancel is not None and cancel.cancelled:
                     raise Cancelled(cancel.reason or "cancelled")
-                check()
+                if session is not None:
+                    session.check()
                 if not changed.wait(deadline.wait()) and deadline.expired:
                     return done()
         return True
@@ -387,43 +456,3 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
         on_progress(item)
 
     return take
-
-
-class ConnectionSession(ClientSession):
-    """A client's connection that carries lines: stdio, in memory. Open as soon as it is made.
-
-    Args:
-        transport: How bytes travel; it is owned from now on.
-        handler: As `ClientSession`.
-        limits: What the connection may cost.
-        trace: As `tracer` makes it; None for no trace.
-    """
-
-    def __init__(
-        self, transport: Transport, handler: ClientHandler, limits: Limits,
-        trace: Optional[Callable[[str, bytes], None]] = None,
-    ) -> None:
-        super().__init__(transport.name, handler)
-        self.transport = transport
-        handler.serve = self._serve
-        self._connection = Connection(transport, handler, limits=limits, pool=handler.host.pool, trace=trace)
-        self.calls = self._connection.calls
-        self._connection.open()
-
-    def agree(self, era: Era) -> None:
-        super().agree(era)
-        self.transport.agreed(era.revision)
-
-    def wait_until_ended(self, seconds: Optional[float]) -> bool:
-        return self._connection.wait_until_ended(seconds)
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def abandon(self) -> None:
-        self._connection.abandon()
-
-    # ------------------------------------------------------------ messages
-
-    def notify(self, method: str, params: Params, deadline: Deadline) -> None:
-        self._connection.send(encode(Notification(method, dict(params))), deadline)

@@ -1,4 +1,4 @@
-"""What a client listens to: streams of changes that a program opens, and the client's own one in the background.
+"""What a client listens to: streams of changes that a program opens, its own one in the background, log messages.
 
 With a handshake a server sends notifications unasked, and a stream is a filter over them; where requests stand alone
 each stream is a request that stays open, and its notifications name it.
@@ -10,16 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 from random import uniform
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
-    Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
     McpError,
@@ -28,18 +26,18 @@ from ..errors import (
     RpcError,
     one_line,
 )
-from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN
+from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification
 from ..types import CHANGES, Change
 from ..types.base import member_name
 from ..types.notifications import covering
-from .host import Host
+from .cache import OutputSchemas
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
 log = logging.getLogger("minimcp.client")
 
 MOST_WAITING = 10_000
-"""Changes that wait for whoever iterates; beyond that one of a collection stands for all that lies in it."""
+"""Changes that wait for the program that iterates; beyond that one of a collection stands for all that lies in it."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a background stream that the server ended is opened again: at first, and at most."""
@@ -56,6 +54,9 @@ server sent on it before may still be on its way."""
 
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
+
+USUAL_LEVEL = "info"
+"""The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
 
 LISTS = {name: (name.partition("_")[0], member_name(name)) for name in CHANGES.values() if "_list_" in name}
 """Member of a `Filter` to the capability that it needs and its name on the wire."""
@@ -100,7 +101,7 @@ class Changes:
     Args:
         session: The connection.
         honored: None until the server has said so.
-        forward: Gets the notifications instead (of the background stream); None keeps changes for whoever iterates.
+        forward: Gets the notifications instead (of the background stream); None keeps changes until they are taken.
     """
 
     def __init__(
@@ -109,8 +110,8 @@ class Changes:
         self.honored, self._forward, self._session = honored, forward, session
         self._is_filter = honored is not None
         """Whether it gets all that comes, and has to choose."""
-        self._end: Callable[[], None] = _nothing
-        """Ends the stream on the wire; set by whoever opened it, and called once."""
+        self._cleanup = ExitStack()
+        """What ends the stream on the wire, once."""
         self._ending: Optional[Outcome] = None
         self._closed = False
         self._changed = threading.Condition()
@@ -132,7 +133,7 @@ class Changes:
             return self._closed or bool(self._waiting) or self._ending is not None
 
         deadline = deadline_of("timeout", timeout)
-        if not wait_until(done, self._changed, deadline, check=self._session.check):
+        if not wait_until(done, self._changed, deadline, session=self._session):
             raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
         with self._changed:
             if self._closed:
@@ -159,14 +160,15 @@ class Changes:
             raise
 
     def close(self) -> None:
-        """End the stream: whoever iterates stops. Idempotent, any thread."""
+        """End the stream: a loop over it stops. Idempotent, any thread."""
         self._closed = True
         self._finish()
 
     def _finish(self) -> None:
         with self._changed:
-            end, self._end = self._end, _nothing
-        end()
+            cleanup = self._cleanup.pop_all()
+            self._changed.notify_all()
+        cleanup.close()
 
     def __enter__(self) -> Changes:
         return self
@@ -213,8 +215,6 @@ class Changes:
             self._waiting.setdefault((change.kind, change.uri), change)
             self._changed.notify_all()
 
-    # ------------------------------------------------------------ for whoever opened it
-
     def _end_with(self, ending: Outcome) -> None:
         """The stream has ended; only the first ending counts."""
         with self._changed:
@@ -223,41 +223,76 @@ class Changes:
             self._changed.notify_all()
 
 
-class Subscriptions:
-    """What a client listens to on one connection. Thread-safe.
+class OpenSession:
+    """A session that was agreed on: what the client has the server tell, and what it learned of its tools. Thread-safe.
 
     Args:
         session: The connection.
-        host: Gets what the background stream brings.
     """
 
-    def __init__(self, session: ClientSession, host: Host) -> None:
-        self._session, self._host = session, host
-        self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in host.functions)
+    def __init__(self, session: ClientSession) -> None:
+        self.session, self._host = session, session.host
+        self.log_level: Optional[str] = None
+        self.schemas = OutputSchemas()
+        self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in session.host.functions)
         self._changed = threading.Condition()
         self._held = False
         """While something changes that the server is to tell of, also during its requests."""
-        self._uris: set[str] = set()
-        self._listened: Counter[str] = Counter()
-        """In a session: how many streams of the program listen to a resource."""
+        self.uris: set[str] = set()
+        """The resources that `subscribe` has asked for."""
+        self._listened: dict[Changes, set[str]] = {}
+        """In a session: those that each stream of the program listens to."""
         self.background: Optional[Changes] = None
         """The client's own stream, which is one of the session's pending requests."""
         self._pause = FIRST_PAUSE
 
-    @property
-    def subscribed(self) -> tuple[str, ...]:
-        """The resources that `subscribe` has asked for."""
-        return tuple(sorted(self._uris))
+    def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
+        """Begin to hear of what the host has callbacks for, and of what it heard in the session before.
+
+        Args:
+            deadline: For all of it.
+            before: The session whose place this one takes; None for the first.
+
+        Raises:
+            ConnectionLost: The connection has ended.
+        """
+        session, uris = self.session, set[str]()
+        if before is not None:
+            self.log_level, uris = before.log_level, before.uris
+            self._host.cache.clear()
+        level = self.log_level
+        if level is None and not session.era.revision.handshake and "on_log" in self._host.functions:
+            level = USUAL_LEVEL if session.era.peer.supports("logging") else None  # nothing comes unasked in this era
+        steps = {"stream of changes": partial(self._open_background, deadline, uris)}
+        if level is not None:
+            request = partial(session.request, deadline=deadline)
+            steps = {"log messages": partial(self.set_log_level, level, request), **steps}
+        for what, step in steps.items():
+            try:
+                step()
+            except McpError as error:
+                if session.cause is not None:
+                    raise
+                log.warning("%s: no %s: %s", session.name, what, error)
+
+    def set_log_level(self, level: str, request: Callable[[str, dict[str, Json]], Any]) -> None:
+        """Have the server send log messages of this level and above: by a request, or by what each request says."""
+        era = self.session.era
+        if isinstance(era, Handshake):
+            request("logging/setLevel", {"level": level})
+        else:
+            self.session.check()
+            era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
-        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as `wait_for`."""
+        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as `wait_until`."""
         def take() -> bool:
             free, self._held = not self._held, True
             return free
 
-        if not self._session.wait_for(take, self._changed, deadline, cancel):
-            raise RequestTimeout(f"{self._session.name}: an earlier call about subscriptions takes too long")
+        if not wait_until(take, self._changed, deadline, cancel, self.session):
+            raise RequestTimeout(f"{self.session.name}: an earlier call about subscriptions takes too long")
         try:
             yield
         finally:
@@ -269,14 +304,14 @@ class Subscriptions:
 
     def listen(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
         """Open a stream; arguments and errors as `Client.listen`."""
-        in_session = self._session.era.revision.handshake
+        in_session = self.session.era.revision.handshake
         return (self._filter if in_session else self._open)(wanted, deadline, cancel)
 
     def _open(
         self, wanted: Filter, deadline: Deadline, cancel: Cancel = None, forward: Optional[OnMessage] = None
     ) -> Changes:
         """Send the request and wait for the acknowledgement."""
-        session, began = self._session, time.monotonic()
+        session, began = self.session, time.monotonic()
         stream = Changes(session, forward=forward)
 
         def end(ending: Outcome) -> None:
@@ -287,7 +322,8 @@ class Subscriptions:
             return stream.honored is not None or stream._ending is not None
 
         try:
-            stream._end = session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end)
+            params = {"notifications": wanted.to_wire()}
+            stream._cleanup.callback(session.open_stream(LISTEN, params, stream._take, end))
             if not wait_until(begun, stream._changed, deadline, cancel):
                 what = f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
                 raise RequestTimeout(what)
@@ -300,51 +336,36 @@ class Subscriptions:
             raise
         return stream
 
-    # ------------------------------------------------------------ filters, in a session
-
     def _filter(self, wanted: Filter, deadline: Deadline, cancel: Cancel) -> Changes:
-        session, handler = self._session, self._session.handler
+        """Subscribe to resources, and choose among all notifications: in a session."""
+        session = self.session
         uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
         stream = Changes(session, self._declared(wanted)._replace(resource_subscriptions=uris))
-        subscribed: list[str] = []
-
-        def end() -> None:
-            handler.listeners.pop(stream, None)
-            forget()
-            stream._end_with(Cancelled("the stream was closed"))
-            if subscribed:
-                self._unsubscribe_all(subscribed)
-
-        def lost() -> None:
-            cause = session.cause
-            stream._end_with(cause if isinstance(cause, Exception) else ConnectionLost(f"{session.name}: closed"))
-
-        stream._end = end
-        handler.listeners[stream] = stream._take
-        forget = handler.ended.on_cancel(lost)
+        session.listeners[stream] = stream._take
+        stream._cleanup.callback(self._unsubscribe, stream)
+        stream._cleanup.callback(session.listeners.pop, stream)
         try:
             if uris:
                 with self._locked(deadline, cancel):
+                    subscribed = self._listened.setdefault(stream, set())
                     for uri in dict.fromkeys(uris):
                         session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-                        self._listened[uri] += 1
-                        subscribed.append(uri)
+                        subscribed.add(uri)
             session.check()
         except BaseException:
             stream.close()
             raise
         return stream
 
-    def _unsubscribe_all(self, uris: Sequence[str]) -> None:
-        """A stream has ended: unsubscribe from what nobody else wants; one that fails stops no other."""
+    def _unsubscribe(self, stream: Changes) -> None:
+        """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no other."""
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
-                self._listened.subtract(uris)
-                self._listened = +self._listened
-                unwanted = [{"uri": uri} for uri in uris if uri not in self._listened and uri not in self._uris]
+                uris = self._listened.pop(stream, set()).difference(self.uris, *self._listened.values())
+                unwanted = [{"uri": uri} for uri in sorted(uris)]
                 if unwanted:
-                    self._session.request_all("resources/unsubscribe", unwanted, deadline)
+                    self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
             log.debug("resources/unsubscribe: %s", error)
 
@@ -352,44 +373,36 @@ class Subscriptions:
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
-        session = self._session
+        session = self.session
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):
-            uris = {*self._uris, uri} if wanted else self._uris - {uri}
-            if session.era.revision.handshake:
-                if wanted or not self._listened[uri]:
-                    method = "resources/subscribe" if wanted else "resources/unsubscribe"
-                    session.request(method, {"uri": uri}, deadline, cancel)
-            elif uris != self._uris:
-                self._replace(uris, deadline, cancel)
-            self._uris = uris
+            uris = self.uris | {uri} if wanted else self.uris - {uri}
+            if not session.era.revision.handshake:
+                if uris != self.uris:
+                    self._replace(uris, deadline, cancel)
+            elif wanted or not any(uri in listened for listened in self._listened.values()):
+                method = "resources/subscribe" if wanted else "resources/unsubscribe"
+                session.request(method, {"uri": uri}, deadline, cancel)
+            self.uris = uris
 
-    def open_background(self, deadline: Deadline, uris: Sequence[str] = ()) -> None:
-        """Open the client's own stream, if it wants to hear of anything and the server declares that it says so.
-
-        Args:
-            deadline: For all of it.
-            uris: Resources that were subscribed to on a connection before this one.
-
-        Raises:
-            McpError: It could not be opened.
-        """
-        if self._session.era.revision.handshake:
-            for uri in uris:
+    def _open_background(self, deadline: Deadline, uris: set[str]) -> None:
+        """Open the client's own stream, if it wants to hear of anything and the server declares that it says so."""
+        if self.session.era.revision.handshake:
+            for uri in sorted(uris):
                 self.change(uri, True, deadline)
         elif uris or any(self._declared(self._lists)):
             deadline = deadline.within(BACKGROUND_SECONDS)
             with self._locked(deadline):
-                self._uris.update(uris)  # before: that one is refused now must not end the others
+                self.uris.update(uris)  # before: that one is refused now must not end the others
                 try:
                     self._replace(set(uris), deadline)
                 except BaseException:
-                    self._uris.clear()
+                    self.uris.clear()
                     raise
 
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""
-        supports = self._session.era.peer.supports
+        supports = self.session.era.peer.supports
         return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
 
     def _replace(self, uris: set[str], deadline: Deadline, cancel: Cancel = None) -> None:
@@ -403,10 +416,10 @@ class Subscriptions:
         if any(wanted):
             new = self._open(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
-            refused = (uris - self._uris).difference(new.honored.resource_subscriptions)
+            refused = (uris - self.uris).difference(new.honored.resource_subscriptions)
             if refused:
                 new.close()
-                what = f"{self._session.name}: the server does not tell of changes of {one_line(min(refused))}"
+                what = f"{self.session.name}: the server does not tell of changes of {one_line(min(refused))}"
                 raise CapabilityNotSupported(what)
         self.background = new
         if old is None:
@@ -414,7 +427,7 @@ class Subscriptions:
         if new is not None and old._ending is not None and old.honored is not None:
             still = tuple(uri for uri in old.honored.resource_subscriptions if uri in uris)
             self._missed(old.honored._replace(resource_subscriptions=still))
-        if new is None or self._session.in_order:
+        if new is None or self.session.in_order:
             old.close()
         else:
             old._forward = self._tell_subscribed
@@ -422,43 +435,39 @@ class Subscriptions:
 
     def _tell_subscribed(self, notification: Notification) -> None:
         uri = notification.params.get("uri")
-        if not isinstance(uri, str) or covering(self._uris, uri) is not None:
+        if not isinstance(uri, str) or covering(self.uris, uri) is not None:
             self._host.tell(notification)
 
     def _reopen(self, stream: Changes, began: float) -> None:
         """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
         if time.monotonic() - began > STEADY:
             self._pause = FIRST_PAUSE
-        while self._session.cause is None:
+        while self.session.cause is None:
             try:
-                with self._locked(NEVER):  # whoever opens a stream holds it until that is in its place
+                with self._locked(NEVER):  # a thread that opens a stream holds it until that is in its place
                     if stream is not self.background:
                         return
-                self._session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
+                self.session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self.background:
-                        self._replace(set(self._uris), deadline)
+                        self._replace(set(self.uris), deadline)
             except McpError as error:
-                if self._session.cause is None:
-                    log.warning("%s: the stream of changes cannot be opened: %s", self._session.name, error)
+                if self.session.cause is None:
+                    log.warning("%s: the stream of changes cannot be opened: %s", self.session.name, error)
 
     # ------------------------------------------------------------ gaps
 
     def missed_all(self) -> None:
         """There was a gap before this connection: whatever the host listens to may have changed."""
-        self._missed(self._lists._replace(resource_subscriptions=self.subscribed))
+        self._missed(self._lists._replace(resource_subscriptions=tuple(sorted(self.uris))))
 
     def _missed(self, gap: Filter) -> None:
         """Notifications may have gone unheard: call the callbacks for whatever they were about."""
         for name in filter(partial(getattr, gap), LISTS):
-            self._host.forget(name)
+            self._host.cache.changed(name)
             self._host.call(f"on_{LISTS[name][0]}_changed")
         for uri in gap.resource_subscriptions:
-            self._host.forget("resource_updated", uri)
+            self._host.cache.changed("resource_updated", uri)
             self._host.call("on_resource_updated", uri)
-
-
-def _nothing() -> None:
-    pass

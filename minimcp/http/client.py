@@ -19,7 +19,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Union
 
-from ..client.host import ClientHandler
+from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
@@ -240,7 +240,7 @@ class _HttpCalls(Calls):
         self._look_in(deadline.remaining())
         rest = iter(calls)
         for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
-            self._session.handler.host.pool.spawn(partial(self._perform_each, rest))
+            self._session.host.pool.spawn(partial(self._perform_each, rest))
         return calls
 
     def _perform_each(self, calls: Iterator[_Call]) -> None:
@@ -292,7 +292,7 @@ class HttpSession(ClientSession):
 
     Args:
         server: Where to.
-        handler: As `ClientSession`.
+        host: As `ClientSession`.
         limits: What the server may cost this client.
         trace: As `tracer` makes it; None for no trace.
 
@@ -311,11 +311,11 @@ class HttpSession(ClientSession):
     """Whether the stream that belongs to no request is asked for again when it ends."""
 
     def __init__(
-        self, server: HttpServer, handler: ClientHandler, limits: Limits,
+        self, server: HttpServer, host: Host, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
         self._fetcher, self._url = server.fetcher(), server.url
-        super().__init__(self._fetcher.shown, handler)
+        super().__init__(self._fetcher.shown, host)
         self.mirror: Any = RequestHeaders(self.name)
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
@@ -325,7 +325,6 @@ class HttpSession(ClientSession):
         self._aside: set[AbortableRequest] = set()
         """HTTP requests of ours that belong to no call."""
         self._asked = RunningRequests(limits)
-        handler.serve = self._serve
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may close the connection in the middle of this
         self._sender = Pool(1, f"minimcp-{self.name}-sender")
@@ -344,7 +343,7 @@ class HttpSession(ClientSession):
     @property
     def _resumes(self) -> bool:
         """Whether streams may be resumed; where each request stands alone nothing is."""
-        return self.handler.era is None or self.handler.era.revision.handshake
+        return self.era is None or self.era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
         """Open the stream for notifications that belong to no request, where a handshake was made; a server need not
@@ -391,7 +390,7 @@ class HttpSession(ClientSession):
         raise refusal
 
     def _lose(self, cause: Exception) -> None:
-        """End all calls and refuse further ones with this cause, and tell the handler. Idempotent."""
+        """End all calls and refuse further ones with this cause. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
@@ -400,7 +399,7 @@ class HttpSession(ClientSession):
         self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()
-        self.handler.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
+        self.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
 
     # ------------------------------------------------------------ what has no answer
 
@@ -460,7 +459,7 @@ class HttpSession(ClientSession):
         return self._fetcher.send(http, "POST", headers, line, self._endpoint)
 
     def _session_headers(self) -> dict[str, str]:
-        headers = {} if self.handler.era is None else {VERSION_HEADER: self.handler.era.revision.name}
+        headers = {} if self.era is None else {VERSION_HEADER: self.era.revision.name}
         if self._session is not None:
             headers[SESSION_HEADER] = self._session
         return headers
@@ -635,12 +634,12 @@ class HttpSession(ClientSession):
             elif message.method == "notifications/cancelled":
                 self._asked.cancel(message.params)
             else:
-                self.handler.notified(message)
+                self.notified(message)
 
     def _admit(self, request: Request, call: Optional[_Call], size: int) -> None:
         """Have the host answer a question."""
         try:
-            admitted = self.handler.admit(request)
+            admitted = self.admit(request)
             if admitted is None:
                 return
             incoming = IncomingRequest(request, *admitted, _AnswerSink(self, call), size)
@@ -651,7 +650,7 @@ class HttpSession(ClientSession):
         if incoming.route.immediate:
             incoming.run()
         else:
-            self.handler.host.pool.submit(incoming.run)
+            self.host.pool.submit(incoming.run)
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
@@ -659,7 +658,7 @@ class HttpSession(ClientSession):
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
         if id is not None and broken.kind in ("response", "unknown") and self.calls.settle(id, violation):
             return
-        if id is not None and broken.kind == "request" and self.handler.takes_requests:
+        if id is not None and broken.kind == "request" and self.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
         else:
             log.warning("<-- what is no message (%s): %s", broken.reason, one_line(data))
@@ -671,7 +670,7 @@ class _AnswerSink(Sink):
     def __init__(self, session: HttpSession, call: Optional[_Call]) -> None:
         self._session, self.requests = session, session._asked
         self.asked_by = () if call is None else (call,)
-        self.spawn = session.handler.host.pool.spawn  # type: ignore[method-assign]
+        self.spawn = session.host.pool.spawn  # type: ignore[method-assign]
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional
 
 from .. import errors
 from ..engine.limits import Limits
@@ -31,7 +31,7 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
-from ..protocol.messages import Failure, InvalidMessage, Notification, Request, Response, decode, encode, failure
+from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
@@ -53,12 +53,11 @@ from .headers import (
     is_json,
 )
 from .options import HttpOptions
-from .sessions import STATUS, MakeHandler, PostResponse, Session
-from .streams import EventStore, EventStream, Pairs, Trace
+from .sessions import MakeHandler, Session
+from .streams import STATUS, EventStore, Response, Trace
 
 log = logging.getLogger("minimcp.http")
 
-VERBS = ("POST", "GET", "DELETE")
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods to the member of their params that the name header repeats."""
 
@@ -72,9 +71,8 @@ _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
-Sent = Union[Request, Notification, Response, Failure]
-Admitted = tuple[Optional[Session], Revision, Optional[Peer], Optional[Route]]
-"""Whose a message is, None where there is no session; what is spoken; who sends a request, and who serves it."""
+Admitted = tuple[Optional[Session], Optional[Peer], Optional[Route]]
+"""Whose a message is, None where there is no session; who sends a request, and who serves it."""
 
 
 class HttpService:
@@ -90,11 +88,23 @@ class HttpService:
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
-        raise NotImplementedError
+        headers, asked = request.headers, (request.method, request.path, streams)
+        if headers.cache.get(self) != asked:
+            self.policy.check(headers)
+            self.check_head(request, streams)
+            headers.cache[self] = asked
+        if self.closing:
+            raise HttpError(503, "the server is closing")
+
+    def check_head(self, request: HttpRequest, streams: bool) -> None:
+        """Return if a request may be served as far as its head tells, whose Host and Origin are right.
+
+        Raises:
+            HttpError: It may not.
+        """
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         """Serve a request that was checked. Raises HttpError: it is refused."""
-        raise NotImplementedError
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
         """Serve one request on this thread; returns when the response is complete.
@@ -117,19 +127,11 @@ class HttpService:
             with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
 
-    def check_body(self, headers: Headers, known: bool = False) -> None:
-        """Look at what the headers say about the body of a POST.
-
-        Args:
-            headers: Of the request.
-            known: Whether headers like these, but for the length, were found right before.
-
-        Raises:
-            HttpError: It is of another type, or too long.
-        """
-        if not known and not is_json(headers.get("Content-Type")):
+    def check_body(self, headers: Headers) -> None:
+        """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of another type, too long."""
+        if not is_json(headers.get("Content-Type")):
             raise HttpError(415, f"the body is {JSON_TYPE}, and the header Content-Type says so")
-        if not known and headers.get("Content-Encoding", "identity").lower() != "identity":
+        if headers.get("Content-Encoding", "identity").lower() != "identity":
             raise HttpError(415, "the body is not compressed")
         limit, length = self.options.body_bytes, headers.get("Content-Length", "")
         if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
@@ -140,10 +142,7 @@ class HttpService:
         body, limit = request.body, self.options.body_bytes
         if not isinstance(body, bytes):
             pieces, left = [], float("inf") if limit is None else limit + 1
-            while left:
-                piece = body.read(int(min(left, _PIECE_BYTES)))
-                if not piece:
-                    break
+            while left and (piece := body.read(int(min(left, _PIECE_BYTES)))):
                 pieces.append(piece)
                 left -= len(piece)
             body = b"".join(pieces)
@@ -191,66 +190,58 @@ class Endpoint(HttpService):
             self.store.renew_in_fork()
         self.requests = RunningRequests(self._limits, self._cap)
         self.sessions: dict[str, Session] = {}
-        self._responses: dict[PostResponse, None] = {}
-        self._streams: dict[ResponseWriter, EventStream] = {}
-        """Those that are served by GET now, by where they go."""
-        self._listening: set[object] = set()
-        """What holds a stream of change notifications open."""
+        self._open: dict[ResponseWriter, Response] = {}
+        """What is served now, by where it goes."""
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
 
-    def check(self, request: HttpRequest, streams: bool = True) -> None:
-        headers, post = request.headers, request.method == "POST"
-        known = self in headers.cache
-        if not known:
-            self.policy.check(headers)
-        if request.path != self.path and request.path.partition("?")[0] != self.path:
+    def check_head(self, request: HttpRequest, streams: bool) -> None:
+        headers, method = request.headers, request.method
+        if request.path.partition("?")[0] != self.path:
             raise HttpError(404, f"there is nothing here: the server is at {self.path}", code=None)
-        if not post:
-            verbs = ["POST"]
-            if self.options.sessions and not self._has_no_session(headers):
-                with_get = streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers)
-                verbs = [verb for verb in VERBS if verb != "GET" or with_get]
-            if request.method not in verbs:
-                status = 405 if request.method in METHODS else 501
-                raise HttpError(status, "this is served with POST", (("Allow", ", ".join(verbs)),), code=None)
-        if self.closing:
-            raise HttpError(503, "the server is closing")
-        if post:
-            wanted = (JSON_TYPE,) if self.options.json_response else (JSON_TYPE, MEDIA_TYPE)
-            if not known and not accepts(tuple(headers.all("Accept")), *wanted):
-                raise HttpError(406, f"the header Accept names {' and '.join(wanted)}")
-            self.check_body(headers, known)
-            headers.cache[self] = True
+        wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
+        if self.options.json_response:
+            wanted["POST"] = (JSON_TYPE,)
+        if self.options.sessions and not self._has_no_session(headers):
+            if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
+                wanted["GET"] = (MEDIA_TYPE,)
+            wanted["DELETE"] = ()
+        if method not in wanted:
+            status = 405 if method in METHODS else 501
+            raise HttpError(status, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
+        if not accepts(tuple(headers.all("Accept")), *wanted[method]):
+            raise HttpError(406, f"the header Accept names {' and '.join(wanted[method])}")
+        if method == "POST":
+            self.check_body(headers)
 
     # ------------------------------------------------------------ who sends a message
 
-    def _admit(self, message: Sent, headers: Headers) -> Admitted:
+    def _admit(self, message: Message, headers: Headers) -> Admitted:
         """Find out about a message before anything is done about it.
 
         Raises:
             HttpError: It is answered with an error, or not at all.
         """
-        request = message if isinstance(message, Request) else None
-        alone, id = True, None if request is None else request.id
+        alone, id = True, message.id if isinstance(message, Request) else None
         try:
             version = _one(headers, VERSION_HEADER)
             revision = BY_NAME.get(version or "")
-            if request is not None and PerRequest.is_enveloped(request):
-                return self._admit_enveloped(request, headers, version)
+            if isinstance(message, Request) and PerRequest.is_enveloped(message):
+                return self._admit_enveloped(message, headers, version)
             newer = version is not None and (revision is None or not revision.handshake)
             if newer or not self._offer.has_handshake:
                 return self._admit_without_envelope(message, version, revision)
             alone = False
-            session, revision = self._sender(headers, revision, request is not None and request.method == "initialize")
-            if request is not None:
-                return (session, *self._within(request, session, revision))
+            opens = isinstance(message, Request) and message.method == "initialize"
+            session, revision = self._sender(headers, revision, opens)
+            if isinstance(message, Request):
+                return (session, *self._within(message, session, revision))
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest("nothing was asked that this could be the answer to: no sessions are kept here")
-            return session, revision, None, None
+            return session, None, None
         except RpcError as error:
-            status = 400 if request is None else STATUS.get(error.code, 200) if alone else 200
+            status = 400 if not isinstance(message, Request) else STATUS.get(error.code, 200) if alone else 200
             raise HttpError(status, error.message, code=error.code, id=id, data=error.data) from None
         except HttpError as error:
             error.id = id
@@ -264,17 +255,13 @@ class Endpoint(HttpService):
         except UnsupportedRevision as error:
             unsupported = error
         method, params = request.method, request.params
-        body_version = params["_meta"][VERSION_KEY]
-        if version is None:
-            raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if version != body_version:
-            said = f"{one_line(version, 40)}, and the body says {one_line(body_version, 40)}"
-            raise HeaderMismatch(f"the header {VERSION_HEADER} is {said}")
-        if _decoded(headers, METHOD_HEADER) != method:
-            raise HeaderMismatch(f"the header {METHOD_HEADER} is the method of the body, {one_line(method)}")
+        if version != params["_meta"][VERSION_KEY]:
+            said = "is missing" if version is None else f"is not the revision of the body: {one_line(version, 40)}"
+            raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
         named = params.get(NAMED_BY.get(method, ""))
-        if isinstance(named, str) and _decoded(headers, NAME_HEADER) != named:
-            raise HeaderMismatch(f"the header {NAME_HEADER} is what the body names, {one_line(named)}")
+        for name, value in ((METHOD_HEADER, method), (NAME_HEADER, named)):
+            if isinstance(value, str) and _decoded(headers, name) != value:
+                raise HeaderMismatch(f"the header {name} is not what the body says, {one_line(value)}")
         if unsupported is not None:
             raise unsupported
         route = self._registry.route(request, peer)
@@ -284,10 +271,10 @@ class Endpoint(HttpService):
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")
             if plain_text(value) is not None and not each.agrees(_decoded(headers, name), value):
                 raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
-        return None, peer.revision, peer, route
+        return None, peer, route
 
     def _admit_without_envelope(
-        self, message: Sent, version: Optional[str], revision: Optional[Revision]
+        self, message: Message, version: Optional[str], revision: Optional[Revision]
     ) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
         if version is None and not (isinstance(message, Request) and message.method == "initialize"):
@@ -300,7 +287,7 @@ class Endpoint(HttpService):
             self._alone.admit_alone(message)  # it says what is missing
         if not isinstance(message, Notification):
             raise InvalidRequest("nothing was asked that this could be the answer to")
-        return None, revision, None, None
+        return None, None, None
 
     def _has_no_session(self, headers: Headers) -> bool:
         """Whether the headers name a revision in which each request stands alone."""
@@ -318,19 +305,10 @@ class Endpoint(HttpService):
         if not _SESSION_ID.fullmatch(id):
             raise HttpError(400, f"the header {SESSION_HEADER} is no id of a session")
         session = self.sessions.get(id)
-        if session is None or self._end_if_unused(session):
+        if session is None:
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
         session.used_at = time.monotonic()
         return session
-
-    def make_stream(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, headers: Pairs = (), **more: Any
-    ) -> EventStream:
-        """An event stream; one that a client may come back for where there is a session."""
-        if session is not None and self.store is not None:
-            name = f"{session.key}.{next(session.stream_numbers)}"
-            more.update(store=self.store, name=name, primed=revision.polling)
-        return EventStream(writer, headers=headers, trace=self.trace, **more)
 
     def _sender(
         self, headers: Headers, revision: Optional[Revision], opens: bool
@@ -358,7 +336,7 @@ class Endpoint(HttpService):
 
     def _within(
         self, request: Request, session: Optional[Session], revision: Revision
-    ) -> tuple[Revision, Peer, Route]:
+    ) -> tuple[Peer, Route]:
         """What a request means in a session, or without any.
 
         Raises:
@@ -369,7 +347,7 @@ class Endpoint(HttpService):
         if session is None:
             peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
             peer.session = None
-            return peer.revision, peer, self._registry.route(request, peer)
+            return peer, self._registry.route(request, peer)
         admitted = session.handler.admit(request)
         assert admitted is not None
         if opens:
@@ -378,7 +356,7 @@ class Endpoint(HttpService):
                 session.end("there are too many")
                 message = f"there are {self.options.max_sessions} sessions already (max_sessions): try again later"
                 raise HttpError(503, message, code=errors.INTERNAL_ERROR, id=request.id)
-        return (admitted[0].revision, *admitted)
+        return admitted
 
     def _has_room_for(self, session: Session) -> bool:
         """Take a new session in, unless there are too many."""
@@ -403,18 +381,14 @@ class Endpoint(HttpService):
         if self.store is not None:
             self.store.forget(session.key)
 
-    def _end_if_unused(self, session: Session) -> bool:
-        ttl, stream = self.options.session_ttl, session.unsolicited
-        if ttl is None or time.monotonic() - session.used_at <= ttl:
-            return False
-        if session.responses or (stream is not None and stream.is_connected()):
-            return False
-        self._end(session, "it was not used")
-        return True
-
     def _end_unused(self) -> None:
+        if self.options.session_ttl is None:
+            return
+        unused = time.monotonic() - self.options.session_ttl
         for session in list(self.sessions.values()):
-            self._end_if_unused(session)
+            stream = session.unsolicited
+            if session.used_at < unused and not session.responses and (stream is None or not stream.is_connected()):
+                self._end(session, "it was not used")
 
     # ------------------------------------------------------------ POST
 
@@ -436,7 +410,7 @@ class Endpoint(HttpService):
         if isinstance(message, list):
             self._array(message, headers, writer, streams)
             return
-        session, revision, peer, route = self._admit(message, headers)
+        session, peer, route = self._admit(message, headers)
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -445,7 +419,7 @@ class Endpoint(HttpService):
         assert peer is not None and route is not None
         listens = message.method == LISTEN
         streams = streams and (listens or not self.options.json_response)
-        with self._response(session, revision, writer, streams) as response:
+        with self._response(session, peer.revision, writer, streams) as response:
             if session is not None and message.method == "initialize":
                 response.headers = ((SESSION_HEADER, session.id),)
             try:
@@ -453,7 +427,7 @@ class Endpoint(HttpService):
                     raise InternalError("no streams are served on this way")
                 if listens:
                     self._reserve(response)
-                if not revision.handshake:
+                if not peer.revision.handshake:
                     writer.on_gone(response.lost)
                 self._start(message, peer, route, response, len(body), headers, self.pool.run)
             except RpcError as error:
@@ -483,14 +457,14 @@ class Endpoint(HttpService):
                 try:
                     if request.method == "initialize":
                         raise InvalidRequest("initialize stands alone, not in an array")
-                    _, peer, route = self._within(request, session, revision)
+                    peer, route = self._within(request, session, revision)
                     self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
                 except RpcError as error:
                     batch.add(request.id, encode(failure(request.id, error)))
             batch.complete()
 
     def _start(
-        self, request: Request, peer: Peer, route: Route, response: PostResponse, size: int, headers: Headers,
+        self, request: Request, peer: Peer, route: Route, response: Response, size: int, headers: Headers,
         run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
@@ -507,10 +481,9 @@ class Endpoint(HttpService):
     @contextmanager
     def _response(
         self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
-    ) -> Iterator[PostResponse]:
+    ) -> Iterator[Response]:
         """The response to requests, until it is complete."""
-        response = PostResponse(self, session, revision, writer, streams)
-        self._responses[response] = None
+        response = self._open[writer] = Response(self, session, revision, writer, streams)
         if session is not None:
             session.responses.append(response)
         if self._forget_look is None:
@@ -518,10 +491,9 @@ class Endpoint(HttpService):
         try:
             yield response
             if not response.done:
-                response.wait()
+                response.serve()
         finally:
-            self._listening.discard(response)
-            self._responses.pop(response, None)
+            self._open.pop(writer, None)
             if session is not None:
                 session.responses.remove(response)
                 session.used_at = time.monotonic()
@@ -531,48 +503,53 @@ class Endpoint(HttpService):
                 with self._changed:
                     self._changed.notify_all()
 
-    def _reserve(self, holder: object) -> None:
+    def _reserve(self, response: Response) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
-            if self._max_streams is not None and len(self._listening) >= self._max_streams:
+            if self._max_streams is not None and self._listening() >= self._max_streams:
                 raise InternalError(f"no more than {self._max_streams} streams may be open here (Limits.streams)")
-            self._listening.add(holder)
+            response.listens = True
+
+    def _listening(self) -> int:
+        return sum(each.listens for each in list(self._open.values()))
 
     # ------------------------------------------------------------ GET
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
-        if not accepts(tuple(headers.all("Accept")), MEDIA_TYPE):
-            raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
-        last, peer, store = headers.get(LAST_EVENT_HEADER), session.peer, self.store
+        last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
+        stream: Optional[Response]
         try:
             if last is None:
-                stream = self.make_stream(session, peer.revision, writer, pending=session.pending)
+                stream = Response(self, session, peer.revision, writer, pending=session.pending)
+                stream.open()
                 with self._changed:
                     before = session.unsolicited
                     if before is not None and before.is_connected():
                         raise HttpError(409, "this session has such a stream already")
-                    self._reserve(writer)
-                    session.unsolicited = stream
+                    self._reserve(stream)
+                    session.unsolicited = self._open[writer] = stream
                 if before is not None:
-                    before.abandon()
+                    before.lost()
             else:
                 found = _EVENT_ID.fullmatch(last)
                 name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
-                stream = session.stream(name) or EventStream(None, store=store, name=name)
-                if not (found and name and store is not None and stream.resume(writer, int(found[2]))):
+                stream = session.stream(name)
+                if stream is None:
+                    stream = Response(self, session, peer.revision, None)
+                    stream.name = name
+                if not (found and name and self.store is not None and stream.resume(writer, int(found[2]))):
                     raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+                self._open[writer] = stream
             writer.on_gone(partial(stream.leave, writer))
-            self._streams[writer] = stream
-            if self._forget_look is None:
-                self._order_look()
             stream.serve(writer)
         except InternalError as error:
             raise HttpError(503, error.message) from None
         finally:
-            self._streams.pop(writer, None)
-            self._listening.discard(writer)
+            self._open.pop(writer, None)
+            with self._changed:
+                self._changed.notify_all()
 
     # ------------------------------------------------------------ the timer, and the end
 
@@ -585,12 +562,11 @@ class Endpoint(HttpService):
         """End unused sessions, and send comments on silent streams."""
         self._end_unused()
         if self.options.keepalive is not None:
-            streams: list[Any] = [*self._responses, *self._streams.values()]
-            for each in streams:
+            for each in list(self._open.values()):
                 each.keep_alive(self.options.keepalive / 2)
         with self._changed:
             self._forget_look = None
-        if self._responses or self._streams or self.sessions:
+        if self._open or self.sessions:
             self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
@@ -611,23 +587,23 @@ class Endpoint(HttpService):
         for session in list(self.sessions.values()):
             if session.unsolicited is not None:
                 session.unsolicited.finish()
-        for response in list(self._responses):
+        for response in list(self._open.values()):
             self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
                 request.cancel(reason)
         with self._changed:
-            self._changed.wait_for(lambda: not self._responses, deadline.wait())
-            self._changed.wait_for(lambda: not self._listening & set(self._responses), STREAM_SECONDS)
+            self._changed.wait_for(lambda: not self._open, deadline.wait())
+            self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)
             if self._forget_look is not None:
                 self._forget_look()
-        for response in list(self._responses):
+        for response in list(self._open.values()):
             response.cancel("the server is closing")
             response.finish()
         for session in list(self.sessions.values()):
             self._end(session, "the server is closing")
 
     def __repr__(self) -> str:
-        return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._responses)} running>"
+        return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"
 
 
 def _one(headers: Headers, name: str) -> Optional[str]:

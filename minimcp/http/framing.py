@@ -12,7 +12,7 @@ import time
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Iterable, NamedTuple, Optional
+from typing import Generator, Iterable, NamedTuple, Optional
 
 from .headers import Headers, HttpError
 
@@ -186,6 +186,9 @@ class RequestParser:
         body_bytes: Of one body, at most; None for any size.
 
     Attributes:
+        feed: Takes what the peer sent, of the next request when this one is ready; returns what is awaited then. Raises
+            BadRequest when the request is refused.
+        close: Ends it.
         head: Of this request; None until all of it has come.
         body: Of this request, decoded; None until all of it has come.
 
@@ -194,12 +197,14 @@ class RequestParser:
 
     head: Optional[Head] = None
     body: Optional[bytes] = None
-    _chunks: Optional[_ChunkedBody] = None
 
     def __init__(self, *, body_bytes: Optional[int]) -> None:
-        self._bytes, self._body_bytes = bytearray(), body_bytes
-        self._searched = 0  # how many bytes have been searched for the end of the head
+        self._bytes, self._most = bytearray(), float("inf") if body_bytes is None else body_bytes
+        self._chunks = bytearray()  # decoded, of a body that has not come whole
         self._heads: dict[tuple[bytes, bytes], Head] = {}
+        requests = self._requests()
+        next(requests)
+        self.feed, self.close = requests.send, requests.close
 
     @property
     def begun(self) -> bool:
@@ -209,55 +214,45 @@ class RequestParser:
     @property
     def buffered(self) -> int:
         """Bytes that are kept for what has not come whole."""
-        return len(self._bytes) + (len(self._chunks.body) if self._chunks is not None else 0)
+        return len(self._bytes) + len(self._chunks)
 
-    def feed(self, data: bytes) -> str:
-        """Take what the peer sent, of the next request when this one is ready; what is awaited then.
+    def _requests(self) -> Generator[str, bytes, None]:
+        data, searched = self._bytes, 0  # how many bytes have been searched for the end of the head
+        while True:
+            while data.startswith(b"\r\n"):  # some old clients end a body with a line end that is not in its length
+                del data[:2]
+                searched = 0
+            end = data.find(b"\r\n\r\n", max(0, searched - 3))
+            if (len(data) if end < 0 else end) > HEADER_BYTES:
+                status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
+                raise BadRequest(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)")
+            if end < 0:
+                # What can be no request is refused before its end, which may never come.
+                first = data[:1]
+                if _BARE_LINE_END.search(data, max(0, searched - 1)) or (first != b"\r" and b"" < first <= b" "):
+                    raise BadRequest(400, "a request begins with its method, and its lines end with CR and LF")
+                searched = len(data)
+                data += yield HEAD if data else IDLE
+                continue
+            self.head, searched = self._head(bytes(data[:end])), 0
+            del data[: end + 4]
+            length = self.head.length
+            if length is None:
+                yield from self._decode_chunks()
+                self.body = bytes(self._chunks)
+                self._chunks.clear()
+            elif length > self._most:
+                raise self._too_long()
+            else:
+                while len(data) < length:
+                    data += yield BODY
+                self.body = bytes(data[:length])
+                del data[:length]
+            more = yield READY
+            self.head = self.body = None
+            data += more
 
-        Raises:
-            BadRequest: The request is refused.
-        """
-        if self.body is not None:
-            self.head = self.body = self._chunks = None
-        self._bytes += data
-        if self.head is None:
-            self.head = self._take_head() if self._bytes else None
-            if self.head is None:
-                return HEAD if self._bytes else IDLE
-            if self.head.length is None:
-                self._chunks = _ChunkedBody()
-        length = self.head.length
-        if self._chunks is not None:
-            complete = self._chunks.take(self._bytes)
-            length = len(self._chunks.body) + self._chunks.missing
-            if complete:
-                self.body = bytes(self._chunks.body)
-        elif length is not None and len(self._bytes) >= length:
-            self.body = bytes(self._bytes[:length])
-            del self._bytes[:length]
-        if self._body_bytes is not None and length is not None and length > self._body_bytes:
-            raise BadRequest(413, f"a body has at most {self._body_bytes} bytes (HttpOptions.body_bytes)")
-        return BODY if self.body is None else READY
-
-    def _take_head(self) -> Optional[Head]:
-        data = self._bytes
-        while data.startswith(b"\r\n"):  # some old clients end a body with a line end that is not in its length
-            del data[:2]
-            self._searched = 0
-        end = data.find(b"\r\n\r\n", max(0, self._searched - 3))
-        if (len(data) if end < 0 else end) > HEADER_BYTES:
-            status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
-            raise BadRequest(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)")
-        if end < 0:
-            # What can be no request is refused before its end, which may never come.
-            first = data[:1]
-            if _BARE_LINE_END.search(data, max(0, self._searched - 1)) or (first != b"\r" and b"" < first <= b" "):
-                raise BadRequest(400, "a request begins with its method, and its lines end with CR and LF")
-            self._searched = len(data)
-            return None
-        self._searched = 0
-        block = bytes(data[:end])
-        del data[: end + 4]
+    def _head(self, block: bytes) -> Head:
         # A peer sends the same each time, but for the digits of Content-Length: what it sent last is cached, since a
         # sixth of the time of a short call goes into its headers.
         found = _LENGTH.search(block)
@@ -272,56 +267,49 @@ class RequestParser:
         headers = Headers.of({**known.headers.lists, "content-length": [found[1].decode()]}, known.headers.cache)
         return known._replace(headers=headers, length=int(found[1]))
 
+    def _too_long(self) -> BadRequest:
+        return BadRequest(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)")
 
-class _ChunkedBody:
-    """Decodes a chunked body."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.missing = 0  # bytes of this chunk
-        self._excess, self._trailer_left = 0, HEADER_BYTES
-        self._next = "size"  # what the next line is: that of a size, the end of a chunk, of the trailer; or the end
-
-    def take(self, data: bytearray) -> bool:
-        """Move what is here of the body out of `data`; whether it is complete."""
-        at = 0
-        while self._next:
-            piece = data[at : at + self.missing]
-            self.body += piece
-            self.missing -= len(piece)
-            at += len(piece)
-            most = {"size": _CHUNK_LINE_BYTES, "end": 0, "trailer": self._trailer_left}[self._next]
-            end = data.find(b"\r\n", at, at + most + 2)
-            if end < 0 and not self.missing and len(data) - at > most + 1:
-                if self._next == "trailer":
-                    raise BadRequest(431, "the trailer is too long")
-                raise BadRequest(400, "a chunk's size is malformed, or its data longer")
-            if end < 0 or self.missing:
-                break
-            self._next = self._after(bytes(data[at:end]))
-            at = end + 2
-        del data[:at]
-        return not self._next
-
-    def _after(self, line: bytes) -> str:
-        """Take one line; what the next one is."""
-        if self._next == "end":
-            return "size"
-        if self._next == "size":
+    def _decode_chunks(self) -> Generator[str, bytes, None]:
+        data, body, excess, missing = self._bytes, self._chunks, 0, -1
+        while missing:
+            line = yield from self._line(_CHUNK_LINE_BYTES, 400, "a chunk's size is malformed")
             found = _CHUNK_SIZE.fullmatch(line)
             if found is None:
                 raise BadRequest(400, "a chunk's size is malformed")
-            self.missing = int(found[1], 16)
+            missing = int(found[1], 16)
             # Each chunk costs time: what its frame is longer than its data may not add up to much.
-            self._excess = max(0, self._excess + len(line) + _CHUNK_COST - self.missing)
-            if self._excess > _CHUNK_EXCESS:
+            excess = max(0, excess + len(line) + _CHUNK_COST - missing)
+            if excess > _CHUNK_EXCESS:
                 raise BadRequest(400, "the chunks are too small")
-            return "end" if self.missing else "trailer"
-        header = _HEADER.fullmatch(line.decode("latin-1"))
-        if line and (header is None or header[1].lower() in _FRAMING):
-            raise BadRequest(400, "a trailer is malformed")
-        self._trailer_left -= len(line)
-        return "trailer" if line else ""
+            end = len(body) + missing
+            if end > self._most:
+                raise self._too_long()
+            while len(body) < end:
+                if not data:
+                    data += yield BODY
+                piece = data[: end - len(body)]
+                body += piece
+                del data[: len(piece)]
+            if missing:
+                yield from self._line(0, 400, "a chunk is longer than its size")
+        left = HEADER_BYTES
+        while line := (yield from self._line(left, 431, "the trailer is too long")):
+            header = _HEADER.fullmatch(line.decode("latin-1"))
+            if header is None or header[1].lower() in _FRAMING:
+                raise BadRequest(400, "a trailer is malformed")
+            left -= len(line)
+
+    def _line(self, most: int, status: int, reason: str) -> Generator[str, bytes, bytes]:
+        """Take one line; refuse one that is longer than `most` bytes."""
+        data = self._bytes
+        while (end := data.find(b"\r\n", 0, most + 2)) < 0:
+            if len(data) > most + 1:
+                raise BadRequest(status, reason)
+            data += yield BODY
+        line = bytes(data[:end])
+        del data[: end + 2]
+        return line
 
 
 # ------------------------------------------------------------ responses

@@ -159,7 +159,6 @@ class ResponseWriter(CancelToken):
         Raises:
             ConnectionLost: The peer is gone.
         """
-        raise NotImplementedError
 
     def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
         """Send the head of a response whose body comes in pieces.
@@ -167,7 +166,6 @@ class ResponseWriter(CancelToken):
         Raises:
             ConnectionLost: The peer is gone.
         """
-        raise NotImplementedError
 
     def write(self, data: bytes) -> None:
         """Send one piece of the body. Blocks: until the peer takes it.
@@ -175,7 +173,6 @@ class ResponseWriter(CancelToken):
         Raises:
             ConnectionLost: The peer is gone, or takes nothing any more.
         """
-        raise NotImplementedError
 
     def has_room(self) -> bool:
         """Whether a short piece can be written now without waiting, or would be refused at once. Never raises."""
@@ -183,7 +180,6 @@ class ResponseWriter(CancelToken):
 
     def end(self) -> None:
         """The body is complete. Never raises."""
-        raise NotImplementedError
 
     def look(self) -> None:
         """Find out now whether the peer has closed, if that can be seen. Never raises."""

@@ -105,19 +105,17 @@ class SseServer(HttpService):
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
 
-    def check(self, request: HttpRequest, streams: bool = True) -> None:
-        self.policy.check(request.headers)
-        path = request.path.partition("?")[0]
-        verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(path)
+    def check_head(self, request: HttpRequest, streams: bool) -> None:
+        verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(request.path.partition("?")[0])
         if verb is None:
             raise HttpError(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
         if request.method != verb:
             raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
-        if self.closing:
-            raise HttpError(503, "the server is closing")
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
+        elif not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
+            raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":
@@ -128,8 +126,6 @@ class SseServer(HttpService):
             raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        if not accepts(tuple(request.headers.all("Accept")), MEDIA_TYPE):
-            raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
         id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
@@ -153,8 +149,8 @@ class SseServer(HttpService):
             raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
         return transport
 
-    def close(self) -> None:
-        """Take no more requests, and end all streams."""
+    def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
+        """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing here."""
         self.closing = True
         for transport in list(self._transports.values()):
             transport.close()

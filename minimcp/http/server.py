@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import select
 import selectors
 import socket
@@ -21,7 +22,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Iterable, NamedTuple, Optional
 
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
@@ -60,7 +61,7 @@ SPARE_CONNECTIONS = 64
 
 _PIECE_BYTES = 64 * 1024
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
-_SEND_FLAGS: int = getattr(socket, "MSG_NOSIGNAL", 0) | _DONT_WAIT
+_NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logging.getLogger("minimcp.http")
 
@@ -101,7 +102,7 @@ class Writer(ResponseWriter):
         self._connection, self._head = connection, head
         self._ended = self._keep_alive = self._has_body = False
         self._callbacks = {}
-        self._write_lock = threading.Lock()  # held while writing, so that no piece comes apart
+        self._write_lock = threading.RLock()  # held while writing, so that no piece comes apart
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         with self._write_lock:
@@ -153,27 +154,17 @@ class Writer(ResponseWriter):
                     self._put(LAST_CHUNK)
 
     def _put(self, data: bytes) -> None:
-        """Write all of it. Blocks: until the peer takes it, `Timeouts.write` seconds for each 64 KiB."""
-        sock, patience = self._connection.socket, self._connection.server.timeouts.write
-        rest, taken, until = memoryview(data), _PIECE_BYTES, 0.0
+        """Write all of it. Blocks: until the peer takes it; one that takes a piece too slowly is cut by the server."""
+        connection = self._connection
         try:
-            while True:
-                try:
-                    sent = sock.send(rest, _SEND_FLAGS)
-                except (BlockingIOError, InterruptedError):
-                    sent = 0
-                rest = rest[sent:]
-                if not rest:
-                    return
-                taken += sent
-                if taken >= _PIECE_BYTES:
-                    taken, until = 0, time.monotonic() + patience
-                if not wait(sock, max(0.0, until - time.monotonic()), to_write=True):
-                    raise TimeoutError(f"it took less than {_PIECE_BYTES} bytes in {patience:g} s")
+            for at in range(0, len(data), _PIECE_BYTES):
+                connection.due = time.monotonic() + connection.server.timeouts.write
+                connection.socket.sendall(memoryview(data)[at : at + _PIECE_BYTES], _NO_SIGNAL)
+            connection.due = math.inf
         except OSError as error:
             self._keep_alive = False
             self.lose()
-            raise ConnectionLost(f"{self._connection.client}: {error}") from error
+            raise ConnectionLost(f"{connection.client}: {error}") from error
 
     def _check_open(self) -> None:
         if self.gone or self._ended:
@@ -182,10 +173,10 @@ class Writer(ResponseWriter):
 
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
-        if not (self.begun or self.gone):
-            with suppress(ConnectionLost):
-                self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
         with self._write_lock:
+            if not (self.begun or self.gone):
+                with suppress(ConnectionLost):
+                    self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
             complete, self._ended = self._ended, True
         return complete and self._keep_alive
 
@@ -198,11 +189,10 @@ class Writer(ResponseWriter):
     def look(self) -> None:
         sock = self._connection.socket
         try:
-            left = not sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
-            # What it has sent already, for the next request, hides that it has closed: Linux tells it all the same.
-            left = left or (hasattr(select, "POLLRDHUP") and poll(sock, select.POLLRDHUP, 0))
-        except (BlockingIOError, InterruptedError):
-            left = False
+            if hasattr(select, "POLLRDHUP"):  # Linux, which tells it even behind bytes of the next request
+                left = poll(sock, select.POLLRDHUP, 0)
+            else:
+                left = wait(sock, 0) and not sock.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             left = True
         if left and not self.gone:
@@ -226,82 +216,80 @@ class Connection:
         self.parser = RequestParser(body_bytes=server.max_body_bytes)
         self.writer: Optional[Writer] = None  # of the request that is served now
         self.thread = ""  # that serves it
-        self.phase, self.due = HEAD, 0.0  # what the server's thread waits for, and until when
+        self.phase, self.due = HEAD, math.inf  # what is awaited of the peer, and until when
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
-        """What the peer sent; None when that is nothing yet, empty when it has closed. With flags 0: within a moment.
+        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment.
         """
         try:
-            return self.socket.recv(_PIECE_BYTES, flags)
+            if not _DONT_WAIT and not wait(self.socket, 0):  # pragma: no cover - Windows
+                return b""
+            return self.socket.recv(_PIECE_BYTES, flags) or None
         except (BlockingIOError, InterruptedError):
-            return None
-        except OSError:
             return b""
+        except OSError:
+            return None
 
     def advance(self, data: Optional[bytes]) -> str:
-        """Take what `receive` gave, or with None go on to the next request; what is awaited then.
-
-        Raises:
-            HttpError: The request is refused.
+        """Take what `receive` gave, of the next request when this one was served; what is awaited then. Never raises.
         """
-        if data == b"":
-            if self.parser.begun:
+        parser = self.parser
+        try:
+            if data is None and not parser.begun:
+                return CLOSED
+            if data is None:
                 raise BadRequest(400, "the request ends in the middle")
-            return CLOSED
-        awaited, head = self.parser.feed(data or b""), self.parser.head
-        if awaited == BODY and head is not None and self._checked is not head:
-            self._checked = head
-            self.server.endpoint_of(head.path).check(HttpRequest(*head[:3], b"", self.client))
-            if head.expects_continue:
-                self._send_some(CONTINUE)
-        return awaited
+            awaited, head = parser.feed(data), parser.head
+            if awaited == BODY and head is not None and self._checked is not head:
+                self._checked = head
+                self.server.endpoint_of(head.path).check(HttpRequest(*head[:3], b"", self.client))
+                if head.expects_continue:
+                    self._send_some(CONTINUE)
+            return awaited
+        except HttpError as refusal:
+            return self.refuse(refusal)
+        except Exception as error:  # a fault of ours ends one connection, not all of them
+            _log.error("%s: %r was raised while a request was read", self.client, error, exc_info=error)
+            return LEAVING
 
     def work(self) -> str:
-        """Serve the request that is here, and those that follow at once; what is awaited then."""
+        """Serve the request that is here, and those that follow at once; what is awaited then. Never raises."""
         self.thread, server, parser = threading.current_thread().name, self.server, self.parser
-        try:
-            while True:
-                head, body = parser.head, parser.body
-                assert head is not None
-                self.writer = writer = Writer(self, head)
-                request = HttpRequest(*head[:3], body, self.client)
-                try:
-                    server.endpoint_of(request.path).serve(request, writer)
-                except ConnectionLost:
-                    pass  # the writer knows
-                except BaseException as error:
-                    _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
-                finally:
-                    self.writer = None
-                if not writer.finish():
-                    return LEAVING
-                awaited, until = self.advance(None), time.monotonic() + LINGER_SECONDS
-                while awaited not in (READY, CLOSED) and time.monotonic() < until:
-                    # A long body that has not come is left to the server's thread, which counts it.
-                    long = awaited == BODY and parser.buffered > _PIECE_BYTES
-                    data = None if long or server.closing or len(server.lent) > CROWD else self.receive(0)
-                    if data is None:
-                        break
-                    awaited = self.advance(data)
-                if awaited != READY:
-                    return awaited
-        except HttpError as refused:
-            self.refuse(refused)
-        except Exception as error:  # a fault of ours
-            _log.error("%s: %r ended its connection", self.client, error, exc_info=error)
-        return LEAVING
+        awaited = READY
+        while awaited == READY:
+            head, body = parser.head, parser.body
+            assert head is not None
+            self.writer = writer = Writer(self, head)
+            request = HttpRequest(*head[:3], body, self.client)
+            try:
+                server.endpoint_of(request.path).serve(request, writer)
+            except BaseException as error:
+                _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+            self.writer = None
+            if not writer.finish():
+                return LEAVING
+            awaited, until = self.advance(b""), time.monotonic() + LINGER_SECONDS
+            while awaited in (IDLE, HEAD, BODY) and time.monotonic() < until:
+                # A long body that has not come is left to the server's thread, which counts it.
+                long = awaited == BODY and parser.buffered > _PIECE_BYTES
+                data = b"" if long or server.closing or len(server.lent) > CROWD else self.receive(0)
+                if data == b"":
+                    break
+                awaited = self.advance(data)
+        return awaited
 
-    def refuse(self, refusal: HttpError) -> None:
-        """Send the last response, as far as the peer takes it at once; never raises."""
+    def refuse(self, refusal: HttpError) -> str:
+        """Send the last response, as far as the peer takes it at once; what is awaited then. Never raises."""
         _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
         head, has_body = response_head(self.parser.head, response.status, response.headers, len(response.body), False)
         self._send_some(head + response.body if has_body else head)
+        return LEAVING
 
     def _send_some(self, data: bytes) -> None:
         with suppress(OSError):  # it takes nothing now, or has left
-            self.socket.send(data, _SEND_FLAGS)
+            self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
@@ -354,11 +342,9 @@ class RunningHttp:
         self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
         self.lent: set[Connection] = set()  # to workers
         self._sweep_at = 0.0
-        self._accept_at: Optional[float] = None  # after a pause
-        self._cut_at: Optional[float] = None
-        self._was_cut = False
+        self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
@@ -392,14 +378,11 @@ class RunningHttp:
             grace: Seconds that running requests get; None takes ``drain_grace``.
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
-        if self._sse is not None:
-            self._sse.close()
-        if self._http is not None:
-            self._http.close(self._grace if grace is None else grace, reason)
-        if self.ended:
-            return
+        for each in (self._sse, self._http):
+            if each is not None:
+                each.close(self._grace if grace is None else grace, reason)
         self.closing = True  # each response is the last of its connection from now on
-        self._call(self._begin_end)
+        self._call(bool)  # which wakes the server's thread
         if not threading.current_thread().name.startswith(self._name + "-"):
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
@@ -419,7 +402,7 @@ class RunningHttp:
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
-    def _call(self, function: Callable[[], None]) -> None:
+    def _call(self, function: Callable[[], object]) -> None:
         """Have something done by the server's thread; if that has ended, here."""
         self._calls.append(function)
         with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
@@ -434,25 +417,59 @@ class RunningHttp:
     # ------------------------------------------------------------ the server's thread
 
     def _run(self) -> None:
+        """Serve until the server is closed; then cut what is left, and when that has not helped, leave it behind."""
         try:
-            while self._kept or self.lent or not self.closing:
-                watches = self._kept or self.lent or self._accept_at is not None
-                ready = self._selector.select(SWEEP_SECONDS if watches else None)
-                now = time.monotonic()
-                for key, _ in ready:
-                    key.data()
-                self._do_calls()
-                if self._sweep_at <= now:
-                    self._sweep_at = now + SWEEP_SECONDS
-                    self._sweep(now)
+            self._loop(lambda: self.closing)
+            if self._accept_at == math.inf:
+                self._selector.unregister(self._listener)
+            self._accept_at = math.inf
+            self._listener.close()
+            self._drop(each for each in self._kept if each.phase != LEAVING)
+            self._loop(lambda: not (self._kept or self.lent), CUT_SECONDS)
+            for connection, writer in [(each, each.writer) for each in self.lent]:
+                connection.cut()
+                if writer is not None:
+                    writer.lose()
+            self._loop(lambda: not self.lent, END_SECONDS)
+            if self.lent:
+                names = ", ".join(sorted(connection.thread for connection in self.lent))
+                _log.warning("%r: these do not end, and are left behind: %s", self, names)
+                self.lent.clear()
         except Exception as error:  # a fault of ours
             _log.error("%r ended: %r", self, error, exc_info=error)
-        finally:
-            self._let_go()
+        self.closing = True
+        self._listener.close()
+        self._drop(self._kept)
+        self._workers.close()
+        self._selector.close()
+        with self._waker_lock:
+            self._woken.close()
+            self._waker.close()
+        self._ended.set()
+        self._do_calls()
+
+    def _loop(self, over: Callable[[], object], seconds: float = math.inf) -> None:
+        """Do what there is to do, until it is over or the time is."""
+        now = time.monotonic()
+        until = now + seconds
+        while not over() and now < until:
+            watches = self._kept or self.lent or self._accept_at < math.inf
+            ready = self._selector.select(SWEEP_SECONDS if watches else None)
+            now = time.monotonic()
+            for key, _ in ready:
+                key.data()
+            self._do_calls()
+            if self._sweep_at <= now:
+                self._sweep_at = now + SWEEP_SECONDS
+                self._sweep(now)
 
     def _do_calls(self) -> None:
         while self._calls:
             self._calls.popleft()()
+
+    def _drop(self, connections: Iterable[Connection]) -> None:
+        for connection in list(connections):
+            self._move(connection, CLOSED)
 
     def _sweep(self, now: float) -> None:
         """Look at all deadlines, and at who has left. What came before `now` has been read."""
@@ -460,15 +477,15 @@ class RunningHttp:
             if connection.phase == LEAVING or not connection.parser.begun:
                 self._move(connection, CLOSED)
             else:
-                self._refuse(connection, BadRequest(408, "the request did not come in time"))
-        for writer in [each.writer for each in self.lent]:
-            if writer is not None:
+                self._move(connection, connection.refuse(BadRequest(408, "the request did not come in time")))
+        for connection, writer in [(each, each.writer) for each in self.lent]:
+            if connection.due <= now:  # it takes nothing
+                connection.cut()
+            elif writer is not None:
                 writer.look()
-        if self._accept_at is not None and self._accept_at <= now and self._cut_at is None:
-            self._accept_at = None
+        if self._accept_at <= now:
+            self._accept_at = math.inf
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        if self._cut_at is not None and self._cut_at <= now:
-            self._cut(now)
 
     def _accept(self) -> None:
         """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv` waits for
@@ -484,20 +501,20 @@ class RunningHttp:
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             with suppress(OSError):  # it has left already, which will be seen
-                sock.setblocking(False)
+                sock.setblocking(True)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))
                 if _DONT_WAIT:
                     linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
-                    sock.setblocking(True)
             connection = Connection(sock, f"{address[0]}:{address[1]}", self)
             most, connections = self._max_connections, len(self._kept) + len(self.lent)
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
-                self._refuse(connection, BadRequest(503, "there are too many connections (max_connections)"))
+                refusal = BadRequest(503, "there are too many connections (max_connections)")
+                self._move(connection, connection.refuse(refusal))
             else:
                 sock.close()
 
@@ -513,16 +530,9 @@ class RunningHttp:
     def _read(self, connection: Connection) -> None:
         """Something came on a connection that is kept."""
         data = connection.receive()
-        try:
-            if connection.phase == LEAVING:
-                if data == b"":
-                    self._move(connection, CLOSED)
-            elif data is not None:
-                self._move(connection, connection.advance(data))
-        except HttpError as refusal:
-            self._refuse(connection, refusal)
-        except Exception as error:  # a fault of ours ends one connection, not all of them
-            _log.error("%s: %r was raised while a request was read", connection.client, error, exc_info=error)
+        if connection.phase != LEAVING:
+            self._move(connection, connection.advance(data))
+        elif data is None:
             self._move(connection, CLOSED)
 
     def _move(self, connection: Connection, awaited: str) -> None:
@@ -536,8 +546,10 @@ class RunningHttp:
             self._selector.unregister(connection.socket)
         if awaited == READY:
             self.lent.add(connection)
+            connection.due = math.inf
             self._workers.spawn(partial(self._work, connection))
         elif awaited == CLOSED:
+            connection.parser.close()
             connection.socket.close()
         elif not kept or connection.phase != awaited:
             if awaited == LEAVING:  # to close the other side while the peer still sends could destroy our last words
@@ -549,54 +561,11 @@ class RunningHttp:
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self._half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
-            self._refuse(connection, BadRequest(503, message))
+            self._move(connection, connection.refuse(BadRequest(503, message)))
 
     def _half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
-
-    def _refuse(self, connection: Connection, refusal: HttpError) -> None:
-        connection.refuse(refusal)
-        self._move(connection, LEAVING)
-
-    # ------------------------------------------------------------ the end
-
-    def _begin_end(self) -> None:
-        if self._cut_at is not None:
-            return
-        self._cut_at = time.monotonic() + CUT_SECONDS
-        if self._accept_at is None:
-            self._selector.unregister(self._listener)
-        self._listener.close()
-        for connection in [each for each in self._kept if each.phase != LEAVING]:
-            self._move(connection, CLOSED)
-
-    def _cut(self, now: float) -> None:
-        """Cut what is left; when that has not helped, leave it behind."""
-        if self._was_cut:
-            names = ", ".join(sorted(connection.thread for connection in self.lent))
-            _log.warning("%r: these do not end, and are left behind: %s", self, names)
-            self.lent.clear()
-        self._was_cut, self._cut_at = True, now + END_SECONDS
-        for connection in list(self._kept):
-            self._move(connection, CLOSED)
-        for connection, writer in [(each, each.writer) for each in self.lent]:
-            connection.cut()
-            if writer is not None:
-                writer.lose()
-
-    def _let_go(self) -> None:
-        self.closing = True
-        self._begin_end()
-        for connection in list(self._kept):
-            self._move(connection, CLOSED)
-        self._workers.close()
-        self._selector.close()
-        with self._waker_lock:
-            self._woken.close()
-            self._waker.close()
-        self._ended.set()
-        self._do_calls()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -1,25 +1,44 @@
-"""Responses of an HTTP server that may be event streams, and the store that keeps events for clients that lose one.
+"""Responses of an HTTP server, which may be event streams, and the store that keeps events for clients that lose one.
 
-The response to a POST is one JSON body, unless something comes before its answer. A stream with a name outlives its
-connection: its events have ids, a store keeps them, and it goes on where a client that comes back has left it.
+The response to a POST is one JSON body, unless something comes before its answer; that to a GET is an event stream. A
+stream with a name outlives its connection: its events have ids, a store keeps them, and it goes on where a client that
+comes back has left it.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
-from typing import Callable, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Optional
 
-from ..engine.pool import waiting
-from ..engine.requests import Line
-from ..errors import ConnectionLost
+from .. import errors
+from ..engine.pool import Job, waiting
+from ..engine.requests import Calls, IncomingRequest, Line, Sink
+from ..engine.timer import NEVER, Deadline
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .headers import ResponseWriter
+from ..protocol.versions import Revision
+from .headers import JSON_TYPE, ResponseWriter
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
+    from .sessions import Session
 
 log = logging.getLogger("minimcp.http")
+
+STATUS = {
+    errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
+}
+"""Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
+
+GONE = "the client has closed the connection"
+"""Why a request that stands alone is cancelled."""
 
 RETRY_MS = 1000
 """What a client is told to wait before it comes back, unless a handler says otherwise."""
@@ -27,11 +46,11 @@ RETRY_MS = 1000
 SHORT_BYTES = 1024
 """What is not longer is written at once where the peer takes anything at all."""
 
-Pairs = tuple[tuple[str, str], ...]
-
 STREAM_HEADERS = [
     ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
 ]
+
+_CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
 Trace = Callable[[str, bytes], None]
 
@@ -91,53 +110,59 @@ class EventStore:
         return f"<EventStore {len(self._events)} events, {self._bytes} bytes>"
 
 
-class EventStream:
-    """An event stream, which may outlive its connection. Thread-safe.
+class Response(Sink):
+    """The response to one POST with requests, and the sink of everything that belongs to them; or that to a GET.
+
+    It is one body if the answer is the first that is sent, else an event stream, which may outlive its connection.
+    Thread-safe.
 
     Args:
+        endpoint: Whose response it is.
+        session: Whose client can be asked and may come back; None where there is none.
+        revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
+            its request.
         writer: Where it goes; None for a stream that is done, for a client that comes back to see how it ended.
-        headers: To send beside those of the stream.
-        store: Keeps the events; None keeps none, and the stream ends with its connection.
-        name: Of the stream, no other has it; needed with a store.
-        primed: Whether it begins with an event that has only an id.
-        trace: Called with ("-->", line) for what is sent; None for no trace.
+        streams: Whether it may be an event stream; where not, only the answer is sent.
         pending: Lines to be sent, which the streams of one session that follow each other share; None makes an own one.
 
     Attributes:
+        name: Of the stream, no other has it; empty where the client cannot come back.
+        streaming: Whether it is an event stream; None as long as nothing was sent.
+        incoming: The requests.
+        headers: To send beside those of the body's kind.
+        listens: Whether it counts among the streams of change notifications.
         done: Turns true when nothing more will be sent, and the last byte is written.
     """
 
+    name = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    listens = _answered = _begun = False
+
     def __init__(
-        self, writer: Optional[ResponseWriter], *, headers: Pairs = (), store: Optional[EventStore] = None,
-        name: str = "", primed: bool = False, trace: Optional[Trace] = None, pending: Optional[list[Line]] = None,
+        self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
+        streams: bool = True, pending: Optional[list[Line]] = None,
     ) -> None:
-        self.name, self.done, self.writer = name, writer is None, writer
+        self._endpoint, self.requests, self.session, self._revision = endpoint, endpoint.requests, session, revision
+        self._store = None if session is None else endpoint.store  # where a client may come back
+        self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
+        self.streaming: Optional[bool] = None if streams else False
+        self.incoming: list[IncomingRequest] = []
         self._pending: list[Line] = [] if pending is None else pending
-        self._headers, self._store, self._primed, self._trace = headers, store, primed, trace
-        self._begun = False
-        self._last = -1 if writer is None else 0
-        self._wrote_at = time.monotonic()
+        self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
         self._write_lock = threading.RLock()  # orders what is written
         self._changed = threading.Condition()
 
-    # ------------------------------------------------------------ sending
+    def open(self) -> bool:
+        """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
+        with self._changed:
+            if self.streaming is None and not self._answered:
+                if self.session is not None and self._store is not None:
+                    self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
+                self.streaming = True
+                self._changed.notify_all()
+            return bool(self.streaming)
 
-    def event(self, line: bytes) -> None:
-        """Send an event, behind what was posted. When all is done nothing is sent.
-
-        Raises:
-            ConnectionLost: The peer is gone, and cannot come back for it.
-
-        Blocks: until the peer takes it.
-        """
-        self._pending.append(line)
-        with self._write_lock:
-            self._flush()
-
-    def post(self, line: Line) -> None:
-        """Have lines sent by the thread that is in `serve`, or with the next event. Never blocks, never raises."""
-        self._pending.append(line)
-        self.wake()
+    # ------------------------------------------------------------ writing
 
     def serve(self, writer: Optional[ResponseWriter] = None) -> None:
         """Write what is posted until all is done.
@@ -165,8 +190,8 @@ class EventStream:
         while self._pending and not (self.done or over()):
             line = self._pending.pop(0)
             for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
-                if self._trace is not None:
-                    self._trace("-->", each.rstrip(b"\n"))
+                if self._endpoint.trace is not None:
+                    self._endpoint.trace("-->", each.rstrip(b"\n"))
                 self._last += 1
                 if self._store is not None:
                     self._store.add(self.name, self._last, each)
@@ -180,7 +205,7 @@ class EventStream:
         try:
             if writer is not None and not self._begun:
                 self._begun = True
-                writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                writer.begin(200, [*STREAM_HEADERS, *self.headers])
                 if self._primed:
                     writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
             if writer is not None and data:
@@ -191,9 +216,16 @@ class EventStream:
             if self._store is None:
                 raise
 
+    @property
+    def _primed(self) -> bool:
+        """Whether it begins with an event that has only an id."""
+        return self._store is not None and self._revision.polling
+
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
-        if not self._write_lock.acquire(blocking=False):
+        if self.streaming is None and time.monotonic() - self._wrote_at >= seconds:
+            self.open()
+        if not self.streaming or not self._write_lock.acquire(blocking=False):
             return
         try:
             writer = self.writer
@@ -211,27 +243,54 @@ class EventStream:
     # ------------------------------------------------------------ ending
 
     def finish(self, line: bytes = b"") -> None:
-        """Send what is pending and the last message, and end; without a message end at once. Never raises."""
+        """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
+        with self._changed:
+            first, self._answered = not self._answered, True
+        if not (first or self.streaming):
+            return
         try:
-            with self._write_lock:
-                try:
-                    if line:
-                        self.event(line)
-                    if not self.done:
-                        self._write(b"")
-                    writer = self.writer
-                    if writer is not None and not self.done:
-                        writer.end()
-                finally:
-                    self.done = True  # not before: who is in `serve` takes the response for complete then
+            if self.streaming:
+                self._end_stream(line)
+            elif self.writer is not None:
+                status, headers = 200, STREAM_HEADERS
+                if line:
+                    headers = [("Content-Type", JSON_TYPE)]
+                    if self._endpoint.trace is not None:
+                        self._endpoint.trace("-->", line.rstrip(b"\n"))
+                    found = None if self._revision.handshake else _CODE.match(line)
+                    status = STATUS.get(int(found[1]), 200) if found else 200
+                self.writer.send(status, [*headers, *self.headers], line)
         except ConnectionLost as error:
-            log.debug("the end of a stream could not be written: %s", error)
-        self.wake()
+            log.debug("an answer could not be written: %s", error)
+        finally:
+            with self._changed:
+                self.done = True  # not before: who is in `serve` takes the response for complete then
+                self._changed.notify_all()
 
-    def abandon(self) -> None:
-        """The peer is gone for good: nothing is sent any more. Never blocks."""
-        self.done = True
-        self.wake()
+    def _end_stream(self, line: bytes) -> None:
+        with self._write_lock:
+            try:
+                if line:
+                    self.event(line)
+                if not self.done:
+                    self._write(b"")
+                if self.writer is not None and not self.done:
+                    self.writer.end()
+            finally:
+                self.done = True
+
+    def cancel(self, reason: str) -> None:
+        """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
+        for request in list(self.incoming):
+            if self.requests.claim(request):
+                request.cancel(reason)
+
+    def lost(self) -> None:
+        """The client has gone for good, which cancels a request that stands alone. Never blocks."""
+        self.cancel(GONE)
+        with self._changed:
+            self._answered = self.done = True
+            self._changed.notify_all()
 
     def wake(self) -> None:
         """Have those that are in `serve` look whether there is something to do."""
@@ -241,17 +300,9 @@ class EventStream:
     # ------------------------------------------------------------ leaving and coming back
 
     def release(self, seconds: float) -> bool:
-        """Close the connection while the stream goes on; the client comes back for the rest.
-
-        Args:
-            seconds: What it is told to wait.
-
-        Returns:
-            False, and nothing was done, where the client could not do that.
-        """
         retry = max(0, int(seconds * 1000))
         with self._write_lock:
-            if not self._primed or self.done:
+            if not self.open() or not self._primed or self.done:
                 return False
             self._write(b"retry: %d\n\n" % retry if self._begun else b"", retry)
             writer, self.writer = self.writer, None
@@ -269,7 +320,7 @@ class EventStream:
             if before is not None:
                 before.end()
             try:
-                writer.begin(200, [*STREAM_HEADERS, *self._headers])
+                writer.begin(200, [*STREAM_HEADERS, *self.headers])
                 for at, line in missed:
                     writer.write(format_event(line, id=f"{self.name}/{at}"))
                 if self.done:
@@ -293,3 +344,46 @@ class EventStream:
         if self._store is None:
             self.done = True
         self.wake()
+
+    # ------------------------------------------------------------ as a sink
+
+    def event(self, line: bytes, deadline: Deadline = NEVER) -> bool:
+        """Send an event, behind what was posted; nothing where this is no event stream, or all is done.
+
+        Raises:
+            ConnectionLost: The peer is gone, and cannot come back for it.
+
+        Blocks: until the peer takes it.
+        """
+        if self.open():
+            self._pending.append(line)
+            with self._write_lock:
+                self._flush()
+        return True
+
+    def send(self, line: bytes) -> None:
+        try:
+            self.event(line)
+        except ConnectionLost as error:
+            if not self._revision.handshake:
+                self.lost()  # most writers have said so already
+                raise Cancelled(GONE) from error
+
+    def post(self, line: Line) -> None:
+        if self.open():
+            self._pending.append(line)
+            self.wake()
+
+    def deliver(self, line: bytes, wait: bool) -> None:
+        if wait or self._thread == threading.get_ident():  # which waits in any case
+            self.finish(line)
+        else:
+            self.spawn(partial(self.finish, line))
+
+    def spawn(self, job: Job) -> None:
+        self._endpoint.pool.spawn(job)
+
+    def asking(self) -> Calls:
+        if self.session is None or self.streaming is False:
+            raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
+        return self.session.calls.through(self.event, self.post)

@@ -173,8 +173,7 @@ class _Input:
         """Read what nobody wanted, up to a bound. Never raises."""
         left = SKIPPED_BYTES
         try:
-            while left > 0:
-                piece = self.read(min(left, _PIECE_BYTES))
-                left = left - len(piece) if piece else 0
+            while left > 0 and (piece := self.read(min(left, _PIECE_BYTES))):
+                left -= len(piece)
         except Exception as error:  # whatever a host raises when its client has gone
             log.debug("the rest of a body: %s", error)

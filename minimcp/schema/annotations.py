@@ -9,14 +9,13 @@ import typing
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import lru_cache
-from math import isfinite
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..types import Wire
 from . import introspection, kinds
-from .checker import compile_validator
-from .introspection import Member, Scope, is_union
-from .kinds import CLASSES, JSON_TYPES, OBJECTS, SCALARS, Convert, Field, Kind
+from .checker import WORDS, compile_check
+from .introspection import Declared, Scope, is_union
+from .kinds import JSON_TYPES, OBJECTS, Convert, Field, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type
 
 Schema = dict[str, Any]
@@ -109,7 +108,7 @@ class Builder:
         if annotation in (Any, object, getattr(sys.modules.get("typing_extensions"), "Any", Any)):
             return _ANYTHING
         if annotation is None:
-            return SCALARS[kinds.NONE_TYPE]
+            return kinds.SCALARS[kinds.NONE_TYPE]
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is None and isinstance(annotation, type):
             return self._class(annotation, (), scope)
@@ -123,8 +122,8 @@ class Builder:
         if name in _WRAPPERS:
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
-            module = vars(sys.modules[annotation.__module__]) if annotation.__module__ in sys.modules else {}
-            return self.kind(annotation.__supertype__, scope._replace(globals={**module, **scope.globals}))
+            names = {**introspection.names_of(annotation.__module__), **scope.globals}
+            return self.kind(annotation.__supertype__, scope._replace(globals=names))
         if hasattr(annotation, "__value__") or hasattr(origin, "__value__"):  # the statement ``type X = ...``
             return self._alias(origin or annotation, arguments, scope)
         if not isinstance(origin, type):
@@ -190,11 +189,9 @@ class Builder:
     def _class(self, cls: type, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         if issubclass(cls, self.content):
             raise ContentClass(no_class(cls))
-        known = SCALARS.get(cls) or CLASSES.get(cls) or kinds.of_base(cls, writing=self.writing)
+        known = kinds.of_class(cls, writing=self.writing)
         if known is not None:
             return known
-        if cls in (bytes, bytearray, memoryview):
-            raise TypeError(no_class(cls))
         if cls.__module__ == "collections.abc":
             cls = _ABSTRACT.get(cls.__name__, cls)
         if cls is tuple and arguments and arguments[-1] is not Ellipsis:
@@ -219,7 +216,7 @@ class Builder:
     def _key(self, annotation: Any, scope: Scope) -> Kind:
         kind = self.kind(annotation, scope)
         if kind.exact is int:
-            return kinds.integer_name()
+            return kinds.INTEGER_NAME
         if kind.label == _ANYTHING.label:
             return kinds.FREE_NAME
         if kind.accepts != {str}:
@@ -241,13 +238,13 @@ class Builder:
         if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
             accepts = JSON_TYPES if issubclass(cls, getattr(pydantic, "RootModel", ())) else OBJECTS
             return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own, accepts), accepts)
-        members = introspection.members_of(cls)
-        if members is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
+        fields = introspection.fields_of(cls)
+        if fields is None or issubclass(cls, Wire):  # a dataclass, but its JSON form is another
             raise TypeError(no_class(cls))
         variables = introspection.variables_of(cls, arguments)
-        return self.named((cls, arguments), name, lambda _: self._record(cls, members, variables))
+        return self.named((cls, arguments), name, lambda _: self._record(cls, fields, variables))
 
-    def _record(self, cls: Any, members: Sequence[Member], variables: Mapping[Any, Any]) -> Kind:
+    def _record(self, cls: Any, fields: Iterable[Declared], variables: Mapping[Any, Any]) -> Kind:
         annotations: dict[str, tuple[Any, Scope]] = {}
         for owner in reversed(cls.__mro__):
             scope = Scope.of_class(owner, variables)
@@ -256,7 +253,7 @@ class Builder:
         made_doc = (cls.__doc__ or "").startswith(f"{cls.__name__}(")  # by the decorator or class statement
         text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
         declared, taken = [], []
-        for each in members:
+        for each in fields:
             annotation, scope = annotations.get(each.attribute, (each.annotation, Scope.of_class(cls, variables)))
             description = each.description or texts.get(each.attribute, "")
             try:
@@ -279,11 +276,13 @@ class Builder:
         """A pydantic model: its own schema decides what fits, then the model builds the object."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
-        validate = compile_validator(schema, where=cls.__qualname__)
+        check = compile_check(schema, where=cls.__qualname__)
         label = f"an object ({cls.__name__})" if accepts is OBJECTS else f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
-            validate(value)
+            misfit = check(value)
+            if misfit is not None:
+                raise misfit
             try:
                 return adapter.validate_python(value)
             except ValueError as error:
@@ -348,18 +347,12 @@ class Builder:
 
     def complete(self, schema: Schema) -> Schema:
         """`schema` with the definitions that it needs; a schema that only refers to one becomes that one."""
-        target = schema.get("$ref")
-        if target is not None:
-            beside = {word: value for word, value in schema.items() if word != "$ref"}
-            schema = {**self.definitions[target.rpartition("/")[2]], **beside}
-        found: set[str] = set()
-        waiting: list[Any] = [schema]
-        while waiting:
-            new = set(_REFERENCE.findall(json.dumps(waiting.pop()))) & self.definitions.keys() - found
-            found |= new
-            waiting += map(self.definitions.__getitem__, new)
-        needed = {name: definition for name, definition in self.definitions.items() if name in found}
-        return {**schema, "$defs": needed} if needed else schema
+        definitions, name = dict(self.definitions), schema.get("$ref", "").rpartition("/")[2]
+        if name:
+            schema = {**definitions[name], **{word: rule for word, rule in schema.items() if word != "$ref"}}
+            if name not in _REFERENCE.findall(json.dumps(definitions)):  # it is not recursive
+                del definitions[name]
+        return {**schema, "$defs": definitions} if definitions else schema
 
 
 def _name_part(argument: Any) -> str:
@@ -376,9 +369,11 @@ def _name_part(argument: Any) -> str:
 # ------------------------------------------------------------ what Annotated adds: a description, bounds
 
 _BOUNDS = {
-    "ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf",
+    "ge": ("minimum",), "gt": ("exclusiveMinimum",), "le": ("maximum",), "lt": ("exclusiveMaximum",),
+    "multiple_of": ("multipleOf",), "pattern": ("pattern",), "min_length": ("minLength", "minItems", "minProperties"),
+    "max_length": ("maxLength", "maxItems", "maxProperties"),
 }  # fmt: skip
-_LENGTHS = {str: "Length", list: "Items", dict: "Properties"}
+"""The words of JSON Schema for the attributes of a bound, by what it bounds."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -420,29 +415,32 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         TypeError: A bound cannot apply to the type, such as a length to a number.
     """
     words: dict[str, Any] = {}
+    limited_types = {Decimal} if kind.writes is Decimal else kind.accepts
     for each in _flat(metadata):
         text = each if isinstance(each, str) else getattr(each, "documentation", getattr(each, "description", None))
         if isinstance(text, str):
             kind = kind.with_words(description=text)
-        if not isinstance(each, str):
-            words.update(_words(each, kind))
-    for word, least in words.items():
-        most = words.get("max" + word[3:], least) if word.startswith("min") else least
-        if least > most:
-            raise TypeError(f"no value is at least {least} and at most {most}")
+        for name, meant in _BOUNDS.items():
+            bound = None if isinstance(each, str) else getattr(each, name, None)
+            if bound is None or callable(bound) or (name == "pattern" and not isinstance(bound, str)):
+                continue  # a method of that name, or something of another library
+            fitting = [word for word in meant if not WORDS[word].only.isdisjoint(limited_types)]
+            if len(fitting) != 1:
+                raise TypeError(f"{each!r} cannot limit {kind.label}")
+            words[fitting[0]] = bound
     if not words:
         return kind
-    validate = compile_validator(words, where="Annotated")
+    json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
+    check = compile_check(words, where="Annotated")
 
     def limited(convert: Convert, writing: bool) -> Convert:
         def converted(value: Any) -> Any:
             result = convert(value)
             in_json, in_python = (result, value) if writing else (value, result)
-            try:
-                validate(in_python if kind.writes is Decimal else in_json)
-            except Mismatch as error:
+            error = check(in_python if kind.writes is Decimal else in_json)
+            if error is not None:
                 error.value = error.value if error.path else in_json
-                raise
+                raise error
             return result
 
         return converted
@@ -460,27 +458,3 @@ def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
         yield each
         inner = getattr(each, "metadata", None)
         yield from _flat(inner if isinstance(inner, (list, tuple)) else ())
-
-
-def _words(limits: Any, kind: Kind) -> dict[str, Any]:
-    """The words of JSON Schema for an object's bounds. Raises TypeError for one that makes no sense."""
-    is_number = kind.writes is Decimal or not kind.accepts.isdisjoint((int, float))
-    lengths = [_LENGTHS[each] for each in kind.accepts if each in _LENGTHS]
-    given = {}
-    for name in (*_BOUNDS, "pattern", "min_length", "max_length"):
-        value = getattr(limits, name, None)
-        if value is None or callable(value) or (name == "pattern" and not isinstance(value, str)):
-            continue  # a method of that name, or something of another library
-        word, fits = _BOUNDS.get(name, name), is_number if name in _BOUNDS else str in kind.accepts
-        if name in _BOUNDS and not (type(value) in (int, float) and isfinite(value)):
-            raise TypeError(f"{limits!r}: {name} is a finite number, not {value!r:.60}")
-        if name.endswith("length"):
-            if type(value) is not int or value < 0:
-                raise TypeError(f"{limits!r}: {name} is a whole number from 0 on, not {value!r:.60}")
-            if len(lengths) != 1 or is_number:
-                raise TypeError(f"{limits!r} limits a length, and {kind.label} has none")
-            word, fits = name[:3] + lengths[0], True
-        if not fits:
-            raise TypeError(f"{limits!r} cannot limit {kind.label}")
-        given[word] = value
-    return given

@@ -16,10 +16,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice, repeat
 from math import inf, isfinite
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, NONE_TYPE, frozen, has_twins
@@ -64,62 +64,48 @@ DIALECTS = {
 _LATEST, *_OLDER, _OLDEST = DIALECTS
 
 
-def compile_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
-    """A function that returns None for a value that fits, else one line: "path: expected X, got Y".
+Check = Callable[[Any], Optional[Mismatch]]
+
+
+def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
+    """A function that returns None for a value that fits, else what is wrong: "path: expected X, got Y".
 
     Thread-safe; it never raises for decoded JSON.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
         where: What it belongs to, for the error messages about the schema itself.
+        peer: Whether a peer sent it: the steps of a check are counted, and patterns that may be slow are not run.
 
     Raises:
         ValueError: The schema is no valid one, refers to what is not in it, is too large or nests too deep, or names a
             dialect that is not supported.
         ImportError: It needs the package ``jsonschema``, which is not installed.
     """
-    return _compiled(schema, where, False, str)
-
-
-def compile_peer_check(schema: Schema, *, where: str) -> Callable[[Any], Optional[str]]:
-    """As `compile_check`, for a schema that a peer sent. Patterns that may be slow are not run."""
-    return _compiled(schema, where, True, str)
-
-
-def compile_validator(schema: Schema, *, where: str) -> Callable[[Any], None]:
-    """As `compile_check`, but the function raises Mismatch for a value that does not fit."""
-    return _compiled(schema, where, False, _raise)
-
-
-def _raise(error: Mismatch) -> NoReturn:
-    raise error
-
-
-def _compiled(schema: Schema, where: str, peer: bool, tell: Callable[[Mismatch], Any]) -> Callable[[Any], Any]:
-    """A function that gives what is wrong with a value to `tell`, and returns None when nothing is."""
     try:
         if _size(schema)[1] > MAX_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         try:
-            compiled = _Compiled(schema, peer)
+            compiled = _Compiled(schema)
         except _NotCommon:
-            return _by_jsonschema(schema, peer, tell)
+            return _by_jsonschema(schema, peer)
     except RecursionError as error:
         raise ValueError(f"{where}: the schema nests too deep") from error
     except (ValueError, ImportError) as error:
         raise (ValueError if isinstance(error, ValueError) else ImportError)(f"{where}: {error}") from error
 
-    def check(value: Any) -> Any:
-        run = _Run(compiled, MAX_STEPS if peer else inf, [value])
+    def check(value: Any) -> Optional[Mismatch]:
         try:
-            error = run.apply(schema, value)
+            return _Run(peer, compiled.targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
         except RecursionError:
-            error = Mismatch("", value, instead=TOO_DEEP)
+            return Mismatch("", value, instead=TOO_DEEP)
         except _TooMuch:
-            error = Mismatch("", value, instead=TOO_MUCH)
-        return None if error is None else tell(error)
+            return Mismatch("", value, instead=TOO_MUCH)
 
     return check
+
+
+compile_peer_check = partial(compile_check, peer=True)
 
 
 def _size(value: Any) -> tuple[int, int]:
@@ -146,11 +132,10 @@ class _TooMuch(Exception):
 class _Compiled:
     """A schema of which every part is known to be valid and common, and every reference to lead somewhere."""
 
-    def __init__(self, schema: Schema, peer: bool) -> None:
-        self.schema, self.peer = schema, peer
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
         self.targets: dict[str, Schema] = {}
-        self.patterns: dict[str, Optional[re.Pattern[str]]] = {}
-        """By their text; None for one that is not run."""
+        """Where references lead."""
         dialect = schema.get("$schema", _LATEST) if isinstance(schema, dict) else _LATEST
         if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
             raise _NotCommon
@@ -181,7 +166,7 @@ class _Compiled:
             if word in _NOT_COMMON or inner_root or (self._older and word == "items" and isinstance(rule, list)):
                 raise _NotCommon
             form = WORDS[word].form if word in WORDS else True
-            if _Run(self).apply(form, rule) is not None:
+            if _Run().apply(form, rule) is not None:
                 raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
             for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
                 try:
@@ -212,13 +197,15 @@ class _Run:
     """The check of one value.
 
     Args:
-        compiled: The schema.
+        peer: Whether the schema is of a peer.
+        targets: Where its references lead.
         steps: How many subschemas may be applied.
         large: The value, while nobody has looked how large it is: that gives more steps.
         followed: What came of each reference for each part of the value: a second time costs nothing.
     """
 
-    compiled: _Compiled
+    peer: bool = False
+    targets: Mapping[str, Schema] = field(default_factory=dict)
     steps: float = inf
     large: list[Any] = field(default_factory=list)
     followed: dict[tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
@@ -249,12 +236,8 @@ class _Run:
     def matches(self, pattern: str, text: str) -> Optional[bool]:
         """Whether a pattern is found in a text; None when it is not run."""
         self.spend(1)
-        patterns, peer = self.compiled.patterns, self.compiled.peer
-        if pattern not in patterns:
-            patterns[pattern] = re.compile(pattern) if not peer or is_quick(pattern) else None
-        expression = patterns[pattern]
-        if expression is not None and (not peer or len(text) <= MAX_TEXT):
-            return expression.search(text) is not None
+        if not self.peer or (len(text) <= MAX_TEXT and is_quick(pattern)):
+            return re.search(pattern, text) is not None
         log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
         return None
 
@@ -263,6 +246,7 @@ _PIECE = re.compile(r"\\[^0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _SLOW = re.compile(r"\\|\(\?(?!:)|\)[*+{?]|[*+?}][*+{]")
 
 
+@lru_cache(maxsize=512)
 def is_quick(pattern: str) -> bool:
     """Whether a pattern can surely not make Python's matcher try many ways: a few conservative rules.
 
@@ -309,7 +293,7 @@ def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     return Mismatch(one_of(rule), value, choices={each: each for each in rule if isinstance(each, str)})
 
 
-def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Check:
+def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
     return lambda rule, value, *_: Mismatch(f"a number {label} {rule}", value) if refused(value, rule) else None
 
 
@@ -322,7 +306,7 @@ def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     return Mismatch(f"a multiple of {rule}", value)
 
 
-def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Check:
+def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Judge:
     def check(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
         if not refused(len(value), rule):
             return None
@@ -440,11 +424,11 @@ def _ref(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     place = (rule, id(value))
     if place not in run.followed:
         run.followed[place] = Mismatch("", instead="the schema refers to itself without end")
-        run.followed[place] = run.apply(run.compiled.targets[rule], value)
+        run.followed[place] = run.apply(run.targets[rule], value)
     return copy(run.followed[place])
 
 
-Check = Callable[[Any, Any, Schema, _Run], Found]
+Judge = Callable[[Any, Any, Schema, _Run], Found]
 
 
 class Word(NamedTuple):
@@ -457,7 +441,7 @@ class Word(NamedTuple):
     """
 
     form: Schema
-    check: Check = _all_of
+    check: Judge = _all_of
     only: frozenset[type] = frozenset()
 
 
@@ -522,8 +506,8 @@ _OURS = ("uniqueItems", "multipleOf", "pattern")
 """Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run."""
 
 
-def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) -> Callable[[Any], Any]:
-    """As `_compiled`, for every schema that `jsonschema` knows."""
+def _by_jsonschema(schema: Schema, peer: bool) -> Check:
+    """As `compile_check`, for every schema that `jsonschema` knows."""
     try:
         import jsonschema
         from jsonschema_specifications import REGISTRY
@@ -536,11 +520,11 @@ def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) 
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
         raise ValueError(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
-    text = json.dumps(schema) if peer else ""
-    if peer and (_size(schema)[0] > MAX_PARTS or len(_NAMING.findall(text)) > MAX_NAMES):
-        raise ValueError("the schema is too large to be checked with jsonschema")
-    if '"patternProperties":' in text:
-        raise ValueError("patternProperties of a peer are not checked with jsonschema")
+    if peer:
+        text = json.dumps(schema)
+        large = _size(schema)[0] > MAX_PARTS or len(_NAMING.findall(text)) > MAX_NAMES
+        if large or '"patternProperties":' in text:
+            raise ValueError("a peer's schema that is so large, or has patternProperties, is not given to jsonschema")
     base = getattr(jsonschema, name)
     try:
         base.check_schema(schema)
@@ -557,8 +541,7 @@ def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) 
         raise ValueError(f"no valid schema: {place}: {cut(error.message, 200)}") from error
     except Unresolvable as error:
         raise ValueError(f"$ref {error.ref!r} leads nowhere: nothing is fetched") from error
-    limits = _Limits()
-    run = _Run(_Compiled(True, peer))
+    limits, run = _Limits(), _Run(peer)
 
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
         error = WORDS[word].check(rule, value, schema, run) if word in _WORDS_FOR[type(value)] else None
@@ -569,18 +552,17 @@ def _by_jsonschema(schema: Schema, peer: bool, tell: Callable[[Mismatch], Any]) 
     bounded = {word: partial(limits.counted, judge) for word, judge in judges.items()}
     validator = jsonschema.validators.extend(base, bounded)(schema, registry=REGISTRY)
 
-    def check(value: Any) -> Any:
+    def check(value: Any) -> Optional[Mismatch]:
         limits.steps, limits.nested = MAX_STEPS // 4 + 20 * _size(value)[0], 0
         try:
-            errors = list(islice(validator.iter_errors(value), 20))
+            worst = jsonschema.exceptions.best_match(islice(validator.iter_errors(value), 20))
         except (_TooMuch, RecursionError):
-            return tell(Mismatch("", value, instead=TOO_MUCH))
-        if not errors:
+            return Mismatch("", value, instead=TOO_MUCH)
+        if worst is None:
             return None
-        worst = jsonschema.exceptions.best_match(errors)
         mismatch = Mismatch("", value, instead=cut(" ".join(worst.message.split()), 300))
         mismatch.path = list(worst.absolute_path)
-        return tell(mismatch)
+        return mismatch
 
     return check
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import logging
 import re
-from typing import Any, Mapping, Optional, Sequence, TypedDict, Union
+from functools import partial
+from typing import Any, Mapping, Optional, TypedDict, Union
 
 from ..errors import one_line
-from .annotations import kind_of
-from .checker import LABELS, compile_validator
-from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, record_reader
+from .annotations import kind_of, write_any
+from .checker import LABELS, compile_check
+from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, class_of, matched, record_reader
 from .mismatch import Mismatch, listed
 
 log = logging.getLogger("minimcp.forms")
@@ -22,33 +23,44 @@ log = logging.getLogger("minimcp.forms")
 Schema = Union[Mapping[str, Any], type]
 """What an author gives as a form."""
 
-_SHOWN = ("type", "title", "description", "default")
-_WORDS: dict[str, tuple[str, ...]] = {
-    "string": ("minLength", "maxLength", "format", "pattern", "enum", "enumNames", "oneOf"),
-    "number": ("minimum", "maximum"),
-    "integer": ("minimum", "maximum"),
-    "boolean": (),
-    "array": ("items", "minItems", "maxItems"),
+_FORMATS: dict[str, Kind] = {
+    "email": class_of(str, "an email address", partial(matched, r"[^@\s]+@[^@\s]+")),
+    "uri": class_of(str, "a URI with its scheme", partial(matched, r"[A-Za-z][A-Za-z0-9+.-]*:\S+")),
+    "date": CLASSES[datetime.date],
+    "date-time": CLASSES[datetime.datetime],
 }
-"""What a field of each type may say beside `_SHOWN`."""
 
-_AT_THE_ROOT = ("type", "properties", "required", "$schema",
-                "title", "description", "additionalProperties", "$defs", "$id", "$comment")
-"""Those of the second line are not sent."""
+_TEXT, _ANY = {"type": "string"}, True
+_CHOICES = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
+_CHOICE = {"type": "object", "properties": {"const": _TEXT, "title": _TEXT}, "additionalProperties": False}
+_TITLED = {"type": "array", "items": {**_CHOICE, "required": ["const", "title"]}, "minItems": 1}
+_ITEMS = {"type": _TEXT, "enum": _CHOICES, "anyOf": _TITLED}
+_SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
+_FIELDS: dict[str, dict[str, Any]] = {
+    "string": {
+        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": list(_FORMATS)},
+        "enum": _CHOICES, "enumNames": {"type": "array", "items": _TEXT}, "oneOf": _TITLED,
+    },
+    "number": {**_SHOWN, "minimum": _ANY, "maximum": _ANY},
+    "integer": {**_SHOWN, "minimum": _ANY, "maximum": _ANY},
+    "boolean": _SHOWN,
+    "array": {
+        **_SHOWN, "minItems": _ANY, "maxItems": _ANY,
+        "items": {"type": "object", "properties": _ITEMS, "additionalProperties": False},
+    },
+}  # fmt: skip
+"""What a field of each type may say. What is any value here is looked at when the field's own check is made."""
 
-_FORMATS: dict[str, Convert] = {
-    "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,
-    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+").fullmatch,
-    "date": CLASSES[datetime.date].read,
-    "date-time": CLASSES[datetime.datetime].read,
-}
-"""What finds nothing in a text of another format, or raises Mismatch for it."""
+_ROOT = {
+    "type": {"const": "object"}, "$schema": _TEXT, "required": {"type": "array", "items": _TEXT},
+    "properties": {"type": "object", "additionalProperties": {"type": "object"}},
+    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),  # not sent
+}  # fmt: skip
 
-_CHOICES = 'choices are strings, as in Literal["a", "b"] or an Enum with string values'
-_LIST = ': write list[Literal["a", "b"]], or list[...] of an Enum with string values'
-_INSTEAD = {"enum": f": {_CHOICES}", "uniqueItems": ": write list[...]"}
-"""What to write in place of a word that types lead to and forms do not have."""
+_ADVICE = '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] of that for several'
 
+_NULL = {"type": "null"}
+_typed_dict: Any = TypedDict
 _SECRETS = re.compile(r"passw(or)?d|passphrase|secret|api_?key|token|credential|cvv|\bpin\b", re.IGNORECASE)
 
 
@@ -56,42 +68,39 @@ class Form:
     """What a user fills in. Immutable by convention, thread-safe.
 
     Args:
-        properties: The fields, in the newest shape of the protocol.
-        required: Names of those that must be filled in.
+        schema: JSON Schema of a flat object. The user may leave out what may be null.
         read: From the object that came, without unknown members, to what the author gets. Raises Mismatch.
             None makes a dict of the fields.
-        defaults: What `read` is given for fields that were left out, by name; None takes what the fields say.
-        dialect: The schema's own ``$schema``; None sends none.
 
     Raises:
         TypeError: A field is of no kind that a form can have.
-        ValueError: What a field says contradicts itself.
+        ValueError: The schema is none of a flat object, or contradicts itself.
     """
 
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        required: Sequence[str],
-        read: Optional[Convert] = None,
-        defaults: Optional[Mapping[str, Any]] = None,
-        dialect: Optional[str] = None,
-    ) -> None:
-        fields = []
-        for name, given in properties.items():
+    def __init__(self, schema: Mapping[str, Any], read: Optional[Convert] = None) -> None:
+        error = _misfit(schema, _ROOT)
+        if error is not None:
+            raise ValueError(f"a form's schema is that of a flat object with properties: {error}")
+        needed, fields = schema.get("required", []), []
+        self._defaults: dict[str, Any] = {}
+        """What fields that were left out are read as."""
+        for name, given in schema.get("properties", {}).items():
+            field = _flat(given, schema.get("$defs", {}))
+            nullable = _NULL in given.get("anyOf", ())
+            if "default" in field or (nullable and name in needed):
+                self._defaults[name] = field.get("default")
             try:
-                fields.append(Field(name, name in required, _kind(given)))
+                fields.append(Field(name, name in needed and not nullable, _kind(field)))
             except (TypeError, ValueError) as error:
                 raise (TypeError if isinstance(error, TypeError) else ValueError)(f"field {name!r}: {error}") from None
             if _SECRETS.search(name):
                 log.warning("a form asks for %s: secrets are asked for by URL, never by a form", one_line(name))
-        unknown = [name for name in required if name not in properties]
+        self._properties = {field.name: field.kind.schema for field in fields}
+        self._required = [field.name for field in fields if field.required]
+        self._dialect, self._read = schema.get("$schema"), read or record_reader(fields, dict)
+        unknown = [name for name in needed if name not in self._properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
-        self._properties = {field.name: field.kind.schema for field in fields}
-        self._required, self._dialect, self._read = list(required), dialect, read or record_reader(fields, dict)
-        says = {name: field["default"] for name, field in self._properties.items() if "default" in field}
-        self._defaults = says if defaults is None else defaults
-        self.names = list(self._properties)
         self.has_lists = any(field["type"] == "array" for field in self._properties.values())
         """Whether a field takes several of its choices."""
 
@@ -115,7 +124,7 @@ class Form:
         """
         if type(content) is not dict:
             raise Mismatch("an object with the fields of the form", content)
-        known = {name: content[name] for name in self.names if name in content}
+        known = {name: content[name] for name in self._properties if name in content}
         return self._read({**self._defaults, **known})
 
 
@@ -130,99 +139,77 @@ def form_of(schema: Any) -> Form:
         TypeError: It is none of these, or a field has no place in a form.
         ValueError: The schema contradicts itself.
     """
-    if isinstance(schema, type):
-        return _of_class(schema)
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, (type, Mapping)):
         raise TypeError(f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}")
-    says, properties = schema.get("type"), schema.get("properties")
-    if isinstance(says, list) or says in (*_WORDS, "object", "null") or isinstance(properties, Mapping):
-        return _of_schema(schema)
-    for name, annotation in schema.items():
-        if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
-            raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
-    return _of_class(TypedDict("Form", dict(schema)))  # type: ignore[operator]
-
-
-def _of_schema(schema: Mapping[str, Any]) -> Form:
-    says = schema.get("type", "object")
-    if says != "object":
-        raise ValueError(f"a form's schema is an object with properties, not of the type {says!r:.60}")
-    odd = [word for word in schema if word not in _AT_THE_ROOT]
-    if odd:
-        raise ValueError(f"a form is a flat object: it cannot say {odd[0]!r}")
-    required, properties = schema.get("required", ()), schema.get("properties", {})
-    if isinstance(required, str) or not all(isinstance(name, str) for name in required):
-        raise TypeError("required is a list of names")
-    if not isinstance(properties, Mapping):
-        raise TypeError("properties is an object of fields")
-    fields = {name: _inlined(field, schema) for name, field in properties.items()}
-    return Form(fields, required, dialect=schema.get("$schema"))
-
-
-def _of_class(cls: type) -> Form:
+    cls: Any = schema
+    if isinstance(schema, Mapping):
+        says, properties = schema.get("type"), schema.get("properties")
+        if isinstance(says, list) or says in tuple(LABELS) or isinstance(properties, Mapping):
+            return Form(write_any(dict(schema)))
+        for name, annotation in schema.items():
+            if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
+                raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
+        cls = _typed_dict("Form", dict(schema))
     kind = kind_of(cls)
-    schema = _inlined(kind.schema, kind.schema)
-    if schema.get("type") != "object" or "properties" not in schema:
+    whole = _flat(kind.schema, kind.schema.get("$defs", {}))
+    if "properties" not in whole:
         raise TypeError(f"{cls.__qualname__} is no class with fields: a form has at least one, by name")
-    fields = {name: _inlined(field, kind.schema) for name, field in schema["properties"].items()}
-    needed = schema.get("required", ())
-    empty = {name: None for name in needed if _NULL in fields[name].get("anyOf", ())}
-    required = [name for name in needed if name not in empty]
-    return Form({name: _without_none(field) for name, field in fields.items()}, required, kind.read, empty)
-
-
-def _inlined(field: Any, schema: Mapping[str, Any]) -> Any:
-    """A field; where it refers to one of the schema's own definitions, that."""
-    if not isinstance(field, Mapping) or not str(field.get("$ref", "")).startswith("#/$defs/"):
-        return field
-    own = {word: value for word, value in field.items() if word != "$ref"}
-    return {**schema.get("$defs", {}).get(field["$ref"].rpartition("/")[2], {}), **own}
+    return Form(whole, kind.read)
 
 
 # ------------------------------------------------------------ one field
 
-_NULL = {"type": "null"}
+
+def _flat(given: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A field without references and without null, a single choice as one of a list with one."""
+    field = {word: rule for word, rule in given.items() if word != "$ref"}
+    if str(given.get("$ref", "")).startswith("#/$defs/"):
+        field = {**definitions.get(given["$ref"].rpartition("/")[2], {}), **field}
+    members = field.get("anyOf", [])
+    if _NULL in members and len(members) == 2:
+        del field["anyOf"]
+        field = {**next(each for each in members if each != _NULL), **field}
+        if field.get("default", _NULL) is None:
+            del field["default"]
+    if "const" in field:
+        field["enum"] = [field.pop("const")]
+    if isinstance(field.get("items"), dict):
+        field["items"] = _flat(field["items"], definitions)
+    return field
 
 
-def _without_none(field: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A field that may be None, as a form has it: the user may leave it empty."""
-    others = [part for part in field.get("anyOf", ()) if part != _NULL]
-    if others == list(field.get("anyOf", ())):
-        return field
-    own = {word: value for word, value in field.items() if word != "anyOf" and (word, value) != ("default", None)}
-    return {**others[0], **own} if len(others) == 1 else {**own, "anyOf": others}
+def _misfit(given: Any, words: Mapping[str, Any]) -> Optional[Mismatch]:
+    """What is wrong with a schema that may say these words."""
+    schema = {"type": "object", "properties": dict(words), "additionalProperties": False}
+    return compile_check(schema, where="forms")(given)
 
 
-def _kind(given: Any) -> Kind:
+def _kind(field: dict[str, Any]) -> Kind:
     """A field that says only what the protocol's forms know. Raises TypeError and ValueError for any other."""
-    if not isinstance(given, Mapping):
-        raise TypeError(f"a field is an object of words, not {given!r:.60}")
-    field = _with_enum(given)
-    if isinstance(field.get("items"), Mapping):
-        field["items"] = _with_enum(field["items"])
     kind = field.get("type")
-    if not isinstance(kind, str) or kind not in _WORDS:
-        raise TypeError(_CHOICES if "enum" in field else f"a form has {listed(_WORDS)} fields, flat ones, and no other")
-    odd = next((word for word in field if word not in _WORDS[kind] and word not in _SHOWN), None)
+    advice = "" if {"enum", "items", "uniqueItems"}.isdisjoint(field) else _ADVICE
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise TypeError(f"a form has {listed(_FIELDS)} fields, flat ones, and no other{advice}")
+    odd = next((word for word in field if word not in _FIELDS[kind]), None)
     if odd is not None:
-        article = "an" if kind in ("array", "integer") else "a"
-        raise TypeError(f"{article} {kind} field of a form cannot say {odd!r}{_INSTEAD.get(odd, '')}")
-    if field.get("format", "email") not in _FORMATS:
-        raise TypeError(f"a format is {listed(_FORMATS)}, not {field['format']!r}")
-    checked = {word: value for word, value in field.items() if word not in ("default", "oneOf", "enumNames", "format")}
-    choices = _choices(field)
-    if choices is not None:
-        checked.update({"items": {"enum": choices}} if kind == "array" else {"enum": choices})
-    validate = compile_validator(checked, where="its schema")
+        raise TypeError(f"a form's field of the type {kind} cannot say {odd!r}{advice}")
+    error = _misfit(field, _FIELDS[kind])
+    if error is not None:
+        raise TypeError(f"{error}{advice}")
+    if len(field.get("enumNames", ())) != len(field.get("enum", ())) and "enumNames" in field:
+        raise ValueError("enumNames is a list with a name for each choice")
+    if "enum" in field and "oneOf" in field:
+        raise ValueError("choices are given once")
+    if kind == "array" and {"enum", "anyOf"}.isdisjoint(field.get("items", ())):
+        raise TypeError(f"its choices are missing{_ADVICE}")
+    check = compile_check(field, where="its schema")
 
     def read(value: Any) -> Any:
-        validate(value)
-        try:
-            fits = "format" not in field or _FORMATS[field["format"]](value)
-        except Mismatch:
-            fits = False
-        if not fits:
-            raise Mismatch(f"a text of the format {field['format']}", value)
+        error = check(value)
+        if error is not None:
+            raise error
+        if "format" in field:
+            _FORMATS[field["format"]].read(value)
         return int(value) if kind == "integer" else value
 
     try:
@@ -231,40 +218,6 @@ def _kind(given: Any) -> Kind:
     except Mismatch as error:
         raise ValueError(f"its default does not fit: {error}") from None
     return Kind(field, read, read, LABELS[kind], JSON_TYPES)
-
-
-def _with_enum(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A single choice, written as one of a list with one."""
-    made = dict(schema)
-    if "const" in made:
-        made["enum"] = [made.pop("const")]
-    return made
-
-
-def _choices(field: Mapping[str, Any]) -> Optional[list[Any]]:
-    """The values that a field, or an item of its list, may have; None if any. Raises TypeError and ValueError."""
-    is_list = field["type"] == "array"
-    source = field.get("items") if is_list else field
-    if not isinstance(source, Mapping) or (is_list and set(source) - {"type", "enum", "anyOf"}):
-        raise TypeError(f"a list of a form is one of choices: items has enum or anyOf{_LIST}")
-    titled, choices = source.get("anyOf" if is_list else "oneOf"), source.get("enum")
-    if titled is not None:
-        if choices is not None:
-            raise ValueError("choices are given once")
-        for each in titled if isinstance(titled, (list, tuple)) else [None]:
-            if not isinstance(each, Mapping) or set(each) != {"const", "title"} or not isinstance(each["title"], str):
-                raise TypeError("titled choices are a list of objects with const and title")
-        choices = [each["const"] for each in titled]
-    if choices is None:
-        if is_list or "enumNames" in field:
-            raise TypeError(f"its choices are missing{_LIST if is_list else ''}")
-        return None
-    if not choices or not all(isinstance(choice, str) for choice in choices) or len(set(choices)) != len(choices):
-        raise TypeError(f"{_CHOICES}; at least one, each once")
-    names = field.get("enumNames", choices)
-    if not isinstance(names, list) or len(names) != len(choices) or not all(isinstance(each, str) for each in names):
-        raise ValueError("enumNames is a list with a name for each choice")
-    return list(choices)
 
 
 def _older(field: Mapping[str, Any]) -> dict[str, Any]:

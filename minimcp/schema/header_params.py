@@ -53,23 +53,21 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
         ValueError: An annotation stands where none may, is no header's name, or is there twice.
     """
     found: dict[str, Mirrored] = {}
-    waiting: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
-    while waiting:
-        part, path, reachable = waiting.pop()
+    parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
+    for part, path in parts:  # without a path no argument stands there
         if isinstance(part, dict) and ANNOTATION in part:
-            each = _annotated(part, path, reachable)
+            each = _annotated(part, path)
             if each.name.lower() in found:
                 raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
             found[each.name.lower()] = each
-        inner: list[tuple[Any, tuple[str, ...], bool]] = []
-        for word, value in part.items() if isinstance(part, dict) else ():
+        members: Any = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        for word, value in members:
             if word == "properties" and isinstance(value, dict):
-                inner += [(field, (*path, name), reachable) for name, field in value.items()]
+                parts += [(field, None if path is None else (*path, name)) for name, field in value.items()]
+            elif word in _BY_NAME and isinstance(value, dict):
+                parts += [(each, None) for each in value.values()]
             elif word not in _NO_SCHEMAS:
-                by_name = word in _BY_NAME and isinstance(value, dict)
-                inner += [(each, path, False) for each in (value.values() if by_name else [value])]
-        inner += [(each, path, False) for each in (part if isinstance(part, list) else ())]
-        waiting += reversed(inner)
+                parts.append((value, None))
     return list(found.values())
 
 
@@ -92,11 +90,11 @@ def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
     return whole or {"type": "object"}
 
 
-def _annotated(schema: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> Mirrored:
-    name, kind, where = schema[ANNOTATION], schema.get("type"), ".".join(path) or "the arguments"
+def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mirrored:
+    name, kind, where = schema[ANNOTATION], schema.get("type"), ".".join(path or ()) or "the arguments"
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
-    if not reachable or not path:
+    if not path:
         raise ValueError(f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count")
     if kind not in ("string", "integer", "boolean"):
         raise ValueError(f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none")

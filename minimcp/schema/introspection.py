@@ -33,8 +33,7 @@ class Scope(NamedTuple):
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
         """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
-        module = vars(sys.modules[owner.__module__]) if owner.__module__ in sys.modules else {}
-        return cls(module, {**vars(owner), **parameters, owner.__name__: owner}, variables)
+        return cls(names_of(owner.__module__), {**vars(owner), **parameters, owner.__name__: owner}, variables)
 
     def resolve(self, annotation: Any) -> Any:
         """The annotation; strings and forward references are evaluated.
@@ -45,8 +44,7 @@ class Scope(NamedTuple):
         globals_ = dict(self.globals)
         while isinstance(annotation, (str, typing.ForwardRef)):
             if isinstance(annotation, typing.ForwardRef):
-                module = sys.modules.get(getattr(annotation, "__forward_module__", None) or "")
-                globals_.update(vars(module) if module else {})
+                globals_.update(names_of(getattr(annotation, "__forward_module__", None) or ""))
                 annotation = annotation.__forward_arg__
             annotation = _evaluated(annotation, globals_, self.locals)
         return annotation
@@ -62,6 +60,11 @@ class Scope(NamedTuple):
         return annotation[tuple(self.variables.get(each, each) for each in inner)]
 
 
+def names_of(module: str) -> dict[str, Any]:
+    """The names of a module, empty when there is none."""
+    return vars(sys.modules[module]) if module in sys.modules else {}
+
+
 def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) -> Any:
     try:
         try:
@@ -71,11 +74,8 @@ def _evaluated(text: str, globals_: dict[str, Any], locals_: Mapping[str, Any]) 
                 raise
             return eval(_with_unions(text), {**globals_, "__Union__": Union}, locals_)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, NameError):
-            reason = f"{error} (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
-        elif isinstance(error, SyntaxError):
-            reason = f"it is no expression ({error.msg})"
+        hint = " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        reason = f"{type(error).__name__}: {error}{hint if isinstance(error, NameError) else ''}"
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
 
 
@@ -123,7 +123,7 @@ def is_union(annotation: Any) -> bool:
 # ------------------------------------------------------------ classes with fields
 
 
-class Member(NamedTuple):
+class Declared(NamedTuple):
     """A field as a class declares it.
 
     Args:
@@ -145,34 +145,26 @@ class Member(NamedTuple):
     taken: bool = True
 
 
-def members_of(cls: Any) -> Optional[list[Member]]:
-    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class.
-
-    Raises:
-        TypeError: An InitVar has no default.
-    """
+def fields_of(cls: Any) -> Optional[list[Declared]]:
+    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class."""
     if hasattr(cls, "__required_keys__"):
-        return [Member(name, name, name in cls.__required_keys__) for name in annotations_of(cls)]
+        return [Declared(name, name, name in cls.__required_keys__) for name in annotations_of(cls)]
     if hasattr(cls, "_field_defaults"):
         defaults = cls._field_defaults
-        return [Member(name, name, name not in defaults, defaults.get(name, NOTHING)) for name in cls._fields]
-    declared = getattr(cls, "__attrs_attrs__", None) or getattr(cls, "__dataclass_fields__", None)
-    if declared is None:
+        return [Declared(name, name, name not in defaults, defaults.get(name, NOTHING)) for name in cls._fields]
+    declared = getattr(cls, "__attrs_attrs__", None)
+    if declared is None and not dataclasses.is_dataclass(cls):
         return None
     found = []
     missing, attr = dataclasses.MISSING, sys.modules.get("attr")
-    for each in declared.values() if isinstance(declared, dict) else declared:
+    for each in dataclasses.fields(cls) if declared is None else declared:
         default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
         factory = getattr(default, "factory", getattr(each, "default_factory", missing))
         bare = default is missing and factory is missing
-        pseudo = getattr(getattr(each, "_field_type", None), "name", "_FIELD")
-        if pseudo == "_FIELD_INITVAR" and bare:
-            raise TypeError(f"field {each.name!r} of {cls.__qualname__}: an InitVar needs a default, it is no field")
-        if pseudo == "_FIELD":
-            known = factory() if factory in (list, dict, set) else default if factory is missing else NOTHING
-            shown, text = NOTHING if bare else known, each.metadata.get("description", "")
-            name = getattr(each, "alias", each.name)
-            found.append(Member(each.name, name, bare and each.init, shown, each.type or Any, text, each.init))
+        known = factory() if factory in (list, dict, set) else default if factory is missing else NOTHING
+        shown, text = NOTHING if bare else known, each.metadata.get("description", "")
+        name = getattr(each, "alias", each.name)
+        found.append(Declared(each.name, name, bare and each.init, shown, each.type or Any, text, each.init))
     return found
 
 
@@ -233,24 +225,16 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     parameters: dict[str, list[str]] = {}
     section, underlined, margin = "", False, -1
     entry: list[str] = []  # the names that the line before told about
-    fence = ""
-    for index, line in enumerate(lines):
+    for line, after in zip(lines, [*lines[1:], ""]):
         heads = bool(line.strip()) and not line.startswith(" ")
-        next_is_underline = index + 1 < len(lines) and bool(_UNDERLINE.match(lines[index + 1]))
-        mark = line.strip()[:3]
-        if mark in ("```", "~~~") and (heads or not section):
-            closed = any(later.strip().startswith(mark) for later in lines[index + 1 :])
-            fence = "" if fence == mark else mark if closed and not fence else fence
-        found = _SPHINX.match(line) if heads and not fence else None
-        if found:
-            section, underlined, margin, entry = "params", False, -1, []
-            if found[1] and found[2]:
+        next_is_underline = bool(_UNDERLINE.match(after))
+        found = _SPHINX.match(line) if heads else None
+        title = "params" if found else _section_at(line, next_is_underline) if heads else ""
+        if title:
+            section, underlined, margin, entry = title, next_is_underline and not found, -1, []
+            if found and found[1] and found[2]:
                 entry = [found[2].split()[-1].lstrip("*")]
                 parameters[entry[0]] = [found[3]]
-            continue
-        title = _section_at(line, next_is_underline) if heads and not fence else ""
-        if title:
-            section, underlined, margin, entry = title, next_is_underline, -1, []
             continue
         if section and underlined and _UNDERLINE.match(line):
             continue

@@ -91,17 +91,13 @@ def _number(value: Any) -> float:
         raise Mismatch("a number", value) from None
 
 
-def _constant(label: str, *values: Any) -> Convert:
-    def convert(value: Any) -> Any:
-        if type(value) in types and value in values:
+def _scalar(cls: type, json_type: str, label: str, convert: Optional[Convert] = None, *accepts: type) -> Kind:
+    def same(value: Any) -> Any:
+        if type(value) is cls:
             return value
         raise Mismatch(label, value)
 
-    types = set(map(type, values))
-    return convert
-
-
-def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
+    convert = convert or same
     return Kind({"type": json_type}, convert, convert, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
 
 
@@ -111,8 +107,8 @@ SCALARS: dict[Any, Kind] = {
     str: TEXT,
     float: NUMBER,
     int: _scalar(int, "integer", "an integer", _integer, float),
-    bool: _scalar(bool, "boolean", "true or false", _constant("true or false", True, False)),
-    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _constant("null", None)),
+    bool: _scalar(bool, "boolean", "true or false"),
+    NONE_TYPE: _scalar(NONE_TYPE, "null", "null"),
 }
 
 
@@ -124,129 +120,126 @@ def anything(write: Convert) -> Kind:
 # ------------------------------------------------------------ classes of the standard library
 
 
-def _as_text(
-    cls: type,
-    label: str,
-    read: Callable[[re.Match[str]], Any],
-    pattern: str = "(?s).*",
-    write: Callable[[Any], str] = str,
-    **words: str,
+def class_of(
+    cls: type, label: str, load: Convert, dump: Convert = str, sent: frozenset[type] = TEXT.accepts, **schema: Any
 ) -> Kind:
-    """A class whose instances travel as strings.
+    """A class whose instances travel as strings or numbers.
 
     Args:
         cls: The class.
-        label: What messages call such a string.
-        read: From the match of the whole string. Raises ValueError or OverflowError for other strings.
-        pattern: What the string looks like.
-        write: Makes the string.
-        words: What the schema says beside the type.
+        label: What messages call what is sent.
+        load: Makes an instance; ValueError refuses what was sent.
+        dump: The way back; ValueError refuses an instance.
+        sent: The types of decoded JSON that `load` takes.
+        schema: That of what is sent; without any a string.
     """
 
-    def read_text(value: Any) -> Any:
-        found = re.fullmatch(pattern, value, re.ASCII | re.IGNORECASE) if isinstance(value, str) else None
+    def read(value: Any) -> Any:
         try:
-            if found is not None:
-                return read(found)
+            if type(value) in sent:
+                return load(value)
         except (ValueError, OverflowError):
             pass
         raise Mismatch(label, value)
 
-    def write_text(value: Any) -> str:
+    def write(value: Any) -> Any:
         # A datetime is a date to isinstance, and would lose its time.
-        if isinstance(value, cls) and (cls is not datetime.date or not isinstance(value, datetime.datetime)):
-            return write(value)
-        raise Mismatch(f"a {cls.__name__}", value)
+        if not isinstance(value, cls) or (cls is datetime.date and isinstance(value, datetime.datetime)):
+            raise Mismatch(f"a value of type {cls.__name__}", value)
+        try:
+            return dump(value)
+        except ValueError:
+            raise Mismatch(label, value) from None
 
-    return Kind({"type": "string", **words}, read_text, write_text, label, TEXT.accepts, writes=cls)
+    return Kind({"type": "string", **schema}, read, write, label, sent, writes=cls)
+
+
+def matched(pattern: str, text: str) -> re.Match[str]:
+    """The match of a whole text; ValueError when there is none."""
+    found = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
 
 
-def _in_one_form(found: re.Match[str]) -> str:
+def _iso(pattern: str, text: str) -> str:
     """A time in the one form that ``fromisoformat`` of every Python takes."""
-    *date, clock, second, fraction, utc, hours, minutes = found.groups()
+    *date, clock, second, fraction, utc, hours, minutes = matched(pattern, text).groups()
     zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
     return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
 
 
-_LEAST_SECONDS, _MOST_SECONDS = -86399999913600, 86399999913599
+_SECONDS = range(-86399999913600, 86399999913600)
 
 
-def _read_duration(value: Any) -> datetime.timedelta:
-    if type(value) not in (int, float):
-        raise Mismatch("a number of seconds", value)
-    if _LEAST_SECONDS <= value <= _MOST_SECONDS:
-        return datetime.timedelta(seconds=value)
-    raise Mismatch(f"a number of seconds between {_LEAST_SECONDS} and {_MOST_SECONDS}", value)
+def _duration(seconds: float) -> datetime.timedelta:
+    if not _SECONDS[0] <= seconds <= _SECONDS[-1]:
+        raise ValueError(seconds)
+    return datetime.timedelta(seconds=seconds)
 
 
-def _write_duration(value: Any) -> Any:
-    if not isinstance(value, datetime.timedelta):
-        raise Mismatch("a timedelta", value)
-    seconds = value.total_seconds()
+def _seconds(duration: datetime.timedelta) -> float:
+    seconds = duration.total_seconds()
     return int(seconds) if seconds.is_integer() else seconds
 
 
 _ISO = operator.methodcaller("isoformat")
 CLASSES: dict[type, Kind] = {
-    datetime.date: _as_text(
-        datetime.date, "a date such as 1969-07-20", lambda found: datetime.date.fromisoformat(found[0]),
-        _DATE, _ISO, format="date",
+    datetime.date: class_of(
+        datetime.date, "a date such as 1969-07-20", lambda text: datetime.date.fromisoformat(matched(_DATE, text)[0]),
+        _ISO, format="date",
     ),
-    datetime.datetime: _as_text(
+    datetime.datetime: class_of(
         datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
-        lambda found: datetime.datetime.fromisoformat(_in_one_form(found)), f"({_DATE}[T ]){_TIME}", _ISO,
-        format="date-time",
+        lambda text: datetime.datetime.fromisoformat(_iso(f"({_DATE}[T ]){_TIME}", text)), _ISO, format="date-time",
     ),
-    datetime.time: _as_text(
-        datetime.time, "a time such as 09:30:00", lambda found: datetime.time.fromisoformat(_in_one_form(found)),
-        _TIME, _ISO, format="time",
+    datetime.time: class_of(
+        datetime.time, "a time such as 09:30:00", lambda text: datetime.time.fromisoformat(_iso(_TIME, text)),
+        _ISO, format="time",
     ),
-    datetime.timedelta: Kind(
-        {"type": "number", "minimum": _LEAST_SECONDS, "maximum": _MOST_SECONDS, "description": "seconds"},
-        _read_duration, _write_duration, "a number of seconds", NUMBER.accepts, writes=datetime.timedelta,
+    datetime.timedelta: class_of(
+        datetime.timedelta, "a number of seconds", _duration, _seconds, NUMBER.accepts,
+        type="number", minimum=_SECONDS[0], maximum=_SECONDS[-1], description="seconds",
     ),
-    UUID: _as_text(
-        UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000", lambda found: UUID(found[0]),
-        "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", format="uuid",
+    UUID: class_of(
+        UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
+        lambda text: UUID(matched("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)[0]), format="uuid",
     ),
 }  # fmt: skip
 
-
 _DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
+_INTEGER_NAME = "^(0|-?[1-9][0-9]{0,99})$"
+INTEGER_NAME = class_of(
+    int, "a name that is an integer", lambda text: int(matched(_INTEGER_NAME, text)[0]), lambda value: str(int(value)),
+    pattern=_INTEGER_NAME,
+)  # fmt: skip
+"""``int`` as the name of an object's member: ``{"7": ...}``."""
 
 
-def decimal(cls: type, *, writing: bool) -> Kind:
-    """``decimal.Decimal``: written as a string, which keeps every digit; read from a number as well."""
-    label = "a number, or a string of digits"
-
-    def read(value: Any) -> Any:
-        text = str(value) if type(value) in (int, float) else value
-        if isinstance(text, str) and re.search(_DECIMAL, text):
-            return cls(text)
-        raise Mismatch(label, value)
-
-    def write(value: Any) -> str:
-        if isinstance(value, cls) and re.search(_DECIMAL, str(value)):
-            return str(value)
-        raise Mismatch("a finite Decimal", value)
-
-    text = {"type": "string", "pattern": _DECIMAL}
-    if writing:
-        return Kind(text, read, write, label, TEXT.accepts, writes=cls)
-    return Kind({"anyOf": [{"type": "number"}, text]}, read, write, label, TEXT.accepts | NUMBER.accepts, writes=cls)
-
-
-def of_base(cls: type, *, writing: bool) -> Optional[Kind]:
+def _of_base(cls: Any, *, writing: bool) -> Optional[Kind]:
     """The kind of a class that is derived from `Enum`, `PurePath` or `Decimal`; None for any other."""
     if issubclass(cls, Enum):
         return enumeration(cls)
     if issubclass(cls, PurePath):
-        return _as_text(cls, "a path", lambda found: cls(found[0]))
-    return decimal(cls, writing=writing) if issubclass(cls, Decimal) else None
+        return class_of(cls, "a path", cls)
+    if not issubclass(cls, Decimal):
+        return None
+    label, types = "a number, or a string of digits", TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
+
+    def digits(value: Any) -> str:  # as a string every one is kept
+        return matched(_DECIMAL, str(value))[0]
+
+    kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)
+    return kind if writing else replace(kind, schema={"anyOf": [NUMBER.schema, kind.schema]})
+
+
+def of_class(cls: type, *, writing: bool) -> Optional[Kind]:
+    """The kind of a class of JSON or of the standard library that has no parts; None for any other."""
+    return SCALARS.get(cls) or CLASSES.get(cls) or _of_base(cls, writing=writing)
 
 
 # ------------------------------------------------------------ one value of a few
@@ -300,17 +293,10 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
 
 
 def literal(values: Sequence[Any]) -> Kind:
-    """``Literal[...]``.
-
-    Raises:
-        TypeError: There is no value, or one of them has no JSON form.
-    """
-    if not values:
-        raise TypeError("Literal[()] allows no value at all")
+    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON form."""
     pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
-    for value, _ in pairs:
-        if not isinstance(value, tuple(SCALARS)):
-            raise TypeError(f"Literal[{value!r}] has no JSON form: use strings, integers, booleans or None")
+    if not pairs or not all(isinstance(value, tuple(SCALARS)) for value, _ in pairs):
+        raise TypeError(f"Literal{list(values)!r} has no JSON form: use strings, integers, booleans or None")
     return _choice(pairs, {})
 
 
@@ -320,21 +306,22 @@ def enumeration(cls: Any) -> Kind:
     Raises:
         TypeError: It has no members.
     """
-    unique = list(cls)
-    if not unique:
+    members = list(cls)
+    if not members:
         raise TypeError(f"the enum {cls.__name__} has no members")
-    if any(type(member.value) not in SCALARS or member.value != member.value for member in unique):
-        return _choice([(member.name, member) for member in unique], {})
+    if any(type(member.value) not in SCALARS or member.value != member.value for member in members):
+        return _choice([(member.name, member) for member in members], {})
     names = {name: member.value for name, member in cls.__members__.items()}
-    return _choice([(member.value, member) for member in unique], names)
+    return _choice([(member.value, member) for member in members], names)
 
 
 # ------------------------------------------------------------ unions
 
 
 class _Tried(threading.local):
-    results: Optional[dict[int, tuple[Any, Optional[str]]]] = None
     """What an ambiguous union made of each part of the value that is read, so that nesting does not double the work."""
+
+    results: Optional[dict[int, Any]] = None
 
 
 def union(members: Sequence[Kind]) -> Kind:
@@ -358,16 +345,15 @@ def union(members: Sequence[Kind]) -> Kind:
         results = tried.results = {} if tried.results is None else tried.results
         try:
             if id(value) not in results:
-                try:
-                    results[id(value)] = (first(value, candidates), None)
-                except Mismatch as error:
-                    results[id(value)] = (None, str(error))
+                results[id(value)] = first(value, candidates)
+        except Mismatch as error:
+            results[id(value)] = error
         finally:
             if outermost:
                 tried.results = None
-        found, problem = results[id(value)]
-        if problem is not None:
-            raise Mismatch(label, value, instead=problem)
+        found = results[id(value)]
+        if isinstance(found, Mismatch):
+            raise Mismatch(label, value, instead=str(found))
         return found
 
     def first(value: Any, candidates: Sequence[Kind]) -> Any:
@@ -480,23 +466,6 @@ FREE_NAME = replace(TEXT, write=_write_name)
 """A name in an object of anything: a string; on the way out an integer too, as the standard library has it."""
 
 
-def integer_name() -> Kind:
-    """``int`` as the name of an object's member: ``{"7": ...}``."""
-    pattern = "^(0|-?[1-9][0-9]{0,99})$"
-
-    def read(value: Any) -> int:
-        if isinstance(value, str) and re.search(pattern, value):
-            return int(value)
-        raise Mismatch("a name that is an integer", value)
-
-    def write(value: Any) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(int(value))
-        raise Mismatch("an integer as key", value)
-
-    return Kind({"type": "string", "pattern": pattern}, read, write, "an integer", TEXT.accepts)
-
-
 def mapping(key: Kind, item: Kind) -> Kind:
     """An object with free keys.
 
@@ -586,8 +555,8 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
     """
     label, known = record_label(fields), frozenset(field.name for field in fields)
     required = frozenset(field.name for field in fields if field.required)
-    steps = [(field.name, _at(field.name, field.kind.read)) for field in fields]
-    whole = _converter(fields, [convert for _, convert in steps], make)
+    steps = {field.name: _at(field.name, field.kind.read) for field in fields}
+    whole = _converter(fields, list(steps.values()), make)
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -599,12 +568,9 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
                 except KeyError:
                     if value.keys() == known:  # it is an error of the constructor
                         raise
-            if not required <= value.keys():
+            if not required <= value.keys() <= known:
                 raise _unfit(fields, value)
-            done = {name: convert(value[name]) for name, convert in steps if name in value}
-            if len(done) < len(value):
-                raise _unfit(fields, value)
-            return make(**done)
+            return make(**{name: convert(value[name]) for name, convert in steps.items() if name in value})
         except Mismatch:
             raise
         except (ValueError, TypeError) as error:  # of a constructor that checks on its own account

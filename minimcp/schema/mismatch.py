@@ -7,11 +7,14 @@ form.
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
 from itertools import islice
-from types import ModuleType
 from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+from uuid import UUID
+
+from ..types.base import ABSENT
 
 LONGEST_VALUE = 60
 """Characters of a wrong value that a message repeats."""
@@ -22,23 +25,13 @@ MOST_KNOWN = 500
 Key = Union[str, int]
 
 
-class _Nothing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-NOTHING: Any = _Nothing()
+NOTHING: Any = ABSENT
 """The value of a field that was not sent, and the default of a parameter without one."""
 
 
 def printable(text: str) -> str:
     """`text` in one line, every character shown: text from a peer must not be able to forge a second line."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for each in text
-    )
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def cut(text: str, limit: int = LONGEST_VALUE) -> str:
@@ -52,17 +45,12 @@ def listed(names: Iterable[str], last: str = "or") -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" {last} {words[-1]}"
 
 
-def quoted(text: str) -> str:
-    """A string as a message shows it: in quotes, control characters escaped, cut."""
-    return repr(cut(text))
-
-
 def described(value: Any) -> str:
     """A value in a few words: ``the string 'x'``, ``a list of 3``, ``null``."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
-        return f"the string {quoted(value)}"
+        return f"the string {cut(value)!r}"
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print the largest
     if isinstance(value, (int, float)):
@@ -96,7 +84,7 @@ def shown_path(path: Iterable[Key]) -> str:
         elif key.isidentifier():
             text += f".{key}" if text else key
         else:
-            text += f"[{quoted(key)}]"
+            text += f"[{cut(key)!r}]"
     return text
 
 
@@ -174,12 +162,10 @@ _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: isinstance(value, type), "give a value, not a class"),
     (lambda value: hasattr(value, "isoformat"), "write .isoformat()"),
     (lambda value: hasattr(value, "model_dump"), 'write .model_dump(mode="json")'),
-    (lambda value: hasattr(value, "to_wire"), "write .to_wire()"),
     (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
     (lambda value: isinstance(value, (set, frozenset, range, Iterator)), "write list(...)"),
     (lambda value: isinstance(value, (bytes, bytearray)), "write .decode(), or base64.b64encode(...).decode()"),
-    (lambda value: isinstance(value, os.PathLike), "write str(...)"),
-    (lambda value: type(value).__name__ in ("Decimal", "UUID", "Fraction"), "write str(...)"),
+    (lambda value: isinstance(value, (os.PathLike, Decimal, UUID)), "write str(...)"),
     (lambda value: isinstance(value, float), "JSON has no such number: give None, or leave it out"),
     (lambda value: True, "give text, a number, True, False, None, a list or a dict"),
 )
@@ -294,16 +280,6 @@ def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> N
 
 # ------------------------------------------------------------ types
 
-_CLASSES = {
-    **dict.fromkeys(("deque", "Iterator", "Generator", "AsyncIterator", "AsyncIterable", "AsyncGenerator", "Container",
-                     "Reversible"), "list[...]"),
-    **dict.fromkeys(("OrderedDict", "defaultdict"), "dict[...]"), "Counter": "dict[str, int]", "range": "list[int]",
-    **dict.fromkeys(("Awaitable", "Coroutine"), "the type of what it waits for"), "Fraction": "Decimal, or a str",
-    **dict.fromkeys(("IPv4Address", "IPv6Address", "Pattern"), "str"),
-}  # fmt: skip
-_THEIR_MODULES = ("builtins", "collections", "fractions", "ipaddress", "re")
-
-
 def no_class(cls: type) -> str:
     """The message about a class that has no JSON form."""
     if cls in (bytes, bytearray, memoryview):
@@ -311,19 +287,13 @@ def no_class(cls: type) -> str:
             "bytes have no JSON form: take a str (text, or base64 that you decode), "
             "and return Image(data, mime_type), Audio or EmbeddedResource"
         )
-    instead = _CLASSES.get(cls.__qualname__) if cls.__module__.partition(".")[0] in _THEIR_MODULES else None
-    advice = f"write {instead}" if instead else "make it a dataclass, a TypedDict or a NamedTuple"
-    return f"{cls.__qualname__} has no JSON form: {advice}"
+    return f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it a dataclass"
 
 
 def no_type(annotation: Any) -> str:
     """The message about an annotation that is no type."""
-    instead, what = "", cut(repr(annotation), 80)
-    if isinstance(annotation, ModuleType):
-        what = f"the module {annotation.__name__}"
-        near = nearest(annotation.__name__, [name for name, part in vars(annotation).items() if isinstance(part, type)])
-        instead = f"{annotation.__name__}.{near}" if near else ""
-    elif isinstance(annotation, (list, tuple)):
+    instead = ""
+    if isinstance(annotation, (list, tuple)):
         names = ", ".join(str(getattr(part, "__name__", part)) for part in annotation)
         both = f"tuple[{names}], or Union[{names}] for one of them"
         instead = both if isinstance(annotation, tuple) else f"list[{names if len(annotation) == 1 else '...'}]"
@@ -333,6 +303,4 @@ def no_type(annotation: Any) -> str:
         instead = f"Literal[{annotation if isinstance(annotation, Enum) else repr(annotation)}]"
     elif annotation is any:
         instead = "typing.Any"
-    elif hasattr(annotation, "min_length") or hasattr(annotation, "ge"):
-        instead = f"Annotated[int, {cut(repr(annotation))}]"
-    return f"{what} is not a type with a JSON form" + (f": write {instead}" if instead else "")
+    return f"{cut(repr(annotation), 80)} is not a type with a JSON form" + (f": write {instead}" if instead else "")

@@ -128,9 +128,7 @@ def read_signature(
 def _errors_at(where: str) -> Iterator[None]:
     try:
         yield
-    except RecursionError as error:
-        raise TypeError(f"{where}: each level of it is a new type, without end") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{where}: {error}") from error
 
 
@@ -159,9 +157,6 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     Raises:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
     """
-    if inspect.isasyncgenfunction(function):
-        what = "is an async generator: write a plain def that returns a list, and report with ctx.progress"
-        raise TypeError(f"{owner} {what}")
     refuse_async(function, owner)
     if inspect.isgeneratorfunction(function):
         what = "is a generator: return a list, and report what happens meanwhile with ctx.progress"

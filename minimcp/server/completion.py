@@ -8,21 +8,19 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, to_json
-from ..schema.kinds import Field, Kind
-from ..schema.mismatch import Mismatch, nearest
-from ..schema.signature import Signature, read_signature
+from ..schema.kinds import Kind
+from ..schema.mismatch import Mismatch
 from ..types import Completion
 from .context import Context
 from .executors import route_to
-from .options import PromptOptions, ResourceOptions, positions, required, where
-from .registered import Registered, ServerConfig, Table, check_required
+from .options import check_names, positions, where
+from .registered import RegisteredFunction, ServerConfig, Table
 
 MOST_VALUES = 100
 """Suggestions that one answer may hold."""
@@ -31,27 +29,25 @@ Completer = Callable[[str, Mapping[str, str]], Completion]
 """From the text typed so far, and the arguments chosen already, to suggestions that may be sent."""
 
 
-class Texts(NamedTuple):
-    """What is known of a function whose arguments arrive as text; see `read_texts`.
+class TextHandler(RegisteredFunction):
+    """A function whose arguments arrive as text: from a URI, or as those of a prompt.
 
-    Args:
-        owner: What messages call it: "prompt 'briefing'".
-        signature: How it is called.
-        requires: Client capabilities that it needs, by dotted name.
-        completers: What completes each argument; None where nothing does.
+    Raises:
+        TypeError, ValueError: As `RegisteredFunction`; or ``complete`` names no argument, or gives no completer.
     """
 
-    owner: str
-    signature: Signature
-    requires: tuple[str, ...]
-    completers: Mapping[str, Optional[Completer]]
-
-
-@dataclass(eq=False, repr=False)
-class TextHandler(Registered):
-    """A function whose arguments arrive as text: from a URI, or as those of a prompt."""
-
-    texts: Texts
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
+    ) -> None:
+        super().__init__(config, function, options, uri)
+        self._kinds = {each.name: each.kind for each in self.signature.parameters}
+        given = options.get("complete") or {}
+        check_names(given, self._kinds, f"{self.owner}: no argument to complete is called", error=ValueError)
+        self.completers = {
+            name: _completer_of(function, given.get(name), kind, f"{self.owner}: the completer of {name!r}")
+            for name, kind in self._kinds.items()
+        }
+        """What completes each argument; None where nothing does."""
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
@@ -59,10 +55,9 @@ class TextHandler(Registered):
         Raises:
             Mismatch: They do not fit; the message names the argument.
         """
-        signature = self.texts.signature
-        kinds = {each.name: each.kind for each in signature.parameters}
+        kinds = self._kinds
         values = {name: value_of(text, kinds[name]) if name in kinds else text for name, text in texts.items()}
-        return signature.read_arguments(values)
+        return self.signature.read_arguments(values)
 
     def invoke(self, incoming: IncomingRequest, arguments: dict[str, Any], context: Optional[Context] = None) -> Any:
         """Call the function; its exceptions pass.
@@ -75,51 +70,19 @@ class TextHandler(Registered):
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
         """
-        check_required(incoming.peer, self.texts.requires, self.texts.owner)
-        if self.texts.signature.context_parameter is not None:
-            arguments[self.texts.signature.context_parameter] = context or Context(incoming)
+        self.check_required(incoming)
+        if self.signature.context_parameter is not None:
+            arguments[self.signature.context_parameter] = context or Context(incoming)
         return self.function(**arguments)
 
 
-def read_texts(
-    function: Callable[..., Any],
-    owner: str,
-    options: Union[PromptOptions, ResourceOptions],
-    content_types: tuple[type, ...],
-) -> Texts:
-    """What is known of a function whose arguments arrive as text.
-
-    Args:
-        function: What the author wrote.
-        owner: What messages call it: "prompt 'briefing'".
-        options: What the author said.
-        content_types: Classes whose instances it may return as they are.
-
-    Raises:
-        TypeError: It cannot be a handler as it is written; the message says what to write instead.
-        ValueError: ``complete`` names no argument, or ``requires`` no capability.
-    """
-    place = f"{owner}: {where(function)}"
-    signature = read_signature(function, context_type=Context, owner=place, content_types=content_types)
-    given = dict(options.get("complete") or {})
-    completers = {
-        each.name: _completer_of(function, each, given.pop(each.name, None), owner) for each in signature.parameters
-    }
-    for name in given:
-        near = nearest(str(name), completers)
-        hint = f": did you mean {near!r}?" if near else ""
-        raise ValueError(f"{owner}: complete= speaks of {name!r}, which is no argument of it{hint}")
-    return Texts(owner, signature, required(options, owner), completers)
-
-
-def _completer_of(function: Any, parameter: Field, given: Any, owner: str) -> Optional[Completer]:
+def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional[Completer]:
     """What completes an argument: what was given, or the values that its type names; None where nothing does.
 
     In the class of the handler's object a completer is a method as the handler is, and is called on that object.
     """
-    owner = f"{owner}: the completer of {parameter.name!r}"
     if given is None:
-        given = choices_of(parameter.kind.schema)
+        given = choices_of(kind.schema)
     if given is None:
         return None
     instance = getattr(function, "__self__", None)
@@ -232,13 +195,13 @@ class Completions:
         params = incoming.request.params
         owner, argument = self._referred(params), _member(params, "argument", dict)
         name, text = _member(argument, "name", str), _member(argument, "value", str)
-        if name not in owner.texts.completers:
+        if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = _member(params, "context", dict) if params.get("context") else {}
         chosen = _member(context, "arguments", dict, "context.") if context.get("arguments") else {}
         for each in chosen:
             _member(chosen, each, str, "context.arguments: ")
-        completer = owner.texts.completers[name] or (lambda text, chosen: Completion([], 0, False))
+        completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = owner.run(Context(incoming), lambda: completer(text, chosen))
         if any(owner.middleware):
             found = fit(found, f"middleware round completing {name!r}")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
+from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
+from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken, Handler, IncomingRequest, Route
 from ..errors import RpcError
 
@@ -36,52 +37,20 @@ Watch = Callable[[IncomingRequest], Callable[[], None]]
 """Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
-class Job:
-    """One request that waits for an executor's thread; it is run at most once.
-
-    Args:
-        incoming: The request.
-        queue: Where it waits; it takes itself out.
-        watch: Told of the wait; None tells nobody.
-    """
-
-    def __init__(self, incoming: IncomingRequest, queue: dict[Job, bool], watch: Optional[Watch]) -> None:
-        self.incoming, self._queue = incoming, queue
-        self._waited = watch(incoming) if watch is not None else None
-
-    def _take(self) -> bool:
-        """Whether the request is still in the queue; it is so only for the first who asks."""
-        taken = self._queue.pop(self, False)
-        if taken and self._waited is not None:
-            self._waited()
-        return taken
-
-    def run(self) -> bool:
-        """Serve the request on this thread, or answer that it was cancelled; False when it was run before."""
-        if not self._take():
-            return False
-        self.incoming.run()
-        if self.incoming.interrupted and threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
-        return True
-
-    def fail(self, error: BaseException) -> None:
-        """Answer with an error, unless the request was run."""
-        if self._take():
-            self.incoming.refuse(error)
-        else:
-            log.error("an executor failed after its job had been run: %r", error, exc_info=error)
-
-
 class Executor:
     """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal handlers."""
 
-    def __init__(self) -> None:
-        self.renew()
+    submit: Any = None
+    """What ``executor=`` was, if that is no executor."""
 
-    def renew(self) -> None:
+    def __init__(self) -> None:
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
         """Begin anew in a forked process: its parent's requests and threads are not there."""
-        self._queue: dict[Job, bool] = {}
+        self._queue: dict[object, tuple[IncomingRequest, Optional[Callable[[], None]]]] = {}
+        """What waits, each with what is called when that is over. Who takes an entry out serves it, so once."""
         self._changed = threading.Condition()
 
     def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
@@ -97,15 +66,33 @@ class Executor:
             incoming.refuse(error)
             return
         incoming.server.executors.add(self)
-        job = Job(incoming, self._queue, watch)
+        key, waited = object(), None if watch is None else watch(incoming)
         with self._changed:
-            self._queue[job] = True
-            self._arrived(job)
-        CancelToken.on_cancel(incoming, job.run)  # by the thread that cancels: whoever waits all the same is answered
+            self._queue[key] = incoming, waited
+            self._arrived(key, incoming)
+        # By the thread that cancels: whoever waits all the same is answered.
+        CancelToken.on_cancel(incoming, partial(self._run, key))
 
-    def _arrived(self, job: Job) -> None:
+    def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
+
+    def _take(self, key: object) -> Optional[IncomingRequest]:
+        """A request that is still in the queue; None for all but the first who ask."""
+        incoming, waited = self._queue.pop(key, (None, None))
+        if waited is not None:
+            waited()
+        return incoming
+
+    def _run(self, key: object) -> bool:
+        """Serve a request on this thread, or answer that it was cancelled; False when it was run before."""
+        incoming = self._take(key)
+        if incoming is None:
+            return False
+        incoming.run()
+        if incoming.interrupted and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
+        return True
 
     def leave(self, user: object) -> None:
         """A server that used this is closed."""
@@ -125,54 +112,57 @@ class Serial(Executor):
     refers to it any more; the next call would begin a new one.
     """
 
-    def renew(self) -> None:
-        super().renew()
+    def renew_in_fork(self) -> None:
+        super().renew_in_fork()
         self._users: WeakSet[Any] = WeakSet()
-        self._thread = SimpleNamespace(runs=False, ends=False)  # shared with the thread, which does not keep this alive
+        self._jobs: Optional[SimpleQueue[Any]] = None
+        self._thread: Optional[threading.Thread] = None
 
-    def _arrived(self, job: Job) -> None:
-        self._users.add(job.incoming.server)
-        self._thread.ends = False
-        if not self._thread.runs:
-            self._thread.runs = True
-            shared = self._queue, self._changed, self._thread
-            threading.Thread(target=_serve_queue, args=shared, name="minimcp-serial", daemon=True).start()
-        self._changed.notify_all()
+    def _arrived(self, key: object, incoming: IncomingRequest) -> None:
+        self._users.add(incoming.server)
+        if self._jobs is None:
+            self._jobs = SimpleQueue()
+            work = partial(_work, self._jobs, self._thread)  # which does not keep this alive
+            self._thread = threading.Thread(target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True)
+            self._thread.start()
+        self._jobs.put(partial(self._serve, key))
+
+    def _serve(self, key: object) -> None:
+        """What the thread does with one request."""
+        self._run(key)
 
     def leave(self, user: object) -> None:
         with self._changed:
             self._users.discard(user)
             if not self._users:
-                self._thread.ends = True
-                self._changed.notify_all()
+                self._end()
 
-    def __del__(self) -> None:
-        with self._changed:
-            self._thread.ends = True
-            self._changed.notify_all()
+    def _end(self) -> None:
+        if self._jobs is not None:
+            self._jobs.put(None)
+            self._jobs = None
+
+    __del__ = _end
 
 
-def _serve_queue(queue: dict[Job, bool], changed: threading.Condition, thread: SimpleNamespace) -> None:
-    """The thread of a `Serial`: serves its queue in order, until it is empty and the thread is to end."""
-    while True:
-        with changed:
-            changed.wait_for(lambda: queue or thread.ends)
-            jobs = list(queue)[:1]
-            if thread.ends and not jobs:
-                thread.runs = False
-                return
+def _work(jobs: SimpleQueue[Any], before: Optional[threading.Thread]) -> None:
+    """The thread of a `Serial`: does its jobs in order, up to one that is None."""
+    if before is not None:
+        before.join()  # it finishes what it has, so that no two handlers meet
+    for job in iter(jobs.get, None):
         try:
-            while jobs:  # none when it was cancelled just now; a thread that waits keeps nothing of what it did
-                jobs.pop().run()
+            job()
         except BaseException as error:  # those behind it are still served
-            log.error("minimcp-serial: %s", error, exc_info=error)
+            log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+        del job  # a thread that waits keeps nothing of what it did
 
 
-class Submitting(Executor):
+class Submitting(Serial):
     """Hands each request, as a function without arguments, to a callable of the author, which runs it somewhere.
 
-    The callable is called on a thread of ours, one call at a time and in order; if it waits for the function to end,
-    the others wait too. A function that was run, or whose request was cancelled, does nothing when it is run again.
+    The callable is called on a thread of this object, one call at a time and in order; if it waits for the function to
+    end, the others wait too. A function that was run, or whose request was cancelled, does nothing when it is run
+    again.
 
     Args:
         submit: The callable.
@@ -180,39 +170,28 @@ class Submitting(Executor):
 
     def __init__(self, submit: Callable[[Callable[[], None]], object]) -> None:
         self.submit = submit
-        self.running: set[Job] = set()
-        """What runs now, on threads that may keep the process when it ends."""
         super().__init__()
 
-    def renew(self) -> None:
-        super().renew()
-        self._arrivals: deque[Job] = deque()
-        self._submits = False
+    def renew_in_fork(self) -> None:
+        super().renew_in_fork()
+        self.running: set[object] = set()
+        """What runs now, on threads that may keep the process when it ends."""
 
-    def _arrived(self, job: Job) -> None:
-        self._arrivals.append(job)
-        if not self._submits:
-            self._submits = True
-            job.incoming.sink.spawn(self._submit_all)
-
-    def _submit_all(self) -> None:
-        while True:
-            with self._changed:
-                if not self._arrivals:
-                    self._submits = False
-                    return
-                job = self._arrivals.popleft()
-            try:
-                self.submit(partial(self._run, job))
-            except BaseException as error:
-                job.fail(error)
-
-    def _run(self, job: Job) -> None:
-        self.running.add(job)
+    def _serve(self, key: object) -> None:
         try:
-            job.run()
+            self.submit(partial(self._run_there, key))
+        except BaseException as error:
+            incoming = self._take(key)
+            if incoming is None:
+                raise
+            incoming.refuse(error)
+
+    def _run_there(self, key: object) -> None:
+        self.running.add(key)
+        try:
+            self._run(key)
         finally:
-            self.running.discard(job)
+            self.running.discard(key)
 
 
 class Main(Executor):
@@ -223,23 +202,25 @@ class Main(Executor):
             None calls nothing.
     """
 
+    submit = "main"
+
     def __init__(self, on_needed: Optional[Callable[[], object]] = None) -> None:
         if on_needed is not None and not callable(on_needed):
             raise TypeError(f"on_pump_needed is a callable, not {on_needed!r}")
         self._on_needed = on_needed
         super().__init__()
 
-    def renew(self) -> None:
-        super().renew()
+    def renew_in_fork(self) -> None:
+        super().renew_in_fork()
         self._told = False
         self._stops = 0
         self._pumping: set[int] = set()
 
-    def _arrived(self, job: Job) -> None:
+    def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and not self._told:
             self._told = True
-            job.incoming.sink.spawn(self._tell_author)
+            incoming.sink.spawn(self._tell_author)
 
     def _tell_author(self) -> None:
         try:
@@ -247,12 +228,12 @@ class Main(Executor):
         except Exception as error:
             log.error("on_pump_needed failed: %s", error, exc_info=error)
 
-    def pump(self, timeout: Optional[float] = 0, over: Optional[Callable[[], bool]] = None) -> int:
+    def pump(self, timeout: Optional[float] = 0, over: Callable[[], bool] = lambda: False) -> int:
         """Run what waits now, on this thread; returns how many requests that were.
 
         Args:
             timeout: Seconds to wait for the first; None waits until there is one, or until it is over.
-            over: Says whether that is so, and is asked again after each `wake`; None: after `clear`.
+            over: Says whether that is so, and is asked again after each `wake`; it is over after `clear`, too.
 
         Raises:
             RuntimeError: This thread is pumping already.
@@ -262,17 +243,16 @@ class Main(Executor):
         if me in self._pumping:
             raise RuntimeError("pump is running on this thread already: what it runs cannot call it")
         with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
             self._told = False
-            self._changed.wait_for(lambda: self._queue or self._stops != stops or (over and over()), timeout)
-            self._told = False
-            jobs = list(self._queue)  # what comes now is for the next time
+            keys = list(self._queue)  # what comes now is for the next time
         self._pumping.add(me)
         try:
-            return sum(job.run() for job in jobs)
+            return sum(self._run(key) for key in keys)
         except KeyboardInterrupt:
             with self._changed:  # the author is told of the rest
-                for job in list(self._queue)[:1]:
-                    self._arrived(job)
+                for key, (incoming, _) in list(self._queue.items())[:1]:
+                    self._arrived(key, incoming)
             raise
         finally:
             self._pumping.discard(me)
@@ -280,10 +260,8 @@ class Main(Executor):
     def pump_until(self, over: Callable[[], bool]) -> None:
         """Pump on this thread until `over` says so, which is asked again after each `wake`."""
         while not over():
-            try:
+            with suppress(KeyboardInterrupt):  # a handler's own: signals only tell the server to end
                 self.pump(None, over)
-            except KeyboardInterrupt:
-                pass  # the handler's own: signals only tell the server to end
 
     def wake(self) -> None:
         """Have `pump_until` ask again."""
@@ -292,8 +270,8 @@ class Main(Executor):
 
     def clear(self, reason: str) -> None:
         """Cancel what waits, and let those go who wait for it."""
-        for job in list(self._queue):
-            job.incoming.cancel(reason)
+        for incoming, _ in list(self._queue.values()):
+            incoming.cancel(reason)
         self._stops += 1
         self.wake()
 
@@ -309,19 +287,15 @@ def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
         ValueError: There is no executor of this name.
         TypeError: It is no executor at all.
     """
-    choices = "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
     if given is None:
         return None
-    if isinstance(given, str) and given != "main":
-        raise ValueError(f"{choices}, not {given!r}")
-    submit = getattr(given, "submit", given)
-    if isinstance(given, type) or not (isinstance(given, (str, Executor)) or callable(submit)):
-        raise TypeError(f"{choices}, not {given!r}")
+    submit = getattr(given, "submit", None) or given
     for executor in known:
-        if executor is given or (given == "main" and isinstance(executor, Main)):
+        if executor is given or executor.submit == submit:
             return executor
-        if isinstance(executor, Submitting) and executor.submit == submit:
-            return executor
+    if isinstance(given, type) or not (isinstance(given, Executor) or callable(submit)):
+        choices = "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
+        raise (ValueError if isinstance(given, str) else TypeError)(f"{choices}, not {given!r}")
     made = given if isinstance(given, Executor) else Submitting(submit)
     known.add(made)
     return made

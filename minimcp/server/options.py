@@ -7,6 +7,8 @@ of the same names on a `Server` say, and is acted on when an object of the class
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,7 +25,7 @@ from typing import (
     overload,
 )
 
-from ..engine.limits import check_number
+from ..engine.limits import Limits, check_number
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS
 from ..schema.mismatch import nearest
@@ -100,11 +102,9 @@ def name_of(function: Any, name: Any, kind: str) -> str:
     """The name that was given, or the function's own.
 
     Raises:
-        TypeError: There is none, or it is no text.
+        TypeError: There is none.
         ValueError: It is empty.
     """
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"{where(function)}: the name of a {kind} is text, not {name!r:.60}")
     if name == "":
         raise ValueError(f"the name of a {kind} is not empty")
     found: str = getattr(function, "__name__", "") if name is None else name
@@ -113,49 +113,45 @@ def name_of(function: Any, name: Any, kind: str) -> str:
     return found
 
 
-def _meant(name: Any, known: Iterable[str], shape: str = "{}") -> str:
-    """The end of a message about an unknown name: the one that was probably meant, or all that there are."""
-    known = list(known)
-    near = nearest(str(name), known)
-    return f"did you mean {shape.format(near)}?" if near else f"there is {', '.join(known)}"
-
-
-def check_names(options: Mapping[str, Any], kind: str, owner: str) -> None:
-    """Refuse an option that there is not.
+def check_names(
+    given: Iterable[Any], known: Iterable[str], problem: str, shape: str = "{!r}", error: type[Exception] = TypeError
+) -> None:
+    """Refuse a name that is unknown.
 
     Args:
-        options: What was given by keyword.
-        kind: What it becomes: "tool".
-        owner: What messages call that which they are about.
+        given: The names.
+        known: Those that there are.
+        problem: The beginning of the message: "tool 'x': no annotation is called".
+        shape: How a name is written in it.
+        error: What is raised.
 
     Raises:
-        TypeError: One of them is none; the message says which was probably meant.
+        Exception: One of them is unknown; the message says which was probably meant, or which there are.
     """
-    known = OPTIONS[kind].__annotations__
-    for name in options:
-        if name not in known:
-            raise TypeError(f"{owner}: a {kind} has no option {name}=: {_meant(name, known, '{}=')}")
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = nearest(str(name), names)
+            meant = f"did you mean {shape.format(near)}?" if near else f"there is {', '.join(names) or 'none'}"
+            raise error(f"{problem} {shape.format(name)}: {meant}")
 
 
 _NONE = type(None)
+_FLAGS = ("replace", "strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(
-        ("title", "description", "mime_type", "website_url", "instructions"), ((str, _NONE), "text or None")
-    ),
-    **dict.fromkeys(("version", "cache_scope", "list_cache_scope"), ((str,), "text")),
-    **dict.fromkeys(
-        ("replace", "strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay"),
-        ((bool,), "True or False"),
-    ),
-    **dict.fromkeys(("meta", "extensions"), ((Mapping, _NONE), "a mapping or None")),
+    **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
     **dict.fromkeys(("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")),
-    "icons": ((Iterable, _NONE), "a list of Icon objects or None"),
     "structured": ((bool, _NONE), "True, False or None"),
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
+    "requires": ((Iterable,), "the name of a capability, or a list of names"),
+    "instructions": ((str, _NONE), "text or None"),
     "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
+    "extensions": ((Mapping, _NONE), "a mapping or None"),
     "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
+    "limits": ((Limits, _NONE), "a Limits(...) or None"),
 }
+"""Of options that no object of `types` checks: what may be given, and that in words."""
 _SECONDS = {"timeout": True, "ttl": False, "list_ttl": False}
 """Options that are seconds, and whether None may stand for them."""
 
@@ -180,9 +176,9 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
             check_number(f"{owner}{name}", value, least=1)
         elif name in _TYPES:
             types, what = _TYPES[name]
-            if not isinstance(value, types) or (name == "icons" and isinstance(value, (str, bytes, Mapping))):
+            if not isinstance(value, types):
                 raise TypeError(f"{owner}{name} is {what}, not {repr(value):.60}")
-        if name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
+        elif name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
             raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
 
 
@@ -200,7 +196,7 @@ OPEN = ("tasks", "experimental")
 """Capabilities whose parts anybody may name, as in ``experimental.x``."""
 
 
-def required(options: Options, owner: str) -> tuple[str, ...]:
+def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
     """The client capabilities that ``requires=`` names; one may stand alone.
 
     Raises:
@@ -208,17 +204,15 @@ def required(options: Options, owner: str) -> tuple[str, ...]:
         ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
     """
     given = options.get("requires", ())
-    if not isinstance(given, Iterable):
-        raise TypeError(f"{owner}: requires is the name of a capability, or a list of names, not {given!r:.60}")
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"{owner}: requires names capabilities by text, not {name!r:.60}")
         if name.startswith("ext:"):
             check_identifier(name[4:], owner)
-        elif name not in CAPABILITIES and (name.partition(".")[0] not in OPEN or "" in name.split(".")):
+        elif name.partition(".")[0] not in OPEN or "" in name.split("."):
             known = (*CAPABILITIES, *OPEN, *(f"{each}.<name>" for each in OPEN), "ext:<identifier>")
-            raise ValueError(f"{owner}: no client declares {name!r}: {_meant(name, known, '{!r}')}")
+            check_names([name], known, f"{owner}: no client declares", error=ValueError)
     return names
 
 
@@ -238,14 +232,13 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
     refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
         raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
-    parameters = inspect.signature(function).parameters.values()
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    needed = [each for each in positional if each.default is each.empty]
-    keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty]
-    if len(needed) > len(names) or len(positional) < least or keywords:
-        ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
-        raise TypeError(f"{owner}, {where(function)}, takes {ways}")
-    return min(len(positional), len(names))
+    signature = inspect.signature(function)
+    for count in range(len(names), least - 1, -1):
+        with suppress(TypeError):
+            signature.bind(*names[:count])
+            return count
+    ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
+    raise TypeError(f"{owner}, {where(function)}, takes {ways}")
 
 
 A = TypeVar("A", Annotations, ToolAnnotations)
@@ -267,27 +260,8 @@ def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: 
         return given
     if not isinstance(given, Mapping):
         raise TypeError(f"{owner}: annotations is a mapping such as {example}, not {given!r:.60}")
-    known = [name for name in inspect.signature(cls).parameters if name != "self"]
-    for name in given:
-        if name not in known:
-            raise TypeError(f"{owner}: no annotation is called {name!r}: {_meant(name, known, '{!r}')}")
+    check_names(given, inspect.signature(cls).parameters, f"{owner}: no annotation is called")
     return cls(**given)
-
-
-def listing(options: Options, description: str) -> dict[str, Any]:
-    """What everything is listed with alike.
-
-    Args:
-        options: What the author said.
-        description: Of the docstring; it counts where the options have none.
-    """
-    meta, said = options.get("meta"), options.get("description")
-    return {
-        "title": options.get("title"),
-        "description": said if said is not None else description or None,
-        "icons": options.get("icons"),
-        "meta": None if meta is None else dict(meta),
-    }
 
 
 # ------------------------------------------------------------ marks
@@ -304,22 +278,20 @@ class Mark(NamedTuple):
     options: Mapping[str, Any]
 
 
-def decorated(register: Callable[..., Any], way: str, function: Any, misplaced: Sequence[Any], options: Any) -> Any:
+def decorated(register: Callable[..., Any], way: str, given: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """What a decorator does that is written with and without arguments.
 
     Args:
         register: Given the function and the options.
         way: The decorator as it is written, for messages: "server.tool".
-        function: What is decorated; None where arguments come first.
-        misplaced: What was given by position beside it.
+        given: What was given by position: the function, where no arguments come first.
         options: What was given by keyword.
     """
-    if function is None:
-        return lambda later: decorated(register, way, later, (), options)
-    if isinstance(function, str):
-        raise TypeError(f"{way}({function!r}): did you mean name={function!r}?")
-    if misplaced:
-        raise TypeError(f"{way}(function, {misplaced[0]!r:.60}): did you mean name={misplaced[0]!r:.60}?")
+    if not given:
+        return lambda function: decorated(register, way, (function,), options)
+    function, *others = given
+    for name in [function] if isinstance(function, str) else others:
+        raise TypeError(f"{way}({name!r:.60}): did you mean name={name!r:.60}?")
     register(function, **options)
     return function
 
@@ -328,18 +300,17 @@ def decorated(register: Callable[..., Any], way: str, function: Any, misplaced: 
 def tool(function: F, /) -> F: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-def tool(function: Any = None, /, **options: Any) -> Any:
+def tool(*given: Any, **options: Any) -> Any:
     """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
 
     Args:
-        function: The method; it is returned as it is.
+        given: The method; it is returned as it is.
         options: Those of `Server.tool`; they are checked when an object is added to a server.
 
     Raises:
         TypeError: This is no function.
     """
-    mark = Mark("tool", (), options)
-    return decorated(lambda method, **_: _mark(method, mark), "minimcp.tool", function, (), options)
+    return decorated(partial(_mark, "tool", ()), "minimcp.tool", given, options)
 
 
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
@@ -354,26 +325,24 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     """
     if not isinstance(uri, str):
         raise TypeError('the URI comes first: @minimcp.resource("notes://all")')
-    return lambda function: _mark(function, Mark("resource", (uri,), options))
+    marker: Callable[[F], F] = decorated(partial(_mark, "resource", (uri,)), "minimcp.resource", (), options)
+    return marker
 
 
 @overload
 def prompt(function: F, /) -> F: ...
 @overload
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-def prompt(function: Any = None, /, **options: Any) -> Any:
+def prompt(*given: Any, **options: Any) -> Any:
     """Mark a method as a prompt. Arguments and errors as `tool`, with the options of `Server.prompt`."""
-    mark = Mark("prompt", (), options)
-    return decorated(lambda method, **_: _mark(method, mark), "minimcp.prompt", function, (), options)
+    return decorated(partial(_mark, "prompt", ()), "minimcp.prompt", given, options)
 
 
-def _mark(function: Any, mark: Mark) -> Any:
-    """The function, with one more mark."""
+def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:
     target = _plain(function)
     if not callable(target) or isinstance(target, type):
-        raise TypeError(f"minimcp.{mark.kind} marks a function or a method, not {type(function).__name__}")
-    setattr(target, MARKS, (*getattr(target, MARKS, ()), mark))
-    return function
+        raise TypeError(f"minimcp.{kind} marks a function or a method, not {type(function).__name__}")
+    setattr(target, MARKS, (*getattr(target, MARKS, ()), Mark(kind, arguments, options)))
 
 
 def _plain(member: Any) -> Any:
@@ -403,8 +372,6 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
         raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
         raise TypeError(f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool")
-    if hasattr(handlers, "open_pipe"):
-        raise TypeError(f"{type(handlers).__name__} is a server itself: run it, or mount it on another")
     marks: dict[str, Sequence[Mark]] = {}
     for kind in reversed(type(handlers).__mro__):
         for name, member in vars(kind).items():

@@ -6,8 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from ..engine.requests import IncomingRequest
 from ..errors import InvalidParams, one_line
@@ -15,18 +14,24 @@ from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from ..schema.mismatch import Mismatch
 from ..types import EmbeddedResource, GetPromptResult, Prompt, PromptArgument, PromptMessage
-from .completion import TextHandler, read_texts
-from .options import PromptOptions, check_options, listing, name_of
+from .completion import TextHandler
 from .registered import ServerConfig, only
 from .resources import with_type
 from .tools import CONTENT, fit
 
 
-@dataclass(eq=False, repr=False)
 class RegisteredPrompt(TextHandler):
-    """One prompt of a server."""
+    """One prompt of a server. Arguments and errors as `TextHandler`."""
 
-    kind = "prompt"
+    kind, returned_as_is = "prompt", (GetPromptResult, PromptMessage, *CONTENT)
+
+    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        super().__init__(config, function, options)
+        arguments = [
+            PromptArgument(each.name, description=each.description or None, required=each.required)
+            for each in self.signature.parameters
+        ]
+        self.show(Prompt, arguments=arguments)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function for a request.
@@ -65,21 +70,3 @@ class RegisteredPrompt(TextHandler):
         wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
         return wire
 
-
-def make_prompt(config: ServerConfig, function: Callable[..., Any], options: PromptOptions) -> RegisteredPrompt:
-    """A function as a prompt, which is not registered yet.
-
-    Raises:
-        TypeError: The function cannot be one; the message says what to write instead.
-        ValueError: ``complete`` names no argument, or ``requires`` no capability.
-    """
-    name = name_of(function, options.get("name"), "prompt")
-    owner = f"prompt {name!r}"
-    check_options(options, f"{owner}: ")
-    read = read_texts(function, owner, options, (GetPromptResult, PromptMessage, *CONTENT))
-    arguments = [
-        PromptArgument(each.name, description=each.description or None, required=each.required)
-        for each in read.signature.parameters
-    ]
-    shown = Prompt(name, arguments=arguments, **listing(options, read.signature.description))
-    return RegisteredPrompt(config, function, name, shown, None, None, read)

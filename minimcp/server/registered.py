@@ -1,4 +1,4 @@
-"""What the features of one server share: its configuration, what serves one thing, tables of things, pages of lists."""
+"""What the features of one server share: its configuration, what serves one thing, and tables of things."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import threading
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Mapping, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterator, Mapping, Optional, TypeVar
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, one_line
-from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
+from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, encode_result, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest
+from ..schema.signature import read_signature
 from .context import Context
-from .executors import Executor, Main, route_to
+from .executors import Executor, Main, executor_of, route_to
 from .input_rounds import end_round, resume, serve_checked
-from .options import where
+from .options import check_options, name_of, required, where
 
 if TYPE_CHECKING:
     from .input_rounds import States
@@ -86,33 +87,43 @@ class ServerConfig:
 # ------------------------------------------------------------ registered things
 
 
-@dataclass(eq=False, repr=False)
 class Registered:
     """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy.
 
     A subclass calls the function (`call`), and makes its value a result (`result`) or its exception one (`failed`).
+
+    Args:
+        config: Of the server.
+        function: What the author wrote.
+        key: What requests name it by.
+        executor: Where it runs; None takes the server's.
+        timeout: Seconds it may run; None sets no limit.
+
+    Attributes:
+        shown: How it is listed.
+        origin: What this is a copy of.
+        middleware: Of this server, and of those through which it is mounted; the outermost first.
     """
 
-    kind: ClassVar[str]
+    kind: str
     """What it is, for messages and as the name of its table: "prompt"."""
 
-    config: ServerConfig
-    function: Callable[..., Any]
-    """What the author wrote."""
-    key: str
-    """What requests name it by."""
-    shown: Any
-    """How it is listed."""
-    executor: Optional[Executor]
-    """Where it runs; None takes the server's."""
-    timeout: Optional[float]
-    """Seconds it may run; None sets no limit."""
+    shown: Any = None
 
-    def __post_init__(self) -> None:
-        self.executor = self.executor or self.config.executor
-        self.middleware: tuple[list[Middleware], ...] = (self.config.middleware,)
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], key: str,
+        executor: Optional[Executor] = None, timeout: Optional[float] = None,
+    ) -> None:  # fmt: skip
+        self.config, self.function, self.key, self.timeout = config, function, key, timeout
+        self.executor = executor or config.executor
+        self.middleware: tuple[list[Middleware], ...] = (config.middleware,)
         self.origin = self
         self._find_route()
+
+    @property
+    def owner(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
         handle = partial(serve_checked, self.handle) if self.config.check_replay else self.handle
@@ -177,6 +188,10 @@ class Registered:
         """The result for what the function or the middleware returned: an object, or JSON text."""
         raise NotImplementedError
 
+    def listed(self, revision: Revision) -> dict[str, Json]:
+        """As it stands in a list of a revision."""
+        raise NotImplementedError
+
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """The result for an exception; raised where it is an error of the protocol.
 
@@ -207,15 +222,58 @@ class Registered:
 R = TypeVar("R", bound=Registered)
 
 
-def check_required(peer: Peer, names: Sequence[str], owner: str) -> None:
-    """Refuse a request whose client lacks a capability.
+class RegisteredFunction(Registered):
+    """A tool, a prompt, a resource or a template of them: what the author's function and options say of each alike.
+
+    Args:
+        config: Of the server.
+        function: What the author wrote.
+        options: What he said of it.
+        uri: What requests name it by; None takes its name.
 
     Raises:
-        CapabilityNotSupported: It does.
+        TypeError: It cannot be a handler as it is written; the message says what to write instead.
+        ValueError: An option has a value that it cannot have, or ``requires`` names no capability.
     """
-    for name in names:
-        if not peer.supports(name):
-            raise lacks(name, owner)
+
+    returned_as_is: ClassVar[tuple[type, ...]]
+    """Classes whose instances are no values: what the function returns of them is sent as it is."""
+
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
+    ) -> None:
+        content = self.returned_as_is
+        self.signature = read_signature(function, context_type=Context, owner=where(function), content_types=content)
+        name = name_of(function, options.get("name"), self.kind)
+        key = name if uri is None else uri
+        check_options(options, f"{self.kind} {key!r}: ")
+        executor = executor_of(options.get("executor"), config.executors)
+        super().__init__(config, function, key, executor, options.get("timeout"))
+        self.requires = required(options, self.owner)
+        said = options.get("description")
+        self._listing: dict[str, Any] = {each: options.get(each) for each in ("title", "icons", "meta")}
+        self._listing.update(name=name, description=self.signature.description or None if said is None else said)
+
+    def show(self, cls: Callable[..., Any], **members: Any) -> None:
+        """Set how it is listed.
+
+        Raises:
+            TypeError, ValueError: A member cannot be what the author said.
+        """
+        try:
+            self.shown = cls(**self._listing, **members)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{self.owner}: {error}") from error
+
+    def check_required(self, incoming: IncomingRequest) -> None:
+        """Refuse a request whose client lacks a capability that the function needs.
+
+        Raises:
+            CapabilityNotSupported: It does.
+        """
+        for name in self.requires:
+            if not incoming.peer.supports(name):
+                raise lacks(name, self.owner)
 
 
 def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
@@ -235,16 +293,16 @@ class Table(Generic[R]):
     Args:
         kind: What they are, for messages: "prompt".
         group: What a client is told to have changed with them: "prompts".
+        member: The name of the list in the result of the method that lists them; empty where none does.
     """
 
-    def __init__(self, kind: str, group: str) -> None:
-        self.kind, self.group = kind, group
-        self.version = 0
-        """Changes with every change."""
+    def __init__(self, kind: str, group: str, member: str = "") -> None:
+        self.kind, self.group, self._member = kind, group, member
         self.items: dict[str, R] = {}
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
         self._own = self.items
         self._told: set[tuple[str, str]] = set()
+        self._pages: dict[tuple[str, Optional[str]], str] = {}
 
     def add(self, thing: R, *, replace: bool) -> None:
         """Register something.
@@ -325,45 +383,33 @@ class Table(Generic[R]):
                         hidden, stays = where(thing.function), where(first.function)
                         self.warn_once(prefix + thing.key, f"stands for two: {stays} stays, {hidden} is hidden")
             self.items = items
-        self.version += 1
+        self._pages = {}
 
+    # ------------------------------------------------------------ the method that lists them
 
-class Pages:
-    """The answers to one list method as JSON text, made once for each revision until the list changes. Thread-safe.
+    def serve_page(self, incoming: IncomingRequest) -> str:
+        """Serve it, by JSON text that is made once for each revision until something changes.
 
-    https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
-
-    Args:
-        member: The name of the list in the result: "tools".
-        table: What is listed.
-    """
-
-    def __init__(self, member: str, table: Table[Any]) -> None:
-        self._member, self._table = member, table
-        self._kept: tuple[int, dict[tuple[str, Optional[str]], str]] = (-1, {})
-
-    def serve(self, incoming: IncomingRequest) -> str:
-        """Serve the list method.
+        https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 
         Raises:
             InvalidParams: The cursor is none of this server's.
         """
         config, revision, cursor = incoming.server, incoming.peer.revision, incoming.request.params.get("cursor")
-        version, kept = self._kept
-        if version != self._table.version:
-            version, kept = self._table.version, {}
-        if (revision.name, None) not in kept:
-            kept.update(self._make(revision, config.page_size))
-            self._kept = version, kept
-        text = kept.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
+        pages = self._pages  # a change meanwhile begins new ones
+        if (revision.name, None) not in pages:
+            pages.update(self._make_pages(revision, config.page_size))
+        text = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
         if text is None:
             raise InvalidParams("the cursor is none of this server's")
         hints = f",{to_json(config.hints)[1:-1]}" if revision.cache_hints else ""
         return f"{text}{hints}{config.closing[revision.result_type]}"
 
-    def _make(self, revision: Revision, page_size: Optional[int]) -> Iterator[tuple[tuple[str, Optional[str]], str]]:
+    def _make_pages(
+        self, revision: Revision, page_size: Optional[int]
+    ) -> Iterator[tuple[tuple[str, Optional[str]], str]]:
         """All pages by their cursors, which are the same on every connection and in every process."""
-        items = [each.listed(revision) for each in self._table.items.values()]
+        items = [each.listed(revision) for each in list(self.items.values())]
         size = page_size or len(items) or 1
         for start in range(0, len(items) or 1, size):
             text = f'{{"{self._member}":{to_json(items[start : start + size])}'

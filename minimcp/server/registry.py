@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, Union
+from weakref import WeakSet
 
 from ..engine.connection import ConnectionHandler
 from ..engine.requests import IncomingRequest, Line, Route, Sink
@@ -16,12 +16,12 @@ from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions, TextHandler
 from .context import Context
-from .options import check_names, positions, where
-from .prompts import RegisteredPrompt, make_prompt
-from .registered import Pages, Registered, ServerConfig, Table, changing
-from .resources import Readable, Resources, make_resource
+from .options import OPTIONS, check_names, positions, where
+from .prompts import RegisteredPrompt
+from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
+from .resources import Readable, Resources
 from .subscriptions import Subscriptions
-from .tools import GOOD_NAME, ODD_NAME, RegisteredTool, make_tool
+from .tools import GOOD_NAME, ODD_NAME, RegisteredTool
 
 log = logging.getLogger("minimcp.server")
 
@@ -43,8 +43,8 @@ _DECLARED: Mapping[str, Mapping[str, Json]] = {
 }
 """What stands in the capabilities for each kind that is offered."""
 
-_MAKERS: Mapping[str, Callable[..., Union[RegisteredTool, Readable, RegisteredPrompt]]] = {
-    "tool": make_tool, "prompt": make_prompt, "resource": make_resource
+_CLASSES: Mapping[str, Callable[..., RegisteredFunction]] = {
+    "tool": RegisteredTool, "prompt": RegisteredPrompt, "resource": Readable
 }  # fmt: skip
 
 CHANGING = ("tools", "prompts", "resources", "methods")
@@ -57,15 +57,14 @@ Destination = Union[Route, Callable[[Mapping[str, Json]], Route]]
 """Where the requests of a method go: a route, or what finds one for the params (it may raise an RpcError)."""
 
 
-@dataclass(eq=False, repr=False)
 class RegisteredMethod(Registered):
     """A method of an author's own, which the specification does not know."""
 
     kind = "method"
 
-    def __post_init__(self) -> None:
-        self._takes_context = positions(self.function, f"method {self.key!r}", ("params", "ctx"), least=1) == 2
-        super().__post_init__()
+    def __init__(self, config: ServerConfig, function: Callable[..., Any], name: str) -> None:
+        super().__init__(config, function, name)
+        self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
 
     def call(self, incoming: IncomingRequest) -> Any:
         context = [Context(incoming)] if self._takes_context else []
@@ -91,33 +90,32 @@ class Registry:
         self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
         """Kinds of which something was registered, or announced; taking the last one away changes nothing."""
         self._mounted: list[Registry] = []
-        self._mounted_by: list[weakref.ref[Registry]] = []
+        self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
-        self.tools: Table[RegisteredTool] = Table("tool", "tools")
-        self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts")
+        self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
+        self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
         self.resources = resources = Resources(config)
         config.read_resource = resources.read
         tables: list[Table[Any]] = [self.tools, self.prompts, resources.table, resources.templates, self.methods]
         self._tables = {table.kind: table for table in tables}
         completions = Completions(config, self.prompts, resources.templates, resources.template)
+        at_once = partial(Route, immediate=True)  # answered by the connection itself, without a worker
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
-            "initialize": (None, _immediate(self._initialize)),
-            "ping": (None, _immediate(lambda incoming: {})),
-            "server/discover": (None, _immediate(self._discover)),
-            LISTEN: (None, _immediate(subscriptions.listen)),
-            "logging/setLevel": ("logging", _immediate(_set_level)),
+            "initialize": (None, at_once(self._initialize)),
+            "ping": (None, at_once(lambda incoming: {})),
+            "server/discover": (None, at_once(self._discover)),
+            LISTEN: (None, at_once(subscriptions.listen)),
+            "logging/setLevel": ("logging", at_once(_set_level)),
             "completion/complete": ("completions", completions.route),
-            "prompts/list": ("prompts", _immediate(Pages("prompts", self.prompts).serve)),
+            "prompts/list": ("prompts", at_once(self.prompts.serve_page)),
             "prompts/get": ("prompts", self.prompts.route),
-            "resources/list": ("resources", _immediate(Pages("resources", resources.table).serve)),
-            "resources/templates/list": (
-                "resources", _immediate(Pages("resourceTemplates", resources.templates).serve)
-            ),
+            "resources/list": ("resources", at_once(resources.table.serve_page)),
+            "resources/templates/list": ("resources", at_once(resources.templates.serve_page)),
             "resources/read": ("resources", resources.route),
-            "resources/subscribe": ("resources", _immediate(subscriptions.subscribe)),
-            "resources/unsubscribe": ("resources", _immediate(subscriptions.unsubscribe)),
-            "tools/list": ("tools", _immediate(Pages("tools", self.tools).serve)),
+            "resources/subscribe": ("resources", at_once(subscriptions.subscribe)),
+            "resources/unsubscribe": ("resources", at_once(subscriptions.unsubscribe)),
+            "tools/list": ("tools", at_once(self.tools.serve_page)),
             "tools/call": ("tools", self.tools.route),
         }
 
@@ -184,18 +182,15 @@ class Registry:
         Raises:
             TypeError, ValueError, ImportError: As `Server.tool`, `Server.resource` and `Server.prompt`.
         """
-        check_names(options, kind, where(function))
-        replace = options.get("replace", False)
-        made = _MAKERS[kind](self.config, function, options, *uri)
-        if isinstance(made, Readable) and not replace:
-            self.resources.check_reached(made)
+        check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
+        made = _CLASSES[kind](self.config, function, options, *uri)
         table = self._tables[made.kind]
-        table.add(made, replace=replace)
+        table.add(made, replace=options.get("replace", False))
         if not made.shown.description:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
-        self._changed(table.group, isinstance(made, TextHandler) and any(made.texts.completers.values()))
+        self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
         return made.key
 
     def add_method(self, function: Callable[..., Any], name: str, *, replace: bool = False) -> None:
@@ -207,7 +202,7 @@ class Registry:
         """
         if not name or name in TAKEN or name.startswith(KEPT_FREE):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
-        self.methods.add(RegisteredMethod(self.config, function, name, None, None, None), replace=replace)
+        self.methods.add(RegisteredMethod(self.config, function, name), replace=replace)
         self._changed("methods")
 
     def remove(self, kind: str, name: str) -> None:
@@ -263,7 +258,7 @@ class Registry:
             for mine, theirs, start in pairs:
                 mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)
-            other._mounted_by = [each for each in other._mounted_by if each() is not None] + [weakref.ref(self)]
+            other._mounted_by.add(self)
         for group in other._offered.intersection(CHANGING):
             other._changed(group, "completions" in other._offered)
 
@@ -271,16 +266,8 @@ class Registry:
         """The servers that mount this one, and those that mount them; each once, the nearest first."""
         found = [self]
         for each in found:
-            for reference in each._mounted_by:
-                registry = reference()
-                if registry is not None and registry not in found:
-                    found.append(registry)
+            found += [registry for registry in list(each._mounted_by) if registry not in found]
         return found[1:]
-
-
-def _immediate(handle: Callable[[IncomingRequest], Any]) -> Route:
-    """The route of what the connection answers by itself, without a worker."""
-    return Route(handle, immediate=True)
 
 
 def _set_level(incoming: IncomingRequest) -> dict[str, Json]:

@@ -6,8 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from .. import types
 from ..engine.requests import IncomingRequest, Route
@@ -17,16 +16,14 @@ from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch
-from .completion import TextHandler, read_texts
+from .completion import TextHandler
 from .context import Context
 from .executors import route_to
-from .options import ResourceOptions, annotated, check_options, listing, name_of, where
+from .options import annotated
 from .registered import ServerConfig, Table, only
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
-AS_THEY_ARE = (types.ReadResourceResult, *CONTENTS, *BYTES)
-"""Classes whose instances are no JSON values: what a function returns of them is sent as it is."""
 
 PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
 """The MIME types of text, bytes and other values, where nobody says another."""
@@ -38,19 +35,39 @@ LONGEST_MATCHED = 64 * 1024
 Unreadable = (ResourceNotFound, ResourceAccessDenied)
 
 
-@dataclass(eq=False, repr=False)
 class Readable(TextHandler):
-    """A resource, or a template of resources."""
+    """A resource, or a template of resources.
 
-    hints: Mapping[str, Json]
-    """How long, and for whom, a result stays true."""
-    template: Optional[UriTemplate]
-    """Of its URIs; None for a single resource."""
+    Raises:
+        TypeError: The function cannot be one; the message says what to write instead.
+        ValueError: The URI is none, or an option has a value that it cannot have.
+    """
 
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        """What it is, for messages and as the name of its table."""
-        return "resource" if self.template is None else "resource template"
+    returned_as_is = (types.ReadResourceResult, *CONTENTS, *BYTES)
+
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: str
+    ) -> None:
+        self.template = _template(uri)
+        self.kind = "resource" if self.template is None else "resource template"
+        super().__init__(config, function, options, uri)
+        variables = () if self.template is None else self.template.variables
+        for name in self.completers:
+            if name not in variables:
+                raise TypeError(f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it")
+        for name in variables:
+            if name not in self.completers:
+                raise TypeError(f"{self.owner} has the variable {name!r}, and its function no parameter of that name")
+        hints = annotated(options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner)
+        members = {"mime_type": options.get("mime_type"), "annotations": hints}
+        if self.template is None:
+            self.show(types.Resource, uri=uri, size=options.get("size"), **members)
+        elif options.get("size") is None:
+            self.show(types.ResourceTemplate, uri_template=uri, **members)
+        else:
+            raise TypeError(f"{self.owner}: a template has no size: leave it out")
+        ttl, scope = options.get("ttl", 0), options.get("cache_scope", "private")
+        self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
         """The arguments for a URI of this family; None where it is none, as "notes://x" where a number is wanted."""
@@ -64,28 +81,12 @@ class Readable(TextHandler):
         uri = incoming.request.params["uri"]
         return self.invoke(incoming, self.values(uri) or {})
 
-    def read(self, incoming: IncomingRequest, uri: str, context: Context) -> types.ReadResourceResult:
-        """Read it for a handler of the same server.
-
-        Args:
-            incoming: What that handler serves.
-            uri: What is read.
-            context: What the function is given.
-
-        Raises:
-            Exception: What the function raises, as it is; or it returned what cannot be sent.
-        """
-        try:
-            return self._made(self.invoke(incoming, self.values(uri) or {}, context), uri)
-        except Unreadable as error:
-            raise _about(uri, error)
-
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         raise _about(incoming.request.params["uri"], error)
 
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
         revision = incoming.peer.revision
-        wire: dict[str, Json] = self._made(value, incoming.request.params["uri"]).to_wire()
+        wire: dict[str, Json] = self.made(value, incoming.request.params["uri"]).to_wire()
         wire["contents"] = [only(item, revision.contents_members) for item in wire["contents"]]
         if revision.cache_hints:
             wire = {**self.hints, **wire}
@@ -93,10 +94,10 @@ class Readable(TextHandler):
             wire = {name: value for name, value in wire.items() if name not in self.hints}
         return incoming.server.closed(wire, revision)
 
-    def _made(self, value: Any, uri: str) -> types.ReadResourceResult:
+    def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        kind, mime_type = self.texts.signature.output_kind, self.shown.mime_type
-        promised = kind is None and self.texts.signature.returns is not NOTHING
+        kind, mime_type = self.signature.output_kind, self.shown.mime_type
+        promised = kind is None and self.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):
             made = copy(value)
@@ -122,18 +123,6 @@ class Readable(TextHandler):
         if "annotations" in wire:
             wire["annotations"] = only(wire["annotations"], revision.annotation_members)
         return wire
-
-    def takes_all_of(self, other: Readable) -> bool:
-        """Whether this template takes every URI that the other one does: any text, or the same types."""
-        if self.template is None or other.template is None or self.template.shape != other.template.shape:
-            return False
-        pairs = zip(*([each.rule(name) for name in each.template.variables] for each in (self, other) if each.template))
-        return all(mine in ({}, {"type": "string"}, theirs) for mine, theirs in pairs)
-
-    def rule(self, name: str) -> dict[str, Json]:
-        """What a text for this variable has to be, as a JSON Schema."""
-        schema = self.texts.signature.input_schema["properties"][name]
-        return {word: value for word, value in schema.items() if word not in ("title", "description", "default")}
 
 
 def with_type(item: types.ResourceContents, mime_type: Optional[str] = None) -> types.ResourceContents:
@@ -164,22 +153,9 @@ class Resources:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self.table: Table[Readable] = Table("resource", "resources")
-        self.templates: Table[Readable] = Table("resource template", "resources")
+        self.table: Table[Readable] = Table("resource", "resources", "resources")
+        self.templates: Table[Readable] = Table("resource template", "resources", "resourceTemplates")
         self._matching = route_to(self._match, config.executor)
-
-    def check_reached(self, readable: Readable) -> None:
-        """Refuse a template when one that comes first takes all that it would match.
-
-        Raises:
-            ValueError: One does.
-        """
-        for other in self.templates.items.values():
-            if other.key != readable.key and other.takes_all_of(readable):
-                raise ValueError(
-                    f"the resource template {readable.key!r} matches nothing that {other.key!r} does not match"
-                    f" before: {where(other.function)}; now {where(readable.function)}"
-                )
 
     def route(self, params: Mapping[str, Json]) -> Route:
         """Where a `resources/read` goes.
@@ -221,44 +197,26 @@ class Resources:
                 yield readable
 
     def read(self, incoming: IncomingRequest, uri: str, context: Context) -> types.ReadResourceResult:
-        """Read a resource for a handler of the same server. Arguments and errors as `Readable.read`.
+        """Read a resource for a handler of the same server.
+
+        Args:
+            incoming: What that handler serves.
+            uri: What is read.
+            context: What the resource's function is given.
 
         Raises:
             ResourceNotFound: Nothing answers for this URI.
+            Exception: What the function raises, as it is; or it returned what cannot be sent.
         """
-        return self._find(uri).read(incoming, uri, context)
+        readable = self._find(uri)
+        try:
+            return readable.made(readable.invoke(incoming, readable.values(uri) or {}, context), uri)
+        except Unreadable as error:
+            raise _about(uri, error)
 
     def template(self, uri: str) -> Optional[Readable]:
         """A template, named by itself or by a URI of its family; None when there is none."""
         return self.templates.items.get(uri) or next(self._families(uri), None)
-
-
-def make_resource(config: ServerConfig, function: Callable[..., Any], options: ResourceOptions, uri: str) -> Readable:
-    """A function as a resource, or as a template of them, which is not registered yet.
-
-    Raises:
-        TypeError: The function cannot be one; the message says what to write instead.
-        ValueError: The URI is none, or an option has a value that it cannot have.
-    """
-    template = _template(uri)
-    kind = "resource" if template is None else "resource template"
-    owner = f"{kind} {uri!r}"
-    check_options(options, f"{owner}: ")
-    read = read_texts(function, owner, options, AS_THEY_ARE)
-    _check_parameters(owner, [each.name for each in read.signature.parameters], template)
-    given = listing(options, read.signature.description)
-    given["mime_type"], size = options.get("mime_type"), options.get("size")
-    given["annotations"] = annotated(options.get("annotations"), types.Annotations, '{"audience": ["user"]}', owner)
-    name = name_of(function, options.get("name"), kind)
-    shown: Union[types.Resource, types.ResourceTemplate]
-    if template is None:
-        shown = types.Resource(uri, name, size=size, **given)
-    elif size is None:
-        shown = types.ResourceTemplate(uri, name, **given)
-    else:
-        raise TypeError(f"{owner}: a template has no size: leave it out")
-    hints = {"ttlMs": int(options.get("ttl", 0) * 1000), "cacheScope": options.get("cache_scope", "private")}
-    return Readable(config, function, uri, shown, None, None, read, hints, template)
 
 
 def _template(uri: str) -> Optional[UriTemplate]:
@@ -279,12 +237,3 @@ def _template(uri: str) -> Optional[UriTemplate]:
         raise ValueError(f"{uri!r} has a '..' segment, which nobody can read")
     return template if template.variables else None
 
-
-def _check_parameters(owner: str, names: list[str], template: Optional[UriTemplate]) -> None:
-    variables = () if template is None else template.variables
-    for name in names:
-        if name not in variables:
-            raise TypeError(f"{owner} has no variable for the parameter {name!r}: write {{{name}}} into it")
-    for name in variables:
-        if name not in names:
-            raise TypeError(f"{owner} has the variable {name!r}, and its function no parameter of that name")

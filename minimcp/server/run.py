@@ -12,10 +12,10 @@ import select
 import signal
 import socket
 import threading
-import time
-from contextlib import contextmanager
-from typing import Callable, Iterator, Optional, Protocol
+from contextlib import ExitStack
+from typing import Callable, Optional, Protocol
 
+from ..engine.timer import Deadline
 from .executors import Main
 
 log = logging.getLogger("minimcp.stdio")
@@ -81,7 +81,9 @@ class Run:
             connect: Opens it; has `wake` called when it has ended.
         """
         try:
-            with self._signals():
+            with ExitStack() as put_back:
+                if self._in_main:
+                    self._take_signals(put_back)
                 served = connect()
                 watcher = threading.Thread(target=self._watch, args=(served,), name="minimcp-run", daemon=True)
                 watcher.start()
@@ -89,84 +91,68 @@ class Run:
                     self._main.pump_until(self._over.is_set)
                 self._over.wait()
         except BaseException:
-            self._let_go()
+            self._near.close()
+            self._far.close()
             raise
         finally:
             self._returned.set()
 
-    def _let_go(self) -> None:
-        self._near.close()
-        self._far.close()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGINT, SIGTERM and SIGHUP only wake the watcher, while the main thread serves; then all is as it was."""
-        if not self._in_main:
-            yield
-            return
-        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-        wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    def _take_signals(self, put_back: ExitStack) -> None:
+        """Have SIGINT, SIGTERM and SIGHUP only wake the watcher."""
         before = signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
-        old = [(number, signal.signal(number, lambda *_: None)) for number in wanted]
-        try:
-            yield
-        finally:
-            for number, handler in old:
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-            signal.set_wakeup_fd(before)
+        put_back.callback(signal.set_wakeup_fd, before)
+        for number in [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]:
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                old = signal.signal(number, lambda *_: None)
+                put_back.callback(signal.signal, number, signal.SIG_DFL if old is None else old)
 
     # ------------------------------------------------------------ the thread that looks for the end
 
     def _watch(self, served: Served) -> None:
-        woken = b""
-        while not woken and self._parent in (None, os.getppid()):
-            woken = self._wait(LOOK_SECONDS)
-        signalled = bool(woken.strip(b"\0"))
-        reason = "the server was told to end" if signalled else None
-        if not woken:
-            reason = "the process that started the server has gone"
-        deadline = time.monotonic() + SIGNAL_SECONDS if signalled else None
-        try:
-            if not served.ended and self._close(served, reason, deadline) and deadline is not None:
-                deadline = time.monotonic()
-        finally:
+        with self._near, self._far:
+            woken = b""
+            while not woken and self._parent in (None, os.getppid()):
+                woken = self._wait(LOOK_SECONDS)
+            signalled = bool(woken.strip(b"\0"))
+            reason = "the server was told to end" if signalled else None
+            if not woken:
+                reason = "the process that started the server has gone"
+            deadline = Deadline(SIGNAL_SECONDS if signalled else None)
+            if not served.ended and self._close(served, reason, deadline) and signalled:
+                deadline = Deadline(0)
             self._over.set()
             self._main.wake()
-        self._end_process(deadline)
-        self._let_go()
+            if self._in_main:
+                self._end_process(deadline if signalled else Deadline(LAST_SECONDS), signalled)
 
     def _wait(self, seconds: float) -> bytes:
         """What woke it; empty when nothing did in that time."""
-        if not select.select([self._near], [], [], max(seconds, 0))[0]:
+        if not select.select([self._near], [], [], seconds)[0]:
             return b""
         return self._near.recv(64)
 
-    def _close(self, served: Served, reason: Optional[str], deadline: Optional[float]) -> bool:
+    def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for anything."""
 
         def close() -> None:
             try:
-                served.close(self._grace if deadline is None else min(self._grace, LAST_SECONDS), reason)
+                served.close(self._grace if deadline.seconds is None else min(self._grace, LAST_SECONDS), reason)
             finally:
                 closed.set()
                 self.wake()
 
         closed = threading.Event()
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
-        while not closed.is_set() and (deadline is None or time.monotonic() < deadline):
-            left = LOOK_SECONDS if deadline is None else deadline - time.monotonic()
-            if self._wait(left).strip(b"\0"):
+        while not closed.is_set() and not deadline.expired:
+            if self._wait(deadline.wait()).strip(b"\0"):
                 return True
         return False
 
-    def _end_process(self, deadline: Optional[float]) -> None:
+    def _end_process(self, deadline: Deadline, signalled: bool) -> None:
         """End the process when a handler keeps the main thread, or after a signal a thread of an author's executor."""
-        if not self._in_main:
-            return
-        limit = time.monotonic() + LAST_SECONDS if deadline is None else deadline
-        self._returned.wait(max(limit - time.monotonic(), 0.1))
-        while deadline is not None and self._is_busy() and time.monotonic() < deadline:
+        self._returned.wait(max(deadline.wait(), 0.1))
+        while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)
-        if not self._returned.is_set() or (deadline is not None and self._is_busy()):
+        if not self._returned.is_set() or (signalled and self._is_busy()):
             log.error("a handler does not return: the process ends here")
             os._exit(1)

@@ -27,7 +27,7 @@ from weakref import WeakSet
 
 from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.pool import Pool
+from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
 from ..engine.transport import Transport, tracer
 from ..protocol.lifecycle import Offer
@@ -38,7 +38,7 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_names, check_options, decorated, has_marks, marked, positions
+from .options import check_options, decorated, has_marks, marked, positions
 from .registered import Middleware, ServerConfig
 from .registry import Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -62,9 +62,6 @@ CONFIGURED = (
     "check_replay",
 )  # fmt: skip
 """Options that the features read from the `ServerConfig` as they are given."""
-
-_servers: WeakSet[Server] = WeakSet()
-
 
 class Server:
     """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
@@ -162,20 +159,23 @@ class Server:
         self._registry = Registry(self._config, offer)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
-        self._begin()
-        _servers.add(self)
+        self._pool = Pool(limits.workers, f"minimcp-{name}")
+        self._listening: list[RunningHttp] = []
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
         self.add(*handlers)
 
-    def _begin(self) -> None:
-        """No connection, nothing that listens: at first, and anew in a forked process, whose parent has them."""
+    def renew_in_fork(self) -> None:
+        """Begin without a connection, as at first: in a forked process they are the parent's. Python calls this."""
+        for running in self._listening:
+            running.renew()
+        self._listening = []
         self._state_lock = threading.Lock()
-        self._pool = Pool(self._limits.workers, f"minimcp-{self.name}")
         most = self._limits.requests
         self._cap = None if most is None else threading.Semaphore(most)
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []
-        self._listening: list[RunningHttp] = []
 
     @classmethod
     def of(cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None) -> Server:
@@ -197,14 +197,14 @@ class Server:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+    def tool(self, *given: Any, **options: Any) -> Any:
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
         The parameters' annotations become the input schema, the return annotation the output schema, the docstring
         the description. A parameter annotated `Context` receives the request's.
 
         Args:
-            function: The function or bound method; it is returned as it is.
+            given: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: For the model; None takes the docstring.
@@ -229,7 +229,7 @@ class Server:
             ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
-        return decorated(self.add_tool, "server.tool", function, misplaced, options)
+        return decorated(self.add_tool, "server.tool", given, options)
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
@@ -245,7 +245,7 @@ class Server:
 
     # ------------------------------------------------------------ resources
 
-    def resource(self, uri: str, *misplaced: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    def resource(self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
@@ -278,22 +278,14 @@ class Server:
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.resource("notes://all")')
-        if misplaced:
-            extra: Any = misplaced[0]
-            hint = f"server.add_resource(function, {uri!r})" if callable(extra) else f"name={extra!r}"
-            raise TypeError(f"server.resource({uri!r}, {extra!r:.60}): did you mean {hint}?")
-        check_names(options, "resource", f"resource {uri!r}")
-
-        def register(function: F) -> F:
-            self._registry.add("resource", function, options, uri)
-            return function
-
-        return register
+        decorator: Callable[[F], F] = decorated(
+            lambda function, **options: self._registry.add("resource", function, options, uri),
+            "server.resource", given, options,
+        )
+        return decorator
 
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
-        if not callable(function) or not isinstance(uri, str):
-            raise TypeError("the function comes first: server.add_resource(function, uri)")
         self._registry.add("resource", function, options, uri)
 
     def remove_resource(self, uri: str) -> None:
@@ -323,7 +315,7 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: Any = None, /, *misplaced: Any, **options: Any) -> Any:  # type: ignore[misc]
+    def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
         Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
@@ -333,7 +325,7 @@ class Server:
         says who speaks; or it returns a whole `GetPromptResult`.
 
         Args:
-            function: The function or bound method; it is returned as it is.
+            given: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: What it is for; None takes the docstring.
@@ -347,7 +339,7 @@ class Server:
             TypeError: This cannot be a prompt; the message says what to write instead.
             ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
-        return decorated(self.add_prompt, "server.prompt", function, misplaced, options)
+        return decorated(self.add_prompt, "server.prompt", given, options)
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
@@ -486,7 +478,17 @@ class Server:
             ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
-        if transport in ("http", "streamable-http", "sse"):
+        if transport == "stdio":
+            from ..stdio.streams import StandardStreams
+
+            if os.isatty(0):
+                log.warning(FOR_A_PERSON)
+            streams = StandardStreams.take(self._limits.message_bytes)
+            try:
+                self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+            finally:
+                streams.restore()
+        elif transport in ("http", "streamable-http", "sse"):
             newer, older = transport != "sse", legacy_sse or transport == "sse"
 
             def start(run: Run) -> RunningHttp:
@@ -497,25 +499,13 @@ class Server:
                 return running
 
             self._run(start, with_parent=False)
-            return
-        if transport != "stdio":
+        else:
             raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
-        from ..stdio.streams import StandardStreams
-
-        if os.isatty(0):
-            log.warning(FOR_A_PERSON)
-        streams = StandardStreams.take(self._limits.message_bytes)
-        try:
-            self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
-        finally:
-            streams.restore()
 
     def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
         executors = self._config.executors
         run = Run(
-            self._config.main,
-            self._limits.drain_grace,
-            with_parent=with_parent,
+            self._config.main, self._limits.drain_grace, with_parent=with_parent,
             is_busy=lambda: any(isinstance(each, Submitting) and each.running for each in list(executors)),
         )
         self._runs.append(run)
@@ -704,27 +694,9 @@ class Server:
             endpoint.close(self._limits.drain_grace)
             endpoint.renew_in_fork()
 
-    def _renew(self) -> None:
-        """Begin anew in a forked process: its parent's connections and threads are not there, locks may be held."""
-        listening = self._listening
-        self._begin()
-        for executor in self._config.executors:
-            executor.renew()
-        self._registry.subscriptions.renew()
-        for running in listening:
-            running.renew()
-
     def __repr__(self) -> str:
         tools = len(self._registry.tools.items)
         return f"<Server {self.name!r} {tools} tools, {len(self._connections)} connections>"
-
-
-def _renew_all() -> None:
-    for server in list(_servers):
-        server._renew()
-
-
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all)  # Windows has no fork
 
 
 def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
@@ -734,24 +706,20 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
         TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
     """
     others = [name for name in options if name not in (Server.run.__kwdefaults__ or ())]
-    if others and others[0] in (Server.__init__.__kwdefaults__ or ()):
-        made = f"Server('name', {type(handlers).__name__}(...), {others[0]}=...)"
-        raise TypeError(f"serve(...) has no option {others[0]}=, a server has it: {made}.run()")
     if others:
         refuse_options("serve(...)", others, Server.run)
     Server.of(handlers).run(transport, **options)
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
-    name, limits, http = given["name"], given["limits"], given["http"]
+    """Refuse what `Server` was given, if a name or a value is wrong."""
+    name, http = given["name"], given["http"]
     for option in given["unknown"]:
         from ..http.options import HttpOptions
 
         for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-            for now in (option, option[4:] if option.startswith("max_") else option):
-                if now in cls.__dataclass_fields__:
-                    raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
+            if option in cls.__dataclass_fields__:
+                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({option}=...)")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
@@ -759,8 +727,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
-    if limits is not None and not isinstance(limits, Limits):
-        raise TypeError(f"limits is a Limits(...) or None, not {limits!r:.60}")
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
 

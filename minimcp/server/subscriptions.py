@@ -11,6 +11,7 @@ import threading
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
+from ..engine.pool import renewed_in_fork
 from ..engine.requests import LATER, IncomingRequest, Line, NotificationQueue, Sink
 from ..errors import InternalError, InvalidParams
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
@@ -70,6 +71,11 @@ class Subscriptions:
 
     def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
         self._config, self._offered = config, offered
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin without clients: in a forked process they are the parent's."""
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
         self._order_lock = threading.RLock()
@@ -186,7 +192,3 @@ class Subscriptions:
             closing = incoming.sink.closing_message(id)
             if incoming.sink.respond(incoming, encode(Response(id, result)), False) and closing is not None:
                 incoming.sink.post(closing)
-
-    def renew(self) -> None:
-        """Begin anew in a forked process: the clients are the parent's."""
-        self._sessions, self._streams, self._order_lock = {}, {}, threading.RLock()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
@@ -19,9 +18,7 @@ from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import compile_check
 from ..schema.header_params import in_headers, mirrored
-from ..schema.kinds import Kind
 from ..schema.mismatch import NOTHING, Mismatch
-from ..schema.signature import Signature, read_signature
 from ..types import (
     Audio,
     BlobResourceContents,
@@ -37,10 +34,9 @@ from ..types import (
 )
 from ..types.tool import WRAPPED
 from .context import Context
-from .executors import executor_of
 from .input_rounds import url_required
-from .options import ToolOptions, annotated, check_options, listing, name_of, required, where
-from .registered import Registered, ServerConfig, check_required, only
+from .options import annotated
+from .registered import RegisteredFunction, ServerConfig, only
 
 log = logging.getLogger("minimcp.tools")
 
@@ -52,9 +48,6 @@ GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
 """Words that stay where references from inside look for them."""
-
-Check = Callable[[Any], Optional[str]]
-"""Tells what is wrong with a value; None when nothing is."""
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
@@ -101,44 +94,59 @@ def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
     return content + config.closing[revision.result_type]
 
 
-@dataclass(eq=False, repr=False)
-class RegisteredTool(Registered):
-    """One tool of a server: how it is listed, and how it is called."""
+class RegisteredTool(RegisteredFunction):
+    """One tool of a server: how it is listed, and how it is called.
 
-    kind = "tool"
+    Raises:
+        TypeError: The function cannot be a tool; the message says what to write instead.
+        ValueError: A schema is invalid, or an option has a value that it cannot have.
+        ImportError: A schema needs ``jsonschema``, which is not installed.
+    """
 
-    signature: Signature
-    """How arguments become parameters."""
-    output_kind: Optional[Kind]
-    """What the return annotation says; None when it says nothing."""
-    structured: Optional[bool]
-    """Whether results are structured: None lets the annotation decide, True and False force it."""
-    check_input: Optional[Check]
-    """Checks arguments against a hand-written schema; None when the signature makes the schema."""
-    check_output: Optional[Check]
-    """The same for values that are returned."""
-    requires: tuple[str, ...]
-    """Client capabilities that it needs, by dotted name."""
+    kind, returned_as_is = "tool", (CallToolResult, *CONTENT)
 
-    def __post_init__(self) -> None:
+    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        super().__init__(config, function, options)
+        given_input, given_output = options.get("input_schema"), options.get("output_schema")
+        self.structured: Optional[bool] = options.get("structured")
+        if given_input is not None and given_input.get("type", "object") != "object":
+            raise ValueError(f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}")
+        if self.structured is False and given_output is not None:
+            raise ValueError(f"{self.owner}: structured=False and an output_schema contradict each other")
+        kind = None if self.structured is False else self.signature.output_kind
+        if kind is not None and kind.writes is str and self.structured is not True:
+            kind = None  # text is sent as text
+        self.output_kind = kind
+        schema = None if kind is None else kind.schema or None
+        taken = self.signature.input_schema if given_input is None else given_input
+        self.show(
+            Tool,
+            input_schema=in_headers(taken, options.get("headers") or {}),
+            output_schema=schema if given_output is None else dict(given_output),
+            annotations=annotated(options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner),
+        )
+        self._check_input = self._check_output = None
+        if given_input is not None:
+            self._check_input = compile_check(dict(self.shown.input_schema), where=f"{self.key} input")
+        if given_output is not None:
+            self._check_output = compile_check(dict(given_output), where=f"{self.key} output")
         self.mirrored = mirrored(self.shown.input_schema)
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
         self._is_text = self._schema is None and self.structured is not True
         self._says_blocks = self.signature.output_kind is None and self.signature.returns is not NOTHING
-        super().__post_init__()
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self.requires:
-            check_required(incoming.peer, self.requires, self.key)
+            self.check_required(incoming)
         arguments = incoming.request.params.get("arguments") or {}
         try:
-            if self.check_input is None:
+            if self._check_input is None:
                 keywords = self.signature.read_arguments(arguments)
             else:
-                problem = self.check_input(arguments)
+                problem = self._check_input(arguments)
                 if problem is not None:
-                    raise Mismatch("", instead=problem)
+                    raise problem
                 keywords = dict(arguments)
         except Mismatch as error:
             if incoming.server.strict_arguments and not incoming.peer.revision.argument_errors_are_results:
@@ -170,20 +178,12 @@ class RegisteredTool(Registered):
                 return f'{{"content":{content}{closing}'
             if isinstance(value, (list, tuple)):  # the schema takes any object, as that of list[Any]
                 value = [item.to_wire() if isinstance(item, Wire) else item for item in value]
-        try:
-            if isinstance(value, Wire):
-                value = value.to_wire()
-            written = write_any(value) if self.output_kind is None else self.output_kind.write(value)
-            problem = None if self.check_output is None else self.check_output(written)
-            if problem is not None:
-                raise ValueError(problem)
-        except ValueError:
-            if blocks is None:
-                raise
-            raise TypeError(
-                "content blocks do not fit the output schema: annotate the tool with their classes, as in "
-                "list[Union[str, Image]]"
-            ) from None
+        if isinstance(value, Wire):
+            value = value.to_wire()
+        written = write_any(value) if self.output_kind is None else self.output_kind.write(value)
+        problem = None if self._check_output is None else self._check_output(written)
+        if problem is not None:
+            raise problem
         text = to_json(written)
         if blocks is None:
             content = f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'
@@ -265,42 +265,3 @@ def _is_known(error: errors.RpcError, revision: Revision) -> bool:
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)
 
-
-def make_tool(config: ServerConfig, function: Callable[..., Any], options: ToolOptions) -> RegisteredTool:
-    """A function as a tool, which is not registered yet.
-
-    Raises:
-        TypeError: The function cannot be a tool; the message says what to write instead.
-        ValueError: A schema is invalid, or an option has a value that it cannot have.
-        ImportError: A schema needs ``jsonschema``, which is not installed.
-    """
-    content_types = (CallToolResult, *CONTENT)
-    signature = read_signature(function, context_type=Context, owner=where(function), content_types=content_types)
-    name = name_of(function, options.get("name"), "tool")
-    owner = f"tool {name!r}"
-    check_options(options, f"{owner}: ")
-    given_input, given_output = options.get("input_schema"), options.get("output_schema")
-    structured = options.get("structured")
-    if given_input is not None and given_input.get("type", "object") != "object":
-        raise ValueError(f"{owner}: the arguments are an object: input_schema has no type {given_input['type']!r}")
-    if structured is False and given_output is not None:
-        raise ValueError(f"{owner}: structured=False and an output_schema contradict each other")
-    kind = None if structured is False else signature.output_kind
-    if kind is not None and kind.writes is str and structured is not True:
-        kind = None  # text is sent as text
-    schema = None if kind is None else kind.schema or None
-    hints = annotated(options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', owner)
-    shown = Tool(
-        name,
-        in_headers(signature.input_schema if given_input is None else given_input, options.get("headers") or {}),
-        output_schema=schema if given_output is None else dict(given_output),
-        annotations=hints,
-        **listing(options, signature.description),
-    )
-    executor, requires = executor_of(options.get("executor"), config.executors), required(options, owner)
-    check_input = None if given_input is None else compile_check(dict(shown.input_schema), where=f"{name} input")
-    check_output = None if given_output is None else compile_check(dict(given_output), where=f"{name} output")
-    return RegisteredTool(
-        config, function, name, shown, executor, options.get("timeout"), signature, kind, structured,
-        check_input, check_output, requires,
-    )

@@ -56,12 +56,7 @@ def threads(call: Call, calls: int) -> dict[str, float]:
 
 
 def obey(one: Call, many: Call) -> None:
-    """Serve orders until stdin ends.
-
-    Args:
-        one: The call for a lone caller.
-        many: The call that 64 threads share.
-    """
+    """Serve orders until stdin ends."""
     for line in sys.stdin:
         order, calls = line.split()
         measured = sequential(one, int(calls)) if order == "sequential" else threads(many, int(calls))

@@ -9,33 +9,27 @@ import json
 import select
 import socket
 import time
+from statistics import median
 from typing import Any, Callable, Mapping, Sequence
 
 from . import load
-from .load import Broken, Measured, median
+from .load import HELLO, Broken, Measured
 
 CONNECTIONS = 32
 STREAMS = 200
-END = b"\r\n0\r\n\r\n"
-"""What the last event of a stream of chunks is followed by."""
+END = b"\r\n0\r\n\r\n"  # what the last event of a stream of chunks is followed by
 WAIT = 20.0
 
 
 class Connection:
-    """One connection with a session.
-
-    Args:
-        child: The subject.
-        url: Where it listens.
-    """
+    """One connection with a session."""
 
     def __init__(self, child: Child, url: str) -> None:
         host, _, port = url.partition("//")[2].partition("/")[0].rpartition(":")
         self.child, self.host, self.address = child, f"{host}:{port}", (host, int(port))
         self.socket = self._connected()
         self.session = ""
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
-        head, body = self.ask(self.request(child.frame("initialize", hello)))
+        head, body = self.ask(self.request(child.frame("initialize", HELLO)))
         if json.loads(body)["result"]["protocolVersion"] != "2025-06-18":
             raise child.broken(f"initialize answered {body!r}")
         for name, _, value in (line.partition(": ") for line in head.split("\r\n")):
@@ -82,19 +76,14 @@ class Connection:
         self.socket.sendall(
             f"GET /mcp HTTP/1.1\r\nHost: {self.host}\r\nAccept: text/event-stream\r\n{self.session}\r\n".encode()
         )
-        data = b""
-        while b"\r\n\r\n" not in data:
-            more = self.socket.recv(65536)
-            if not more:
-                raise self.child.broken(f"closed a stream after {data[-400:]!r}")
-            data += more
+        data = self.read(lambda data: b"\r\n\r\n" in data)
         if b"text/event-stream" not in data.lower():
             raise self.child.broken(f"a GET was answered with {data[-400:]!r}")
 
-    def read(self) -> bytes:
-        """One whole response, of which nothing has been read before."""
-        data = b""
-        while not _whole(data):
+    def read(self, done: Callable[[bytes], bool] | None = None) -> bytes:
+        """One whole response, of which nothing has been read before, or as much of it as is wanted."""
+        data, done = b"", done or _whole
+        while not done(data):
             more = self.socket.recv(65536)
             if not more:
                 raise self.child.broken(f"closed a connection after {data[-400:]!r}")
@@ -141,9 +130,8 @@ class Child(load.Child):
         return super().close()
 
 
-def one(child: load.Child, calls: int) -> Measured:
+def one(child: Child, calls: int) -> Measured:
     """One connection, one call at a time."""
-    assert isinstance(child, Child)
     connection = child.connections[0]
     requests = [connection.call(text=load.TEXT) for _ in range(calls)]
     connection.renew()
@@ -160,9 +148,8 @@ def one(child: load.Child, calls: int) -> Measured:
     return {"http-one": median(times), "http-one-cpu": cpu / calls}
 
 
-def many(child: load.Child, calls: int) -> Measured:
+def many(child: Child, calls: int) -> Measured:
     """All connections, one call at a time on each."""
-    assert isinstance(child, Child)
     poller, by_number = select.epoll(), {}
     todo = {}
     for connection in child.connections:
@@ -188,12 +175,10 @@ def many(child: load.Child, calls: int) -> Measured:
     return {"http-many": total / took, "http-many-cpu": cpu / total}
 
 
-def progress(child: load.Child, reports: int) -> Measured:
+def progress(child: Child, reports: int) -> Measured:
     """Many reports on one response."""
-    assert isinstance(child, Child)
     connection = child.connections[0]
-    params = {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}}
-    request = connection.request(child.frame("tools/call", params))
+    request = connection.request(load.count_of(child, reports))
     connection.renew()
     pieces, last = [], b""
     begin = time.perf_counter()
@@ -204,10 +189,7 @@ def progress(child: load.Child, reports: int) -> Measured:
             raise child.broken(f"closed a connection after {last!r}")
         last = (last + pieces[-1])[-len(END) :]
     took = time.perf_counter() - begin
-    *notices, reply = _events(b"".join(pieces).partition(b"\r\n\r\n")[2])
-    load.expect(child, reply, "done")
-    if [json.loads(notice)["params"]["progress"] for notice in notices] != list(range(1, reports + 1)):
-        raise child.broken("progress out of order or incomplete")
+    load.expect_reports(child, _events(b"".join(pieces).partition(b"\r\n\r\n")[2]), reports)
     return {"http-progress": took / reports}
 
 
@@ -222,9 +204,8 @@ def _events(chunks: bytes) -> list[bytes]:
     return [line[6:] for line in b"".join(whole).splitlines() if line.startswith(b"data: ")]
 
 
-def streams(child: load.Child, count: int) -> Measured:
+def streams(child: Child, count: int) -> Measured:
     """What an open GET stream takes in memory, beyond its session and its connection."""
-    assert isinstance(child, Child)
     opened = []
     try:
         opened += [Connection(child, child.url) for _ in range(count)]
@@ -238,13 +219,7 @@ def streams(child: load.Child, count: int) -> Measured:
 
 
 class Client(load.Child):
-    """A client under test, with a hand-written server of its own that it calls.
-
-    Args:
-        server: The command of the server.
-        client: Gives the command of the client of a URL.
-        environment: Of both.
-    """
+    """A client under test, with a hand-written server of its own that it calls."""
 
     def __init__(
         self, server: Sequence[str], client: Callable[[str], Sequence[str]], environment: Mapping[str, str]
@@ -259,6 +234,5 @@ class Client(load.Child):
 
 
 def client(child: load.Child, calls: int) -> Measured:
-    """Have a client make its calls and report."""
     one = json.loads(child.ask(b"sequential %d\n" % calls))
     return {"http-client": one["p50"], "http-client-cpu": one["cpu"]}

@@ -15,11 +15,11 @@ import subprocess
 import tempfile
 import threading
 import time
+from statistics import median
 from typing import Any, Mapping, Optional, Sequence
 
 PIPE_BYTES = 262144
-PATIENCE = 120
-"""Seconds that a subject may live; one that takes longer hangs, and is killed."""
+PATIENCE = 120  # seconds that a subject may live; one that takes longer hangs, and is killed
 SET_PIPE_SIZE = 1031
 WINDOW = 64
 TEXT = "x" * 100
@@ -29,6 +29,8 @@ MODERN = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
+
 Measured = dict[str, float]
 
 
@@ -37,25 +39,14 @@ class Broken(Exception):
 
 
 class Child:
-    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs.
-
-    Args:
-        command: The argument list.
-        environment: The whole environment.
-        modern: Whether calls carry the 2026-07-28 envelope.
-    """
+    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], modern: bool = False) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            bufsize=0,
-            env=dict(environment),
-            cwd=tempfile.gettempdir(),
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0,
+            env=dict(environment), cwd=tempfile.gettempdir(),
+        )  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.into, self.out = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -97,13 +88,9 @@ class Child:
     def ask(self, line: bytes) -> bytes:
         """Write one line and wait for one: the measured step of everything that is sequential."""
         self.write(line)
-        chunk = self.read()
-        if chunk.endswith(b"\n"):
-            return chunk
-        pieces = [chunk]
-        while not chunk.endswith(b"\n"):
-            chunk = self.read()
-            pieces.append(chunk)
+        pieces = [self.read()]
+        while not pieces[-1].endswith(b"\n"):
+            pieces.append(self.read())
         return b"".join(pieces)
 
     def exchange(self, data: bytes, lines: int) -> bytes:
@@ -130,8 +117,7 @@ class Child:
         return b"".join(pieces)
 
     def shake_hands(self) -> None:
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
-        reply = result(self, self.ask(self.frame("initialize", hello)))
+        reply = result(self, self.ask(self.frame("initialize", HELLO)))
         if reply.get("protocolVersion") != "2025-06-18":
             raise self.broken(f"initialize answered {reply}")
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
@@ -141,7 +127,6 @@ class Child:
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def resident(self) -> float:
-        """Resident bytes."""
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
             return next(float(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
 
@@ -174,12 +159,6 @@ def expect(child: Child, line: bytes, text: str) -> None:
     content = result(child, line)["content"]
     if content[0].get("text") != text:
         raise child.broken(f"wrong text: {str(content)[:400]}")
-
-
-def median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def in_turn(child: Child, lines: Sequence[bytes]) -> tuple[list[float], list[bytes]]:
@@ -231,8 +210,7 @@ def in_flight(child: Child, calls: int) -> Measured:
 
 
 def progress(child: Child, reports: int) -> Measured:
-    params = {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}}
-    line = child.frame("tools/call", params)
+    line = count_of(child, reports)
     begin = time.perf_counter()
     child.write(line)
     pieces, lines = [], 0
@@ -240,11 +218,19 @@ def progress(child: Child, reports: int) -> Measured:
         pieces.append(child.read())
         lines += pieces[-1].count(b"\n")
     took = time.perf_counter() - begin
-    *notices, reply = b"".join(pieces).splitlines()
+    expect_reports(child, b"".join(pieces).splitlines(), reports)
+    return {"progress": took / reports}
+
+
+def count_of(child: Child, reports: int) -> bytes:
+    return child.frame("tools/call", {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}})
+
+
+def expect_reports(child: Child, lines: Sequence[bytes], reports: int) -> None:
+    *notices, reply = lines
     expect(child, reply, "done")
     if [json.loads(notice)["params"]["progress"] for notice in notices] != list(range(1, reports + 1)):
         raise child.broken("progress out of order or incomplete")
-    return {"progress": took / reports}
 
 
 def sleeps(child: Child, calls: int) -> Measured:
@@ -322,9 +308,5 @@ def client(child: Child, calls: int) -> Measured:
     """Have a client make its calls against the hand-written server and report."""
     one = json.loads(child.ask(b"sequential %d\n" % calls))
     many = json.loads(child.ask(b"threads %d\n" % (calls * 4)))
-    return {
-        "client-sequential": one["p50"],
-        "client-sequential-cpu": one["cpu"],
-        "client-threads": many["rate"],
-        "client-threads-cpu": many["cpu"],
-    }
+    alone = {"client-sequential": one["p50"], "client-sequential-cpu": one["cpu"]}
+    return {**alone, "client-threads": many["rate"], "client-threads-cpu": many["cpu"]}

@@ -38,7 +38,6 @@ class Recorder:
         self.found: Dict[Tuple[str, str], None] = {}
 
     def install(self) -> None:
-        """Begin with this thread and those to come."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
@@ -55,7 +54,6 @@ class Recorder:
             self.found["generated", name] = None
 
     def walk(self) -> List[str]:
-        """The functions in the order in which they were first crossed."""
         return [f"{file}:{name.rpartition(':')[0] or name}" for file, name in list(self.found)]
 
 
@@ -83,19 +81,13 @@ def measured_server(recorder: Recorder) -> Server:
 
 
 def request(number: int, method: str, params: Dict[str, Any], era: str) -> Dict[str, Any]:
-    """A request as a client of this era sends it."""
     if era == "2026-07-28":
         params = {**params, "_meta": META}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 def walk_of_server(exchange: Callable[[Dict[str, Any]], Any], era: str) -> List[str]:
-    """Ask a measured server for its walk.
-
-    Args:
-        exchange: Sends a message and returns the answer; None for a notification.
-        era: The revision that is spoken.
-    """
+    """Ask a measured server for its walk."""
     if era != "2026-07-28":
         params = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "walk", "version": "0"}}
         exchange(request(0, "initialize", params, era))

@@ -225,19 +225,16 @@ def test_lone_surrogates_are_shown_as_escapes() -> None:
     assert as_json("京 \x9b") == '"京 \\u009b"' and as_json("京 \ud800") == '"京 \\ud800"'
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
-        (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
-        (["picture"], "did you mean pictures?"),
-        (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
-        (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
-        (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
-        (["order", "item"], "'item' is not key=value"),
-        (["order", "--json", "[]"], "--json: a JSON object was expected"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
+    (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
+    (["picture"], "did you mean pictures?"),
+    (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
+    (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
+    (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
+    (["order", "item"], "'item' is not key=value"),
+    (["order", "--json", "[]"], "--json: a JSON object was expected"),
+])
 def test_wrong_usage_of_call(words: str, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop, *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err

@@ -85,21 +85,18 @@ def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
             find_server(load(path), name, path)
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "said"),
-    [
-        (TWO, "", "has several servers, say which: {path}:first, {path}:second"),
-        (TWO, ":third", "has no variable 'third': its servers are first, second"),
-        ("x = 1\n", ":x", "'x' in {path} is no server but int"),
-        ("from minimcp import Server\n", "", "has no server object: write"),
-        ("from minimcp import Server\n", ":Server", "is no server but type"),
-        ("x = 1\n", ":y", "has no variable 'y'\n"),
-        ("x = 1\nx = 1 / 0\n", "", "cannot be imported: line 2: ZeroDivisionError: division by zero"),
-        ("x = 1\nx = (\n", "", "cannot be imported: line 2: SyntaxError: "),
-        ("import no_such_module_at_all\n", "", "cannot be imported: line 1: ModuleNotFoundError: "),
-        ("raise SystemExit(5)\n", "", "cannot be imported: line 1: SystemExit: 5"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "said"), [
+    (TWO, "", "has several servers, say which: {path}:first, {path}:second"),
+    (TWO, ":third", "has no variable 'third': its servers are first, second"),
+    ("x = 1\n", ":x", "'x' in {path} is no server but int"),
+    ("from minimcp import Server\n", "", "has no server object: write"),
+    ("from minimcp import Server\n", ":Server", "is no server but type"),
+    ("x = 1\n", ":y", "has no variable 'y'\n"),
+    ("x = 1\nx = 1 / 0\n", "", "cannot be imported: line 2: ZeroDivisionError: division by zero"),
+    ("x = 1\nx = (\n", "", "cannot be imported: line 2: SyntaxError: "),
+    ("import no_such_module_at_all\n", "", "cannot be imported: line 1: ModuleNotFoundError: "),
+    ("raise SystemExit(5)\n", "", "cannot be imported: line 1: SystemExit: 5"),
+])
 def test_mistakes_in_a_file(text: str, name: str, said: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
     path = _file(tmp_path, text)
     done = minimcp("run", path + name)

@@ -47,25 +47,22 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
     assert os.listdir(".") == ["mcp_copy"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["full"], "full is no copy made by this command"),
-        (["file"], "file is there already, and is no folder"),
-        (["link"], "link is there already, and is no folder"),
-        (["dangling"], "dangling is there already, and is no folder"),
-        (["no/copy"], "there is no folder"),
-        (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
-        (["class"], "no statement can import"),
-        ([str(PACKAGE)], "is this package itself"),
-        (["by_link/inside"], "is this package itself, or lies in it"),
-        (["gone", "--check"], "gone is no folder"),
-        ([".", "--check"], "no copy made by this command"),
-        (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
-        (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
-        ([], "required: DIR"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["full"], "full is no copy made by this command"),
+    (["file"], "file is there already, and is no folder"),
+    (["link"], "link is there already, and is no folder"),
+    (["dangling"], "dangling is there already, and is no folder"),
+    (["no/copy"], "there is no folder"),
+    (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
+    (["class"], "no statement can import"),
+    ([str(PACKAGE)], "is this package itself"),
+    (["by_link/inside"], "is this package itself, or lies in it"),
+    (["gone", "--check"], "gone is no folder"),
+    ([".", "--check"], "no copy made by this command"),
+    (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
+    (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
+    ([], "required: DIR"),
+])
 def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     Path("full").mkdir()
     Path("full", "mine.txt").write_text("mine")

@@ -18,14 +18,12 @@ from .suite import Broken, Verdict
 SETS = {"2025-11-25": 30, "2026-07-28": 37}
 """Revisions with a set of required scenarios, and how many there are for a server."""
 
-BESIDE = {
+BESIDE = {  # what the suite runs with a set and does not count, and we do
     "2025-11-25": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
     "2026-07-28": ["json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"],
 }
-"""What the suite runs with a set and does not count, and we do."""
 
-OLDER = {"2025-06-18": 27, "2025-03-26": 1}
-"""Revisions without a set, and how many scenarios there are for a server."""
+OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
 
 AUTHORIZATION, EXTENSION = "auth/", "extension"
 
@@ -45,11 +43,7 @@ class Score:
 
 
 def required(revision: str, count: int) -> list[str]:
-    """Return the scenarios that a revision requires of a server.
-
-    Raises:
-        Broken: They are not as many as there should be.
-    """
+    """Return the scenarios that a revision requires of a server."""
     names = list(suite.listed(suite.ask("list", "--requirements", revision), "Server"))
     if len(names) != count:
         raise Broken(f"{len(names)} scenarios are required by {revision}, not {count}")

@@ -35,7 +35,6 @@ def call_each(client: minimcp.Client) -> None:
 
 
 def call_as_told(client: minimcp.Client) -> None:
-    """Make the calls of the context, as they stand there."""
     client.list_tools()
     for call in CONTEXT["toolCalls"]:
         client.call_tool(call["name"], call.get("arguments"))
@@ -86,7 +85,6 @@ SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
 
 
 def answer(request: minimcp.ElicitRequest) -> Dict[str, Any]:
-    """Accept, with what the schema asks for; the library fills in defaults."""
     return {"confirmed": True} if "confirmed" in (request.schema or {}).get("properties", {}) else {}
 
 

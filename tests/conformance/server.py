@@ -88,9 +88,6 @@ server = Server(
 )
 
 
-# ---------------------------------------------------------------- tools
-
-
 @server.tool
 def test_simple_text() -> str:
     """One text."""
@@ -304,9 +301,6 @@ def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"asked {sorted(ctx.ask_all(questions))}"
 
 
-# ---------------------------------------------------------------- resources
-
-
 @server.resource(TEXT, mime_type="text/plain")
 def static_text() -> str:
     """A text."""
@@ -329,9 +323,6 @@ def template(id: str) -> dict[str, Any]:
 def watched() -> str:
     """Can be subscribed to."""
     return "watched"
-
-
-# ---------------------------------------------------------------- prompts
 
 
 @server.prompt

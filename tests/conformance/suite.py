@@ -32,8 +32,7 @@ ENVIRONMENT = NodeEnvironment("conformance", [f"{PACKAGE}@0.2.0-alpha.12"])
 SCENARIO_SECONDS = 60.0
 SET_SECONDS = 150.0
 START_SECONDS = 20.0
-GENERIC = "wire-schema-valid"
-"""The check that is made in every scenario."""
+GENERIC = "wire-schema-valid"  # the check that is made in every scenario
 
 _STAMP = re.compile(r"-\d{4}-\d{2}-\d{2}T[\d-]+Z$")
 _LISTED = re.compile(r"\s+- (\S+)(?: \[(\S+)\])?$")
@@ -53,13 +52,7 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, scenario: str, checks: Sequence[dict[str, Any]], code: int = 0) -> Verdict:
-        """Judge the checks of a scenario.
-
-        Args:
-            scenario: Its name.
-            checks: As the suite wrote them.
-            code: With what the suite ended, where it judges the end of a client too.
-        """
+        """Judge the checks of a scenario."""
         counts = Counter(check["status"] for check in checks)
         bad = [f"{check['status'].lower()} {check['id']}: {check.get('errorMessage') or check.get('description')}"
                for check in checks if check["status"] in ("FAILURE", "WARNING")]
@@ -87,11 +80,7 @@ def listed(printed: str, leg: str) -> dict[str, list[str]]:
 
 
 def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
-    """Run the suite to its end; return its code and what it printed.
-
-    Raises:
-        Broken: It did not end in time, and was killed with all that it had started.
-    """
+    """Run the suite to its end; return its code and what it printed."""
     command = [*ENVIRONMENT.command(f"{PACKAGE}/dist/index.js"), *arguments]
     with open(folder / "suite.log", "w+b") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -111,11 +100,7 @@ def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, st
 
 
 def ask(*arguments: str) -> str:
-    """Return what the suite prints.
-
-    Raises:
-        Broken: It ended badly.
-    """
+    """Return what the suite prints."""
     with tempfile.TemporaryDirectory() as folder:
         code, printed = run(arguments, Path(folder), SCENARIO_SECONDS)
     if code:
@@ -134,11 +119,7 @@ def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
-    """Run the fixture server, and yield its URL.
-
-    Raises:
-        Broken: It did not come up, or did not live until the end; what it printed is in the message.
-    """
+    """Run the fixture server, and yield its URL."""
     port = free_port()
     command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port)]
     with tempfile.TemporaryFile() as log:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import json
 import os
 import platform
 import random
@@ -13,42 +12,19 @@ import shlex
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import List, Sequence
 
 from ..support import usual_signals
 from ..wire.messages import EVERY
-from . import (
-    both,
-    client_answers,
-    client_ends,
-    client_web,
-    client_web_ends,
-    client_web_trust,
-    http_bodies,
-    http_ends,
-    http_heads,
-    http_many,
-    http_sessions,
-    http_slow,
-    http_smuggling,
-    http_streams,
-    http_verbs,
-    mutants,
-    server_ends,
-    server_lines,
-    server_load,
-    server_tools,
-    table,
-)
+from . import client_http, client_stdio, http_load, http_requests, http_sessions, mutants, server_lines, server_work
 from .catalogue import CLIENT, HTTP, ROWS
 from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
 
 CASES_ARE_IN = (
-    both, client_answers, client_ends, client_web, client_web_ends, client_web_trust, http_bodies, http_ends,
-    http_heads, http_many, http_sessions, http_slow, http_smuggling, http_streams, http_verbs, mutants, server_ends,
-    server_lines, server_load, server_tools,
+    client_http, client_stdio, http_load, http_requests, http_sessions, mutants, server_lines, server_work,
 )  # fmt: skip
 
 MEASURES = frozenset({
@@ -64,7 +40,6 @@ OUR_ADAPTER = (sys.executable, str(TESTS / "faults" / "ours" / "adapter.py"))
 
 
 def our_name() -> str:
-    """The name and version of what is tried when nothing is named; read, not imported."""
     text = (TESTS.parent / "minimcp" / "__init__.py").read_text("utf-8")
     found = re.search(r'^__version__ = "(.+)"', text, re.M)
     return f"minimcp {found[1] if found else ''}".strip()
@@ -75,7 +50,6 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
     parser.add_argument("--http", metavar="COMMAND", help='the HTTP server to try (ours); "{port}" becomes a free port')
     parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
-    parser.add_argument("--name", default=our_name(), help="what the subject is called in tables")
     parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
@@ -84,20 +58,14 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the catalogue's numbers, where fewer are usual")
     parser.add_argument("--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)")
     parser.add_argument("--patience", type=float, default=10.0, metavar="S", help="after so long a wait is a hang (10)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write a summary")
-    parser.add_argument("--table", nargs="*", type=Path, metavar="FILE",
-                        help="print the table of the summaries in these files; of this run when none is named")
+    parser.add_argument("--table", action="store_true", help="print what the README shows of this run")
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
                         help="rows at a time; those that measure what a busy machine spoils come alone, at the end")
     return parser.parse_args(given)
 
 
 def rows(only: "str | None") -> List[str]:
-    """The rows to try.
-
-    Raises:
-        SystemExit: One has a name that no row has.
-    """
+    """The rows to try; one that there is not ends the program."""
     chosen = only.split(",") if only else list(ROWS)
     unknown = [id for id in chosen if id not in ROWS]
     if unknown:
@@ -111,8 +79,7 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
-LONGEST = 250.0
-"""Seconds after which a row has hung, whatever its own bounds, and the mutants' more for those."""
+LONGEST = 250.0  # seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
 
 
 def hang(id: str) -> None:
@@ -127,15 +94,28 @@ def bad(outcome: Outcome, ours: bool) -> bool:
     return outcome.verdict in (WARN, FAIL) or (outcome.verdict == ABSENT and ours)
 
 
-def summary(outcomes: List[Outcome], options: argparse.Namespace, subject: Subject) -> Dict[str, Any]:
-    return {
-        "name": options.name, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
-        "seed": options.seed, "full": options.full, "mutations": options.mutations, "slack": options.slack,
-        "server": shlex.join(subject.server), "client": shlex.join(subject.adapter), "http": shlex.join(subject.http),
-        "revisions": list(subject.revisions), "http_revisions": list(subject.http_revisions),
-        "verdicts": {verdict: sum(one.verdict == verdict for one in outcomes) for verdict in BADNESS},
-        "rows": [one._asdict() for one in outcomes],
-    }  # fmt: skip
+BEGINS, ENDS = ".. faults table begins", ".. faults table ends"
+
+
+def section(name: str, outcomes: Sequence[Outcome], options: argparse.Namespace) -> str:
+    how = f"seed {options.seed}, {options.mutations:,} mutants, bounds in seconds times {options.slack:g}"
+    begin = f"* {name}, {time.strftime('%Y-%m-%d')}, Python {platform.python_version()}: {counted(outcomes)}"
+    return f"{begin}\n  ({how}).\n\n{table(name, outcomes)}"
+
+
+def counted(outcomes: Sequence[Outcome]) -> str:
+    counts = Counter(one.verdict for one in outcomes)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in BADNESS if counts[verdict])
+
+
+def table(name: str, outcomes: Sequence[Outcome]) -> str:
+    found = {one.id: one.verdict for one in outcomes if one.verdict != ABSENT}
+    head = ["Row", "What is done", "What is right", name]
+    body = [[row.id, row.fault, row.expected, found.get(row.id, "\\-")] for row in ROWS.values()]
+    widths = [max(map(len, column)) for column in zip(head, *body)]
+    rule = " ".join("=" * width for width in widths)
+    lines = [" ".join(one.ljust(width) for one, width in zip(line, widths)).rstrip() for line in (head, *body)]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
 
 
 def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
@@ -143,9 +123,6 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     options = arguments(given)
     if options.list:
         print("\n".join(f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()))
-        return 0
-    if options.table:
-        print(table.section([json.loads(path.read_text("utf-8")) for path in options.table]))
         return 0
     options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     foreign = bool(options.server or options.client or options.http)
@@ -159,12 +136,11 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     subject = Subject(server, adapter, http=http, tunable=not foreign)
     if server and (roles - {HTTP} or options.mutant):
         subject = find(subject, trying)
-        if not foreign and subject.revisions != EVERY:
-            raise SystemExit(f"our server speaks only {', '.join(subject.revisions)}")
     if http and HTTP in roles:
         subject = find_http(subject, trying)
-        if not foreign and subject.http_revisions != EVERY:
-            raise SystemExit(f"our HTTP server speaks only {', '.join(subject.http_revisions)}")
+    for spoken in () if foreign else filter(None, (subject.revisions, subject.http_revisions)):
+        if spoken != EVERY:
+            raise SystemExit(f"our server speaks only {', '.join(spoken)}")
     if options.mutant:
         trial = Trial("C20", subject, trying)
         try:
@@ -173,7 +149,8 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
             trial.close()
         return 0
     spoken = dict.fromkeys((*subject.revisions, *subject.http_revisions))
-    print(f"{options.name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
+    name = " ".join(server or http or adapter) if foreign else our_name()
+    print(f"{name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)
     lacking = {CLIENT: adapter, HTTP: http}
 
     def tried(id: str) -> Outcome:
@@ -192,13 +169,9 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         beside = list(pool.map(tried, (id for id in chosen if id not in alone)))
     outcomes = sorted([*beside, *map(tried, alone)], key=lambda one: chosen.index(one.id))
-    found = summary(outcomes, options, subject)
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    if options.table is not None:
-        print("\n" + table.section([found]))
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in found["verdicts"].items() if count)
-    print(f"{counts}; seed {options.seed}")
+    if options.table:
+        print("\n" + section(name, outcomes, options))
+    print(f"{counted(outcomes)}; seed {options.seed}")
     return int(any(bad(one, not foreign) for one in outcomes) or all(one.verdict != PASS for one in outcomes))
 
 

@@ -29,7 +29,6 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> Any:
-        """The text of a call that went well; None if it did not."""
         return self.more.get("text") if self.ok else None
 
 
@@ -53,24 +52,13 @@ class Command:
         self.done.set()
 
     def wait(self, seconds: float) -> Reply:
-        """Wait for the end.
-
-        Raises:
-            AssertionError: It did not come in time.
-        """
         assert self.done.wait(seconds), f"the client hung for {seconds:g} s"
         assert self.reply is not None
         return self.reply
 
 
 class Client:
-    """A client adapter, started.
-
-    Args:
-        command: The adapter.
-        patience: Seconds after which a wait beyond a command's own timeout is a hang.
-        env: Laid over this process's environment.
-    """
+    """A client adapter, started."""
 
     def __init__(self, command: Sequence[str], patience: float, env: Optional[Dict[str, str]] = None) -> None:
         self.patience = patience
@@ -126,11 +114,7 @@ class Client:
         return command
 
     def do(self, do: str, **more: Any) -> Reply:
-        """Give a command and wait for its end, at most its own `timeout` and the patience.
-
-        Raises:
-            AssertionError: It did not come.
-        """
+        """Give a command and wait for its end, at most its own `timeout` and the patience."""
         return self.begin(do, **more).wait(more.get("timeout", 0.0) + self.patience)
 
     def script(self, **script: Any) -> List[str]:
@@ -152,11 +136,6 @@ class Client:
         return self.do("open", command=target, timeout=timeout or max(6.0, 3 * self.never), **ours)
 
     def opened(self, timeout: Optional[float] = None, **more: Any) -> "Client":
-        """As `open`, which must go well.
-
-        Raises:
-            AssertionError: It did not.
-        """
         reply = self.open(timeout, **more)
         assert reply.ok, f"open: {reply.error}: {reply.message}"
         return self
@@ -167,20 +146,14 @@ class Client:
         return 0.9 * self.patience
 
     def call(self, tool: str, timeout: Optional[float] = None, **arguments: Any) -> Reply:
-        """Have it call a tool; a timeout of None must not be reached."""
         return self.do("call", tool=tool, arguments=arguments, timeout=timeout or self.never)
 
     def alive(self) -> None:
-        """Show that the connection still works.
-
-        Raises:
-            AssertionError: It does not.
-        """
+        """Show that the connection still works."""
         reply = self.call("echo", text="alive")
         assert reply.text == "alive", f"a call afterwards: {reply.error or reply.text}: {reply.message}"[:200]
 
     def journal(self) -> List[Dict[str, Any]]:
-        """What happened to the latest scripted server."""
         text = (self.folder / f"journal-{self._journals}").read_text("utf-8")
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
@@ -200,7 +173,6 @@ class Client:
         raise AssertionError("the adapter ended")
 
     def count(self, what: str) -> int:
-        """How many of `fd` or `task` (threads) the adapter has."""
         return len(os.listdir(f"/proc/{self.process.pid}/{what}"))
 
     def children(self) -> int:
@@ -221,7 +193,6 @@ class Client:
         return self.count(what)
 
     def stderr(self) -> str:
-        """What the adapter wrote to stderr so far."""
         self._log.flush()
         return (self.folder / "stderr").read_text("utf-8", "replace")
 
@@ -241,7 +212,6 @@ class Client:
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs, or is a zombie that nobody has reaped."""
     return os.path.exists(f"/proc/{pid}")
 
 

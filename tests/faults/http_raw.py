@@ -15,9 +15,128 @@ import tempfile
 import time
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ..transports.http_peer import Peer, Response
 from ..wire.messages import ABSENT, MODERN, decode, hello, modern, notification, request, same
-from .http_visitor import Response, Visitor
 from .raw import Server, shown
+
+_STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: .*)?")
+
+
+class Visitor(Peer):
+    """One connection; each wait is bounded as a whole."""
+
+    def __init__(self, port: int, patience: float, *, taking: Optional[int] = None) -> None:
+        self.patience = patience
+        self.socket = socket.socket()
+        try:
+            self.socket.settimeout(patience)
+            if taking is not None:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, taking)
+            self.socket.connect(("127.0.0.1", port))
+        except OSError as error:
+            self.socket.close()
+            raise AssertionError(f"no connection to the server: {error}") from None
+        self._rest = b""
+        self._due = 0.0
+
+    def __enter__(self) -> "Visitor":
+        return self
+
+    def push(self, data: bytes) -> int:
+        """Send as much of this as the server takes; how much that was. No error: it may have closed."""
+        view, end = memoryview(data), time.monotonic() + self.patience
+        taken = 0
+        while taken < len(view) and time.monotonic() < end:
+            self.socket.settimeout(max(0.001, end - time.monotonic()))
+            try:
+                taken += self.socket.send(view[taken : taken + 65536])
+            except OSError:
+                break
+        return taken
+
+    def send(self, data: bytes) -> "Visitor":
+        assert self.push(data) == len(data), "the server does not take a request"
+        return self
+
+    def more(self) -> bytes:
+        """The next bytes; empty when the server has closed, however it did that."""
+        left = self._due - time.monotonic()
+        assert left > 0, f"nothing came within {self.patience:g} s"
+        self.socket.settimeout(left)
+        try:
+            return self.socket.recv(1 << 18)
+        except ConnectionError:
+            return b""
+        except socket.timeout:
+            raise AssertionError(f"nothing came within {self.patience:g} s") from None
+
+    def wait(self, seconds: Optional[float] = None) -> "Visitor":
+        self._due = time.monotonic() + (self.patience if seconds is None else seconds)
+        return self
+
+    def head(self) -> Tuple[int, Dict[str, str]]:
+        """Status and headers of the next response that is not 100 Continue."""
+        self.wait()
+        while True:
+            try:
+                first, *lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")[:-2]
+            except EOFError as error:
+                raise AssertionError(f"closed without a response: {shown(error.args[0])}") from None
+            status = _STATUS.fullmatch(first)
+            assert status, f"no response: {shown(first.encode())}"
+            if status[1] != "100":
+                pairs = [line.partition(":") for line in lines]
+                return int(status[1]), {name.lower(): value.strip() for name, _, value in pairs}
+
+    def answer(self, method: str = "POST") -> Response:
+        """The next response, to a request with this method: with a length, in chunks, or up to the end."""
+        status, headers = self.head()
+        self.wait()
+        try:
+            return Response(status, headers, self._body(method, status, headers))
+        except EOFError as error:
+            raise AssertionError(f"half a response, of status {status}: {shown(error.args[0])}") from None
+
+    def _body(self, method: str, status: int, headers: Dict[str, str]) -> bytes:
+        if method == "HEAD" or status in (204, 304):
+            return b""
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return b"".join(self.chunks())
+        if "content-length" in headers:
+            return self.exactly(int(headers["content-length"]))
+        return self.rest()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The pieces of a body, up to its end; the wait begins anew with each."""
+        while True:
+            self.wait()
+            piece = self.chunk()
+            if not piece:
+                return
+            yield piece
+
+    def closes(self, seconds: Optional[float] = None) -> bytes:
+        self.wait(seconds)
+        return self.rest()
+
+    def has_closed(self) -> bool:
+        """Whether the server has closed, by now; what has come is kept."""
+        self.socket.settimeout(0)
+        try:
+            while True:
+                data = self.socket.recv(1 << 18)
+                self._rest += data
+                if not data:
+                    return True
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return True
+
+    @property
+    def came(self) -> bytes:
+        return self._rest
+
 
 __all__ = ["Response", "Session", "Site", "Terms", "Visitor", "messages", "wire"]
 
@@ -25,50 +144,24 @@ _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^
 
 
 class Terms(NamedTuple):
-    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue.
+    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue."""
 
-    Attributes:
-        head: For the head of a request.
-        body: For its body.
-        idle: Between two requests.
-        write: To take a piece of a response.
-        keepalive: Of silence on a stream, before a comment comes.
-        grace: For what runs when the server is told to end.
-        session_ttl: That a session lives without use.
-        connections: At once.
-        sessions: At once.
-        streams: Of notices, at once.
-        body_bytes: Of a body.
-        workers: Handlers at once.
-    """
-
-    head: float = 10.0
-    body: float = 30.0
-    idle: float = 5.0
-    write: float = 30.0
-    keepalive: float = 15.0
-    grace: float = 5.0
-    session_ttl: float = 1800.0
-    connections: int = 1000
-    sessions: int = 1000
-    streams: int = 256
-    body_bytes: int = 4 * 1024 * 1024
-    workers: int = 64
+    head: float = 10.0  # for the head of a request
+    body: float = 30.0  # for its body
+    idle: float = 5.0  # between two requests
+    write: float = 30.0  # to take a piece of a response
+    keepalive: float = 15.0  # of silence on a stream, before a comment comes
+    grace: float = 5.0  # for what runs when the server is told to end
+    session_ttl: float = 1800.0  # that a session lives without use
+    connections: int = 1000  # at once
+    sessions: int = 1000  # at once
+    streams: int = 256  # of notices, at once
+    body_bytes: int = 4 * 1024 * 1024  # of a body
+    workers: int = 64  # handlers at once
 
 
 class Site(Server):
-    """An HTTP server command, started, and listening.
-
-    Args:
-        command: The command; "{port}" in it becomes a free port. Without, it has to say where it is on stdout or
-            stderr, as http://127.0.0.1:PORT/PATH.
-        patience: Seconds after which a wait is a hang.
-        terms: What it grants.
-        told: What of these it is told in its environment.
-        starting: Seconds for its start.
-        env: Of its environment.
-        port: Where it will be; 0 if it has to say so, or is told a free one.
-    """
+    """An HTTP server command, started, and listening."""
 
     def __init__(
         self,
@@ -122,7 +215,6 @@ class Site(Server):
         return True
 
     def stderr(self) -> str:
-        """What it has written to stdout and stderr."""
         return os.pread(self._output.fileno(), 1 << 26, 0).decode("utf-8", "replace")
 
     def dispose(self) -> None:
@@ -145,7 +237,6 @@ class Site(Server):
     # Speaking to it.
 
     def visitor(self, patience: Optional[float] = None, **others: Any) -> "Visitor":
-        """A new connection; `others` as for `Visitor`."""
         return Visitor(self.port, self.patience if patience is None else patience, **others)
 
     def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
@@ -158,7 +249,6 @@ class Site(Server):
             return visitor.answer(method)
 
     def session(self, revision: Optional[str] = None) -> "Session":
-        """Speak a revision, the newest that the server speaks if none is named; with a handshake where it has one."""
         return Session(self, revision or max(self.revisions))
 
     def probe(self) -> float:
@@ -175,11 +265,7 @@ class Site(Server):
         return statistics.median(found), max(found)
 
     def alive(self, bound: float = 1.0) -> float:
-        """Show that it still works, by a call in each era; seconds that the slower took.
-
-        Raises:
-            AssertionError: It does not, or took longer than `bound` seconds.
-        """
+        """Show that it still works, by a call in each era; seconds that the slower took."""
         slowest = 0.0
         for revision in {max(self.revisions), min(self.revisions)}:
             session = self.session(revision)
@@ -194,15 +280,7 @@ class Site(Server):
 
 
 class Session:
-    """A client in raw HTTP: of a handshake, or one whose requests stand alone.
-
-    Args:
-        site: The server.
-        revision: Which is spoken.
-
-    Raises:
-        AssertionError: The server does not shake hands.
-    """
+    """A client in raw HTTP: of a handshake, or one whose requests stand alone."""
 
     def __init__(self, site: Site, revision: str) -> None:
         self.site, self.revision = site, revision
@@ -239,22 +317,15 @@ class Session:
         return self.post(request(id, method, modern(params)), **{**mirrored, **instead})
 
     def call(self, tool: str, arguments: Any = None, *, id: Any = ABSENT, **params: Any) -> bytes:
-        """A call of a tool as a POST; `params` beside its name and arguments."""
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params}, id)
 
     def listen(self, **instead: Optional[str]) -> bytes:
         return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
 
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
-        """The answer to a request, on a connection of its own."""
         return last(self.site.exchange(self.request(method, params, **more)))
 
     def text(self, tool: str, arguments: Any = None) -> str:
-        """What a tool says.
-
-        Raises:
-            AssertionError: It fails.
-        """
         return text_of(self.site.exchange(self.call(tool, arguments)))
 
     def ping(self) -> float:
@@ -265,7 +336,6 @@ class Session:
         return time.monotonic() - begun
 
     def end(self) -> None:
-        """DELETE the session, if there is one."""
         if "mcp-session-id" in self.headers:
             self.site.exchange(self.site.wire("DELETE", **_headers(self.headers)), "DELETE")
 
@@ -275,12 +345,7 @@ def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
 
 
 def wire(method: str, path: str, port: int, body: bytes = b"", **instead: Optional[str]) -> bytes:
-    """The bytes of a request.
-
-    Args:
-        method, path, port, body: Of it.
-        instead: Headers beside or instead of those that it needs, with "_" for "-"; None leaves one out.
-    """
+    """The bytes of a request."""
     headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{port}"}
     if method == "POST":
         headers.update(content_type="application/json", accept="application/json, text/event-stream")
@@ -313,11 +378,7 @@ def _value(line: bytes) -> bytes:
 
 
 def last(response: Response) -> Dict[str, Any]:
-    """The answer in a response, which may have notifications before it.
-
-    Raises:
-        AssertionError: There is none.
-    """
+    """The answer in a response, which may have notifications before it."""
     found = [one for one in messages(response) if isinstance(one, dict) and "method" not in one]
     assert len(found) == 1, f"{len(found)} answers in a response of status {response.status}: {shown(response.body)}"
     answer: Dict[str, Any] = found[0]
@@ -325,11 +386,6 @@ def last(response: Response) -> Dict[str, Any]:
 
 
 def text_of(response: Response) -> str:
-    """What a tool says in its response.
-
-    Raises:
-        AssertionError: It says nothing, or fails.
-    """
     found = last(response)
     assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
     return str(found["result"]["content"][0]["text"])

@@ -18,8 +18,7 @@ from .raw import Server, shown
 from .trial import Trial, case
 
 BATCH = 500
-SHOWN = 5
-"""How many mutants that were answered wrongly are looked for and printed."""
+SHOWN = 5  # how many mutants that were answered wrongly are looked for and printed
 
 Key = Tuple[str, str]
 """What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the error's code."""
@@ -166,12 +165,10 @@ def expected(line: bytes) -> Expected:
 
 
 def _half(id: str) -> bool:
-    """Whether an id, written as JSON, has half of a surrogate pair in it."""
     return any("\ud800" <= one <= "\udfff" for one in json.loads(id))
 
 
 def _refused_under(message: Dict[str, Any]) -> FrozenSet[Key]:
-    """The refusals under any id that a message has."""
     ids = [message.get("id"), *message.get("\0doubled", ())]
     return frozenset((key(id), "error") for id in ids if id is not None)
 
@@ -240,14 +237,7 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's answer.
-
-    Args:
-        patience: Seconds that an answer that somebody waits for may take.
-
-    Raises:
-        AssertionError: Something was said that is no message, or the ping was not answered.
-    """
+    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's answer."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))
@@ -281,7 +271,6 @@ class Hunt:
         self.open: Set[Key] = set()
 
     def batch(self, numbers: range) -> None:
-        """Send the mutants of these numbers, and judge them as one."""
         why = self._try(self._lines(numbers))
         if why is not None:
             self._narrow(numbers, why)

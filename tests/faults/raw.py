@@ -27,19 +27,11 @@ def shown(data: Any, limit: int = 60) -> str:
 
 
 def signs(log: str) -> List[str]:
-    """What in a server's stderr says that a thread or the interpreter died."""
     return [sign for sign in BAD_SIGNS if sign in log]
 
 
 class Server(RawServer):
-    """A server command, started.
-
-    Args:
-        command: The command.
-        revision: As for `RawServer`.
-        patience: Seconds after which a wait is a hang.
-        others: `stdin`, `stdout`, `stderr`, `env` as for `RawServer`.
-    """
+    """A server command, started."""
 
     def __init__(self, command: Sequence[str], revision: Optional[str], patience: float, **others: Any) -> None:
         self.patience = patience
@@ -50,7 +42,6 @@ class Server(RawServer):
         return super().send(data, reading=reading, wait=self.patience if wait is None else wait)
 
     def message(self, wait: Optional[float] = None) -> Any:
-        """The next message: strict JSON, an object or an array, and no more than that."""
         found = decode(self.line(self.patience if wait is None else wait))
         assert isinstance(found, (dict, list)), f"stdout carried what is no message: {shown(found)}"
         return found
@@ -91,11 +82,7 @@ class Server(RawServer):
         return found
 
     def alive(self, bound: float = 1.0) -> float:
-        """Show that it still works; seconds that took.
-
-        Raises:
-            AssertionError: It does not, or took longer than `bound` seconds.
-        """
+        """Show that it still works; seconds that took."""
         took = self.ping(max(self.patience, bound))
         if "echo" in self.tools:
             begun = time.monotonic()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import List, Tuple
 
 import pytest
 
 from ..support import ROOT
-from . import __main__ as runner, mutants, table
+from . import __main__ as runner, mutants
 from .catalogue import CLIENT, ROWS
 from .trial import ABSENT, CASES, FAIL, PASS, WARN, Options, Outcome, Subject, run
 
@@ -21,8 +20,7 @@ PATIENT = Options(seed=36, patience=30.0, slack=10.0, mutations=16)
 HASTY = PATIENT._replace(patience=1.2, slack=0.9)
 """For faults that show in a wait: the others must not fail because the machine is busy."""
 
-SLUGGISH = HASTY._replace(slack=0.15)
-"""For one that is a little too slow, and always."""
+SLUGGISH = HASTY._replace(slack=0.15)  # for one that is a little too slow, and always
 
 WAITED_FOR = {
     "hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous", "agrees",
@@ -97,8 +95,7 @@ ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
 AGREEING = our_http(sys.executable, "-E", "-S", str(HERE / "bad_proxy.py"))
 """Our server, behind a proxy that makes a success of each refusal."""
 
-REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")
-"""Rows over HTTP in which a refusal is right."""
+REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over HTTP in which a refusal is right
 
 LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
@@ -157,14 +154,12 @@ def test_mutants_are_the_same_for_a_seed() -> None:
     assert 60 < vital < 200  # some still are requests, and some are not
 
 
-def test_the_exit_code_and_the_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server, file = " ".join(bad_server("fails").server), tmp_path / "summary.json"
-    assert runner.main(["--server", server, "--only", "C31,C51,K02", "--seed", "5", "--slack", "10",
-                        "--json", str(file), "--table"]) == 1
-    found = json.loads(file.read_text())
-    assert [row["verdict"] for row in found["rows"]] == [WARN, ABSENT, ABSENT] and found["seed"] == 5
+def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    server = " ".join(bad_server("fails").server)
+    assert runner.main(["--server", server, "--only", "C31,C51,K02", "--seed", "5", "--slack", "10", "--table"]) == 1
     printed = capsys.readouterr().out
-    assert "seed 5" in printed and f"C31  {WARN}" in printed and "end of input: idle" in printed
+    assert f"2 {ABSENT}, 1 {WARN}; seed 5" in printed and f"C31  {WARN}" in printed
+    assert "end of input: idle" in printed
     good = " ".join(bad_server("none").server)
     assert runner.main(["--server", good, "--only", "C01", "--slack", "10"]) == 0
     with pytest.raises(SystemExit):
@@ -181,18 +176,17 @@ def test_what_is_worse_than_expected(verdict: str, ours: bool, expected: bool) -
     assert runner.bad(Outcome("C01", verdict, "", {}, 0.0), ours) == expected
 
 
-def test_a_table_has_a_row_for_each_row_and_a_column_for_each_subject() -> None:
-    rows: Any = [{"id": "C01", "verdict": WARN}, {"id": "C02", "verdict": ABSENT}]
-    lines = table.table([{"name": "one", "rows": rows}, {"name": "two", "rows": []}]).splitlines()
-    assert len(lines) == len(ROWS) + 4
-    assert lines[1].split()[-2:] == ["one", "two"]
-    assert lines[3].split()[-2:] == [WARN, "\\-"]
+def test_a_table_has_a_row_for_each_row() -> None:
+    found = [Outcome(id, verdict, "", {}, 0.0) for id, verdict in (("C01", WARN), ("C02", ABSENT))]
+    lines = runner.table("one", found).splitlines()
+    assert len(lines) == len(ROWS) + 4 and lines[1].split()[-1] == "one"
+    assert [line.split()[-1] for line in lines[3:6]] == [WARN, "\\-", "\\-"]
 
 
 def test_the_readme_has_the_table() -> None:
     readme = (ROOT / "README.rst").read_text("utf-8")
-    assert readme.count(table.BEGINS) == readme.count(table.ENDS) == 1
-    shown = readme.split(table.BEGINS)[1].split(table.ENDS)[0].strip("\n")
+    assert readme.count(runner.BEGINS) == readme.count(runner.ENDS) == 1
+    shown = readme.split(runner.BEGINS)[1].split(runner.ENDS)[0].strip("\n")
     measured, drawn = shown.split("\n\n", 1)
     lines = drawn.splitlines()
     starts = [match.start() for match in re.finditer("=+", lines[0])]
@@ -202,6 +196,6 @@ def test_the_readme_has_the_table() -> None:
     assert [line.split(",")[0] for line in measured.splitlines()[::2]] == [f"* {name}" for name in names]
     assert names[0] == runner.our_name() and re.search(r"20\d\d-\d\d-\d\d", measured)
     worse = {row[0] for row in cells[1:] if row[3] != PASS}
-    explained = readme.split(table.ENDS)[1].split("---")[0]
+    explained = readme.split(runner.ENDS)[1].split("---")[0]
     assert all(id in explained for id in worse), worse
     assert max(map(len, lines)) <= 120

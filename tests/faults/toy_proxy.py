@@ -14,30 +14,17 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 
 
 class Habits(NamedTuple):
-    """What a proxy does.
+    """What a proxy does."""
 
-    Attributes:
-        idle: Seconds of silence of a response after which it cuts the connection; None never does.
-        pieces: Bytes that it sends at a time, each as a chunk of its own: characters are torn; None leaves them.
-        buffers: Keep a response back until its end, unless it has ``X-Accel-Buffering: no``.
-        gzips: Compress what may be transformed, for those who take it.
-        cut_after: Bytes of an event stream after which it cuts the connection, once; None never does.
-    """
-
-    idle: Optional[float] = None
+    idle: Optional[float] = None  # seconds of silence of a response after which it cuts the connection; None never does
     pieces: Optional[int] = None
-    buffers: bool = False
-    gzips: bool = False
+    buffers: bool = False  # keep a response back until its end, unless it has ``X-Accel-Buffering: no``
+    gzips: bool = False  # compress what may be transformed, for those who take it
     cut_after: Optional[int] = None
 
 
 class ToyProxy:
-    """Listens from its construction to `close`; a context manager.
-
-    Args:
-        port: Of the server, on this machine.
-        habits: What it does.
-    """
+    """Listens from its construction to `close`; a context manager."""
 
     def __init__(self, port: int, habits: Habits) -> None:
         self._server, self.habits = port, habits

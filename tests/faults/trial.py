@@ -20,50 +20,30 @@ BADNESS = (PASS, ABSENT, WARN, FAIL)
 """From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
 
 
-START = 30.0
-"""Seconds that any start may take, whatever the patience."""
+START = 30.0  # seconds that any start may take, whatever the patience
 
 
 class Subject(NamedTuple):
-    """What is tried.
+    """What is tried."""
 
-    Attributes:
-        server: A command that serves over stdin and stdout.
-        adapter: A command that is a client.
-        revisions: What the server speaks; `find` fills this in, and the next.
-        tools: What it has.
-        http: A command that serves over HTTP.
-        http_revisions: What that speaks; `find_http` fills this in, and the next.
-        http_tools: What it has.
-        tunable: Whether that keeps to the terms it is told; else it is tried with the usual ones.
-    """
-
-    server: Tuple[str, ...]
-    adapter: Tuple[str, ...]
-    revisions: Tuple[str, ...] = ()
-    tools: FrozenSet[str] = frozenset()
-    http: Tuple[str, ...] = ()
-    http_revisions: Tuple[str, ...] = ()
-    http_tools: FrozenSet[str] = frozenset()
-    tunable: bool = False
+    server: Tuple[str, ...]  # a command that serves over stdin and stdout
+    adapter: Tuple[str, ...]  # a command that is a client
+    revisions: Tuple[str, ...] = ()  # what the server speaks; `find` fills this in, and the next
+    tools: FrozenSet[str] = frozenset()  # what it has
+    http: Tuple[str, ...] = ()  # a command that serves over HTTP
+    http_revisions: Tuple[str, ...] = ()  # what that speaks; `find_http` fills this in, and the next
+    http_tools: FrozenSet[str] = frozenset()  # what it has
+    tunable: bool = False  # whether that keeps to the terms it is told; else it is tried with the usual ones
 
 
 class Options(NamedTuple):
-    """How it is tried.
+    """How it is tried."""
 
-    Attributes:
-        seed: Decides all that is random.
-        patience: Seconds after which a wait is a hang.
-        slack: What every bound of a row is multiplied by, for a busy machine.
-        full: Use the numbers of the catalogue, where the usual run takes fewer.
-        mutations: How many mutated messages C20 sends.
-    """
-
-    seed: int = 1
-    patience: float = 10.0
-    slack: float = 1.0
-    full: bool = False
-    mutations: int = 10_000
+    seed: int = 1  # decides all that is random
+    patience: float = 10.0  # seconds after which a wait is a hang
+    slack: float = 1.0  # what every bound of a row is multiplied by, for a busy machine
+    full: bool = False  # use the numbers of the catalogue, where the usual run takes fewer
+    mutations: int = 10_000  # how many mutated messages C20 sends
 
 
 class Outcome(NamedTuple):
@@ -118,13 +98,11 @@ class Trial:
         self.metrics[what] = (round(value, 3), unit)
 
     def count(self, usual: int, full: int) -> int:
-        """How many of something: the usual number or the catalogue's."""
         found = full if self.options.full else usual
         self.note("tried", found, "")
         return found
 
     def at_once(self, *works: Callable[[], None]) -> None:
-        """Do these beside one another: it is all waiting."""
         with ThreadPoolExecutor(len(works)) as pool:
             for found in [pool.submit(work) for work in works]:
                 found.result()
@@ -160,12 +138,7 @@ class Trial:
         return found or list(self.subject.revisions[:1])
 
     def site(self, *needed: str, env: Optional[Dict[str, str]] = None, **terms: float) -> Site:
-        """Start the HTTP server; `needed` are tools without which there is no case.
-
-        Args:
-            terms: Of `Terms`, what it shall grant instead of the usual; a foreign server keeps to its own, and with
-                --full ours does too. What holds is in the `terms` of the result.
-        """
+        """Start the HTTP server; `needed` are tools without which there is no case."""
         if not self.subject.http:
             raise Missing("no HTTP server")
         missing = [tool for tool in needed if tool not in self.subject.http_tools]
@@ -193,7 +166,6 @@ class Trial:
         self.expect(worst <= 5 * bound * self.options.slack, f"{what}: {worst:.2f} s once")
 
     def calm(self, site: Site) -> None:
-        """No traceback in its log, and no thread died."""
         log = site.stderr()
         self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
 
@@ -206,7 +178,6 @@ class Trial:
         return client
 
     def keep(self, started: Any) -> Any:
-        """Have something else ended with the case: it has `stderr()` and `dispose()`."""
         self._started.append(started)
         return started
 
@@ -257,8 +228,7 @@ class Trial:
 
 Case = Callable[[Trial], None]
 
-CASES: Dict[str, Case] = {}
-"""Every case by the name of its row."""
+CASES: Dict[str, Case] = {}  # every case by the name of its row
 
 
 def case(id: str) -> Callable[[Case], Case]:
@@ -273,11 +243,7 @@ def case(id: str) -> Callable[[Case], Case]:
 
 
 def each_era(id: str, *needed: str) -> Callable[[Callable[[Trial, Server], None]], Case]:
-    """Register the case of a row that is tried on a server of each era, which lives at its end.
-
-    Args:
-        needed: Tools without which there is no case.
-    """
+    """Register the case of a row that is tried on a server of each era, which lives at its end."""
 
     def register(function: Callable[[Trial, Server], None]) -> Case:
         @case(id)
@@ -331,11 +297,7 @@ def run(id: str, subject: Subject, options: Options) -> Outcome:
 
 
 def find(subject: Subject, options: Options) -> Subject:
-    """Ask a server which revisions it speaks and which tools it has.
-
-    Raises:
-        AssertionError: It speaks none.
-    """
+    """Ask a server which revisions it speaks and which tools it has."""
     with ThreadPoolExecutor(len(EVERY)) as pool:  # most of it is the start of processes
         found = list(pool.map(lambda revision: _speaks(subject, options, revision), EVERY))
     spoken = tuple(revision for revision, tools in zip(EVERY, found) if tools is not None)
@@ -369,18 +331,13 @@ def start_http(
     env: Optional[Dict[str, str]] = None,
     port: int = 0,
 ) -> Site:
-    """Start the HTTP server of a subject."""
     site = Site(subject.http, options.patience, terms, told=told, env=env, port=port)
     site.revisions, site.tools = subject.http_revisions, subject.http_tools
     return site
 
 
 def find_http(subject: Subject, options: Options) -> Subject:
-    """Ask an HTTP server which revisions it speaks and which tools it has.
-
-    Raises:
-        AssertionError: It speaks none.
-    """
+    """Ask an HTTP server which revisions it speaks and which tools it has."""
     spoken: Dict[str, FrozenSet[str]] = {}
     site = start_http(subject, options)
     try:

@@ -20,7 +20,7 @@ from ..support import usual_signals
 from .record import shown
 from .run import Outcome, Plan, WebPlan, run
 
-EXPECTED = {
+EXPECTED = {  # endings and faults of which there has to be one in many seeds: else the runs show less than they say
     "lines": frozenset({
         "value", "tool error", "error", "refused", "timeout", "cancelled", "lost", "failed",
         "drop", "duplicate", "hold", "delay", "cut", "half", "kill", "replace", "finish",
@@ -30,12 +30,10 @@ EXPECTED = {
         "drop", "duplicate", "delay", "slow", "cut", "half", "restart", "resume",
     }),
 }
-"""Endings and faults of which there has to be one in many seeds: else the runs show less than they say."""
 
 MANY = {"lines": 100, "http": 50}
 
-STUCK = 280.0
-"""Seconds after which a run that does not end shows where its threads are; it has no outcome then."""
+STUCK = 280.0  # seconds after which a run that does not end shows where its threads are; it has no outcome then
 
 
 def main(arguments: List[str]) -> int:

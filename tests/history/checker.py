@@ -8,20 +8,16 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 from .record import Event
 from .server import GRACE
 
-ANSWERS = frozenset({"value", "tool error", "error", "refused"})
-"""Endings that came as an answer of the server."""
+ANSWERS = frozenset({"value", "tool error", "error", "refused"})  # endings that came as an answer of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
 
-BREAKS = frozenset({"cut", "half", "kill", "finish"})
-"""Faults that end a connection."""
+BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
 
-TWICE = -32600
-"""The code of the refusal of a request whose id is in use."""
+TWICE = -32600  # the code of the refusal of a request whose id is in use
 
-EARLY = 0.002
-"""Seconds by which a clock that is read twice may disagree about the end of a wait."""
+EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
 
 LATE = 20.0
@@ -40,11 +36,7 @@ class Wrong(NamedTuple):
 
 
 class Story:
-    """A record, sorted by call.
-
-    Args:
-        events: In order.
-    """
+    """A record, sorted by call."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
@@ -54,7 +46,6 @@ class Story:
         self.calls = [event.call for event in events if event.kind == "begin"]
 
     def all(self, call: str, kind: str, what: str = "") -> List[Tuple[int, Event]]:
-        """The events of a call of one kind, with their places."""
         return [(n, event) for n, event in self.of[call] if event.kind == kind and what in ("", event.what)]
 
     def count(self, call: str, kind: str, what: str = "") -> int:
@@ -68,7 +59,6 @@ class Story:
         )
 
     def connections(self, call: str) -> Set[int]:
-        """Those over which a call was sent."""
         return {event.on for _, event in self.all(call, "sent", "request")}
 
 
@@ -104,8 +94,7 @@ def _has_its_own_payload(story: Story, call: str) -> Iterator[str]:
             yield f"it ended with {event.payload!r}"
 
 
-Judge = Callable[[Story, str, int, Event], str]
-"""Says what is wrong with an ending; nothing when it is rightful."""
+Judge = Callable[[Story, str, int, Event], str]  # says what is wrong with an ending; nothing when it is rightful
 
 
 def _rightful(**judges: Judge) -> Rule:
@@ -209,7 +198,6 @@ def _each_copy_is_answered_once(story: Story, call: str) -> Iterator[str]:
 
 
 def _grace_was_over(story: Story, on: Set[int]) -> bool:
-    """Whether a server that was at the end of its input went before all had been answered."""
     at = {event.what or event.kind: event.at for _, event in story.of[""] if event.on in on}
     return at.get("over", 0.0) - at.get("finish", float("inf")) >= GRACE
 
@@ -273,7 +261,7 @@ def _what_came_before_a_quiet_end_is_not_lost(story: Story, call: str) -> Iterat
             yield "its answer was delivered, and the server had only ended"
 
 
-RULES: Dict[str, Rule] = {
+RULES: Dict[str, Rule] = {  # what holds for every call
     "ends once": _ends_once,
     "ends after it began": _ends_after_it_began,
     "nothing after the end": _nothing_after_the_end,
@@ -289,13 +277,9 @@ RULES: Dict[str, Rule] = {
     "what was delivered is not lost": _what_was_delivered_is_not_lost,
     "what came before a quiet end is not lost": _what_came_before_a_quiet_end_is_not_lost,
 }
-"""What holds for every call."""
 
 
-# ------------------------------------------------------------ over HTTP
-
-WEB_BREAKS = {"drop", "cut", "half", "restart"}
-"""Faults that end a connection, and what is under way on it."""
+WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
 
 
 def _by_web_refusal(story: Story, call: str, place: int, begun: Event) -> str:
@@ -338,20 +322,18 @@ def _the_last_is_answered(story: Story, call: str) -> Iterator[str]:
             yield f"nothing was wrong any more, and it ended with {event.what} {event.payload!r}"
 
 
-SHARED = (
+SHARED = (  # rules that hold over any line
     "ends once", "ends after it began", "nothing after the end", "has its own payload", "ends soon",
     "runs once for each copy", "progress comes as it was delivered",
 )
-"""Rules that hold over any line."""
 
-WEB_RULES: Dict[str, Rule] = {
+WEB_RULES: Dict[str, Rule] = {  # what holds for every call over HTTP
     **{name: RULES[name] for name in SHARED},
     "ends rightfully": _rightful(answer=_by_web_answer, refusal=_by_web_refusal, loss=_by_web_loss),
     "is sent once": _is_sent_again_to_no_session,
     "runs once": _runs_once,
     "the last is answered": _the_last_is_answered,
 }
-"""What holds for every call over HTTP."""
 
 
 def check(events: Sequence[Event], rules: Mapping[str, Rule] = RULES) -> List[Wrong]:

@@ -31,16 +31,13 @@ class Event(NamedTuple):
     ====================== ============================================================================
     """
 
-    at: float
-    """Seconds, monotonic, the same clock in all processes."""
+    at: float  # seconds, monotonic, the same clock in all processes
     kind: str
-    call: str = ""
-    """The tag of the call, which is also its payload; empty for what belongs to none."""
+    call: str = ""  # the tag of the call, which is also its payload; empty for what belongs to none
     what: str = ""
     value: float = 0
     payload: str = ""
-    on: int = 0
-    """The number of the connection, from 1; 0 for what belongs to none."""
+    on: int = 0  # the number of the connection, from 1; 0 for what belongs to none
 
     def line(self, start: float) -> str:
         words = [f"{(self.at - start) * 1000:9.2f} ms", f"{self.on or '':>2}", f"{self.kind:<9}", f"{self.call:<6}"]
@@ -60,7 +57,6 @@ class Record:
             self._events.append(Event(time.monotonic(), kind, call, what, value, payload, on))
 
     def events(self, others: Iterable[Event] = ()) -> List[Event]:
-        """All of them in order, with those that another process wrote down."""
         with self._lock:
             return sorted([*self._events, *others], key=lambda event: event.at)
 

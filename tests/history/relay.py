@@ -25,8 +25,7 @@ TO_SERVER, TO_CLIENT = "to server", "to client"
 ONE_BY_ONE = (("drop", 0.05), ("duplicate", 0.06), ("hold", 0.08), ("delay", 0.25))
 """What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is behind them."""
 
-LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04
-"""Seconds."""
+LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04  # seconds
 
 
 class Meaning(NamedTuple):
@@ -70,12 +69,6 @@ class Relay:
 
     What belongs to no call is how a connection begins anew after a loss: it suffers nothing but another loss, and that
     more often, because there is little of it.
-
-    Args:
-        open_server: Opens the server's end of one more connection.
-        record: Takes what happens.
-        seed: Decides what happens to each line.
-        breaks: How often a line brings what ends or confuses its whole connection, by name of the fault.
     """
 
     def __init__(
@@ -120,12 +113,7 @@ class Relay:
 
 
 class _Way:
-    """One direction of a connection: a thread that reads, a heap of lines with their times, a thread that writes.
-
-    Args:
-        wire: The connection.
-        name: Which direction.
-    """
+    """One direction of a connection: a thread that reads, a heap of lines with their times, a thread that writes."""
 
     def __init__(self, wire: _Wire, name: str) -> None:
         self._wire, self._name = wire, name
@@ -211,7 +199,6 @@ class _Way:
         self._wire.finish(self._name)
 
     def stop(self) -> None:
-        """Write what waits, then end; what is read from now on is dropped."""
         with self._changed:
             self._over = True
             self._changed.notify()

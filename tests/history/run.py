@@ -26,14 +26,11 @@ from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
 
-SETTLE = WAIT
-"""Seconds that threads, descriptors and children may take to go away."""
+SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
 
-TIMEOUT = 0.3
-"""Seconds that a call gets while the line is bad."""
+TIMEOUT = 0.3  # seconds that a call gets while the line is bad
 
-PATIENT = 3.0
-"""The same of a patient plan."""
+PATIENT = 3.0  # the same of a patient plan
 
 Calls = List[List[Tuple[str, int, bool]]]
 """For each caller its calls: the tool, a size, and whether the call is submitted or made."""
@@ -53,8 +50,7 @@ class Plan(NamedTuple):
     restart: bool
     breaks: Dict[str, float]
     callers: Calls
-    closes: bool
-    """Whether the client is closed while calls are under way."""
+    closes: bool  # whether the client is closed while calls are under way
 
     @classmethod
     def of(cls, seed: int) -> Plan:
@@ -68,7 +64,6 @@ class Plan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return str(self.seed)
 
     def __str__(self) -> str:
@@ -83,14 +78,11 @@ class WebPlan(NamedTuple):
     """What a seed stands for over HTTP."""
 
     seed: int
-    process: bool
-    """Whether the server is a process of its own, which ends by being killed."""
+    process: bool  # whether the server is a process of its own, which ends by being killed
     revision: str
-    restarts: float
-    """How often a request brings the end of the server, and another one."""
+    restarts: float  # how often a request brings the end of the server, and another one
     callers: Calls
-    closes: bool
-    """Whether the client is closed while calls are under way."""
+    closes: bool  # whether the client is closed while calls are under way
     patient: bool
     """Whether streams are often cut, and calls have the time that resuming takes: the server asks to wait a second."""
 
@@ -106,7 +98,6 @@ class WebPlan(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What runs it again."""
         return f"h{self.seed}"
 
     def __str__(self) -> str:
@@ -118,20 +109,13 @@ class WebPlan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    plan: Any
-    """Its ``name`` runs it again."""
+    plan: Any  # its ``name`` runs it again
     events: List[Event]
     wrong: List[Wrong]
 
 
 class Callers:
-    """Those who call.
-
-    Args:
-        client: What they call.
-        record: Takes what happens.
-        timeout: Seconds that a call gets while the line is bad.
-    """
+    """Those who call."""
 
     def __init__(self, client: Client, record: Record, timeout: float = TIMEOUT) -> None:
         self._client, self._record, self.timeout = client, record, timeout
@@ -176,7 +160,6 @@ class Callers:
         return what
 
     def finish(self) -> None:
-        """Wait for what was submitted; what does not end has no ending in the record."""
         for noted in self._submitted:
             noted.wait(WAIT)
 
@@ -185,8 +168,7 @@ def _throw(error: BaseException) -> Any:
     raise error
 
 
-REFUSALS = (-32600, -32602)
-"""What a server answers that has seen the id before, and one that knows of no handshake."""
+REFUSALS = (-32600, -32602)  # what a server answers that has seen the id before, and one that knows of no handshake
 
 
 def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:

@@ -13,12 +13,10 @@ from minimcp import Context, Limits, RpcError, Server, ToolError
 
 from .record import Journal
 
-ERROR = 4660
-"""The code of the errors that ``refuse`` answers with."""
+ERROR = 4660  # the code of the errors that ``refuse`` answers with
 
 
-GRACE = 0.2
-"""Seconds that it gives its handlers at the end of its input."""
+GRACE = 0.2  # seconds that it gives its handlers at the end of its input
 
 
 def padded(tag: str, size: int) -> str:
@@ -27,12 +25,7 @@ def padded(tag: str, size: int) -> str:
 
 
 def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
-    """A server whose handlers say when they begin and when they return.
-
-    Args:
-        note: Takes "run" or "done", and the tag of the call.
-        options: More of `Server`.
-    """
+    """A server whose handlers say when they begin and when they return."""
     server = Server("history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options)
 
     @server.middleware

@@ -98,7 +98,7 @@ def _grace(begins: float, ends: float) -> Change:
     return change
 
 
-MUTATIONS: Dict[str, Tuple[str, Change]] = {
+MUTATIONS: Dict[str, Tuple[str, Change]] = {  # what is changed in the good record, and which rule must see it
     "a lost ending": ("ends once", _without("end", "a")),
     "two endings": ("ends once", _twice("end", "b")),
     "two endings of another kind": ("ends once", _all(_twice("end", "b"), _with("end", "b", what="timeout"))),
@@ -153,7 +153,6 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {
              _with("begin", "a", value=0.05)),
     ),
 }
-"""What is changed in the good record, and which rule must see it."""
 
 
 def test_the_good_record_is_good() -> None:

@@ -25,12 +25,10 @@ ECHOES = Plan(9, False, "handshake", False, {}, [[("echo", 1, False)] * 3] * 2, 
 
 
 def web_echoes(revision: str) -> WebPlan:
-    """The same over HTTP."""
     return WebPlan(9, False, revision, 0.0, [[("echo", 1, False)] * 3] * 2, False, False)
 
 
 def rules(outcome: Outcome) -> "set[str]":
-    """Those that were broken."""
     return {wrong.rule for wrong in outcome.wrong}
 
 
@@ -56,9 +54,6 @@ def test_seeds_over_http_are_plans_of_every_kind() -> None:
     }
 
 
-# ------------------------------------------------------------ a line that is not as it says
-
-
 def _swapped(send: Callable[..., bool]) -> Callable[..., bool]:
     return lambda wire, way, data: send(wire, way, data.replace(b'"1-1 ', b'"2-1 ') if way == relay.TO_CLIENT else data)
 
@@ -71,12 +66,11 @@ def _doubled(send: Callable[..., bool]) -> Callable[..., bool]:
     return lambda wire, way, data: send(wire, way, data * 2 if b"tools/call" in data else data)
 
 
-PLANTED = {
+PLANTED = {  # what the line does without a word in the record, and the rule that sees it
     "has its own payload": _swapped,
     "what was delivered is not lost": _lost,
     "each copy is answered once": _doubled,
 }
-"""What the line does without a word in the record, and the rule that sees it."""
 
 
 @pytest.mark.parametrize("rule", PLANTED)
@@ -95,9 +89,6 @@ def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     over.set()
     kept.join()
     assert [str(wrong) for wrong in outcome.wrong] == ["leaves nothing behind: all: ['kept'] Counter()"]
-
-
-# ------------------------------------------------------------ clients and servers over HTTP that are not
 
 
 @pytest.fixture(params=["handshake", "2026-07-28"])
@@ -170,8 +161,6 @@ def test_the_command_prints_seed_and_record_of_what_fails(
     assert out.startswith(f"seed {name}: ") and "begin     1-1" in out
     assert said in err and f"--seed {name}" in err
 
-
-# ------------------------------------------------------------ the relay of HTTP
 
 STREAM = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

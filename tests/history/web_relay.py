@@ -24,24 +24,20 @@ CHANCES = (("delay", 0.2), ("drop", 0.04), ("duplicate", 0.06), ("cut", 0.04), (
 """What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its connection is cut
 when it was sent on, or in the middle of what comes back; or all that comes back is late."""
 
-OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))
-"""The same for what is no call."""
+OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))  # the same for what is no call
 
-OFTEN = 0.4
-"""How often a response is cut in the middle that shall be resumed, beside the usual."""
+OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
 
 PIECE = 65536
 
-NO_SESSION = b"HTTP/1.1 404"
-"""How a response begins that says so; no client reads on."""
+NO_SESSION = b"HTTP/1.1 404"  # how a response begins that says so; no client reads on
 
 
 class Request(NamedTuple):
     data: bytes
     verb: str
     meaning: Meaning
-    key: Tuple[str, Any]
-    """Session and id; an id alone is used by many."""
+    key: Tuple[str, Any]  # session and id; an id alone is used by many
 
 
 class Calls:
@@ -143,15 +139,7 @@ class Response:
 
 
 class WebRelay:
-    """Where a client connects instead of its server. Thread-safe.
-
-    Args:
-        start: Starts a server: its port, and what ends it.
-        record: Takes what happens.
-        seed: Decides what happens.
-        restarts: How often a request brings the end of the server; another one begins before.
-        halves: Whether responses are often cut in the middle.
-    """
+    """Where a client connects instead of its server. Thread-safe."""
 
     def __init__(
         self,
@@ -241,12 +229,7 @@ class WebRelay:
 
 
 class _Carrier:
-    """One connection of the client.
-
-    Args:
-        relay: Whose.
-        sock: The connection.
-    """
+    """One connection of the client."""
 
     def __init__(self, relay: WebRelay, sock: socket.socket) -> None:
         self._relay, self._client = relay, sock

@@ -23,8 +23,7 @@ from .running import ENVIRONMENT, HOSTS, Host, Place, end, free_port, nginx
 from .scenes import SCENES, Scene
 from .visit import OpenCall, Visit, checks
 
-AT_ONCE = 3
-"""Most of the time is spent waiting."""
+AT_ONCE = 3  # most of the time is spent waiting
 
 PLAIN = """
 server {

@@ -8,8 +8,7 @@ from http.client import HTTPConnection, HTTPResponse
 from typing import Any, Iterable, Iterator, NamedTuple, Union
 from urllib.parse import urlsplit
 
-BODY_BYTES = 100_000
-"""The longest body that the site takes."""
+BODY_BYTES = 100_000  # the longest body that the site takes
 
 SECONDS = 60.0
 KINDS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -61,5 +60,4 @@ def padded(size: int) -> tuple[bytes, dict[str, str]]:
 
 
 def sums(answer: Answer) -> Any:
-    """What a call of `add` has returned."""
     return json.loads(answer.body)["result"]["structuredContent"]

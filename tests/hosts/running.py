@@ -20,8 +20,7 @@ from tests.interop.environments import InstallFailed, PythonEnvironment, install
 from tests.readme import README, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60.0
-"""How long anything may take."""
+SECONDS = 60.0  # how long anything may take
 
 ENVIRONMENT = PythonEnvironment("hosts", [
     "gunicorn==27.0.1", "waitress==3.0.2", "cheroot==11.1.2", "flask==3.1.3", "django==5.2.19", "requests==2.34.2",
@@ -51,23 +50,14 @@ http {{
 
 
 class Host(NamedTuple):
-    """How a host is started.
+    """How a host is started."""
 
-    Args:
-        module: What runs it, as of ``python -m``.
-        arguments: Of that, for a port.
-        processes: How many serve.
-        page: What it has at its root.
-        proxied: Whether nginx stands before it.
-        graceful: The signal that ends it, and lets it end what runs.
-    """
-
-    module: str
-    arguments: Callable[[int], Sequence[str]]
-    processes: int = 1
-    page: str = ""
-    proxied: bool = False
-    graceful: signal.Signals = signal.SIGTERM
+    module: str  # what runs it, as of ``python -m``
+    arguments: Callable[[int], Sequence[str]]  # of that, for a port
+    processes: int = 1  # how many serve
+    page: str = ""  # what it has at its root
+    proxied: bool = False  # whether nginx stands before it
+    graceful: signal.Signals = signal.SIGTERM  # the signal that ends it, and lets it end what runs
 
 
 def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
@@ -110,11 +100,7 @@ def free_port() -> int:
 
 
 class Place:
-    """A folder for one scene: what runs there logs there, and ends with it; a context manager.
-
-    Args:
-        folder: It is there, and empty.
-    """
+    """A folder for one scene: what runs there logs there, and ends with it; a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -127,13 +113,7 @@ class Place:
         self._stack.close()
 
     def serve(self, host: Host, port: int, **options: Any) -> subprocess.Popen[bytes]:
-        """Run a host of our server; returns when it listens.
-
-        Args:
-            host: Which.
-            port: Where.
-            options: Of `HttpOptions`, beside what all have.
-        """
+        """Run a host of our server; returns when it listens."""
         given = {"key": "k" * 32, "body_bytes": 100_000, "keepalive": 1, **options}
         variables = {
             "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "MINIMCP_HOSTS_FOLDER": str(self.folder),
@@ -151,12 +131,7 @@ class Place:
         self._run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
 
     def proxy(self, site: str, **ports: int) -> int:
-        """Run nginx, and return where it listens.
-
-        Args:
-            site: Its settings, with ``{port}`` where it listens.
-            ports: For names in braces there.
-        """
+        """Run nginx, and return where it listens."""
         port = free_port()
         config = self.folder / f"nginx-{port}.conf"
         for name, value in {"port": port, **ports}.items():
@@ -169,7 +144,6 @@ class Place:
         return self._stack.enter_context(running(command, port, variables, self.log))
 
     def accesses(self) -> list[str]:
-        """What nginx was asked for: method, session, status and upstreams."""
         return (self.folder / "nginx.access").read_text().splitlines()
 
     def logged(self) -> str:
@@ -181,11 +155,7 @@ class Place:
 def running(
     command: Sequence[str], port: int, variables: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process from when it answers until the block ends: some listen before they can.
-
-    Raises:
-        AssertionError: It does not come to answer.
-    """
+    """Run a process from when it answers until the block ends: some listen before they can."""
     with open(log, "ab") as file:
         process = subprocess.Popen(
             command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
@@ -229,11 +199,7 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
 
 
 def nginx() -> str:
-    """The path of nginx, which is installed when it is not there.
-
-    Raises:
-        InstallFailed: It cannot be.
-    """
+    """The path of nginx, which is installed when it is not there."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     found = shutil.which("nginx", path=places)
     if found is None:
@@ -246,18 +212,13 @@ def nginx() -> str:
 
 
 def readme_commands() -> list[list[str]]:
-    """The command lines that README has for hosts of its ``wsgi.py``."""
     found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", README)
     assert len(found) == 3, found
     return [command.split() for command in found]
 
 
 def readme_site(*ports: int) -> str:
-    """The settings that README has for nginx, at ports of our own.
-
-    Args:
-        ports: Where the processes listen that it names.
-    """
+    """The settings that README has for nginx, at ports of our own."""
     text = blocks("nginx")["mcp.conf"].replace("listen 80;", "listen 127.0.0.1:{port};")
     for number, port in enumerate(ports, 1):
         text = text.replace(f"127.0.0.1:{8000 + number};", f"127.0.0.1:{port};")

@@ -26,11 +26,7 @@ ONE = Host("gunicorn", gunicorn())
 
 
 def until_true(condition: Callable[[], object]) -> None:
-    """Wait for something.
-
-    Raises:
-        AssertionError: It did not come to be.
-    """
+    """Wait for something."""
     until = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > until:
@@ -39,11 +35,7 @@ def until_true(condition: Callable[[], object]) -> None:
 
 
 def error_of(call: Callable[[], object]) -> minimcp.McpError:
-    """What a call raises.
-
-    Raises:
-        AssertionError: Nothing.
-    """
+    """What a call raises."""
     try:
         got = call()
     except minimcp.McpError as error:
@@ -52,11 +44,7 @@ def error_of(call: Callable[[], object]) -> minimcp.McpError:
 
 
 def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
-    """A visit of what listens at a port."""
     return Visit(f"http://127.0.0.1:{port}/mcp", revision, place.folder, True, 1, **more)
-
-
-# ------------------------------------------------------------ several processes
 
 
 def keys(place: Place) -> Iterator[Step]:
@@ -84,7 +72,6 @@ def keys(place: Place) -> Iterator[Step]:
 
 
 def pair(place: Place, host: Host, **options: Any) -> tuple[list[Any], list[int]]:
-    """Two processes of one host, each at a port of its own."""
     ports = [free_port(), free_port()]
     return [place.serve(host, port, **options) for port in ports], ports
 
@@ -98,11 +85,7 @@ def children(process: int) -> list[int]:
 
 
 def connected(visit: Visit) -> list[minimcp.Client]:
-    """Clients with a token each, served by two processes.
-
-    Raises:
-        AssertionError: All of very many are served by one.
-    """
+    """Clients with a token each, served by two processes."""
     clients: list[minimcp.Client] = []
     while len(clients) < 6 or len(set(map(home, clients))) < 2:
         clients.append(visit.connect(auth=f"token-{len(clients)}"))
@@ -111,7 +94,6 @@ def connected(visit: Visit) -> list[minimcp.Client]:
 
 
 def in_both(check: Callable[[Visit], None], *visits: Visit) -> None:
-    """Check something in each of two eras."""
     for visit in visits:
         check(visit)
 
@@ -211,9 +193,6 @@ def readme(place: Place) -> Iterator[Step]:
         yield command[0], partial(visit, command)
 
 
-# ------------------------------------------------------------ streams of notices
-
-
 def notices(place: Place) -> Iterator[Step]:
     """Two streams of notices in a host of WSGI that is told to allow two."""
     port = free_port()
@@ -239,8 +218,6 @@ def notices(place: Place) -> Iterator[Step]:
     for client in clients:
         client.close()
 
-
-# ------------------------------------------------------------ a proxy that buffers
 
 IMPATIENT = """
 server {

@@ -15,8 +15,7 @@ from typing import Any, Callable, Iterable
 from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
-SECONDS = 10.0
-"""How long a tool waits for what it needs."""
+SECONDS = 10.0  # how long a tool waits for what it needs
 
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)

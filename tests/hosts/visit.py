@@ -20,29 +20,18 @@ TOOLS = ["add", "choose", "fail", "grow", "later", "note", "silent", "steps", "w
 
 
 class Visit(NamedTuple):
-    """One host in one era.
+    """One host in one era."""
 
-    Args:
-        url: Of the server.
-        revision: As for `minimcp.connect`.
-        folder: Where the tools leave files.
-        sessions: Whether clients that shake hands get one.
-        processes: Of the host.
-        page: The text of the host's own page at its root; empty when it has none.
-        calls: Of each client in a crowd.
-    """
-
-    url: str
-    revision: str
-    folder: Path
-    sessions: bool
-    processes: int
-    page: str = ""
-    calls: int = 5
+    url: str  # of the server
+    revision: str  # as for `minimcp.connect`
+    folder: Path  # where the tools leave files
+    sessions: bool  # whether clients that shake hands get one
+    processes: int  # of the host
+    page: str = ""  # the text of the host's own page at its root; empty when it has none
+    calls: int = 5  # of each client in a crowd
 
     @property
     def modern(self) -> bool:
-        """Whether it is the era without a handshake."""
         return self.revision == "auto"
 
     def connect(self, **more: Any) -> minimcp.Client:
@@ -53,11 +42,7 @@ class Visit(NamedTuple):
 
 
 def expect(got: Any, wanted: Any) -> None:
-    """Compare.
-
-    Raises:
-        AssertionError: They differ.
-    """
+    """Compare."""
     if got != wanted:
         raise AssertionError(f"got {got!r} instead of {wanted!r}")
 
@@ -117,7 +102,6 @@ def check_question(visit: Visit) -> None:
 
 
 def check_coming_back(visit: Visit) -> None:
-    """Who is let go in mid-call comes back for the answer."""
     with visit.connect() as client:
         expect(client.call_tool("later").value, visit.sessions)
 
@@ -240,7 +224,6 @@ class OpenCall:
 
 
 def check_page(visit: Visit) -> None:
-    """The host's own pages are served as before."""
     with urllib.request.urlopen(visit.url.replace("/mcp", "/"), timeout=SECONDS) as response:
         expect(response.read().decode(), visit.page)
 

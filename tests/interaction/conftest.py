@@ -1,5 +1,5 @@
-"""Fixtures that several files of this folder share."""
+"""A fixture that several files of this folder share."""
 
-from .shelf import opened_shelf, shelf
+from .links import opened
 
-__all__ = ["opened_shelf", "shelf"]
+__all__ = ["opened"]

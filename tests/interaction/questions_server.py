@@ -147,28 +147,6 @@ def effects(path: str, ctx: Context) -> str:
     return f"{first} {second} {third} {made}"
 
 
-def twice(ctx: Context) -> str:
-    """Use a key twice."""
-    for _ in range(2):
-        ctx.elicit("Sure?", {"sure": bool}, key="k")
-    return "?"
-
-
-def swallow(ctx: Context) -> str:
-    """Ask, and catch everything."""
-    try:
-        return ctx.elicit("Sure?", {"sure": bool}).action
-    except BaseException:
-        return "guessed"
-
-
-def endless(ctx: Context) -> str:
-    """Ask for ever."""
-    for number in range(20):
-        ctx.elicit(f"Number {number}?", {"sure": bool})
-    return "done"
-
-
 def wait(ctx: Context, name: str = "wait") -> str:
     """Ask, and remember how that ended."""
     entered.setdefault(name, threading.Event()).set()
@@ -200,10 +178,7 @@ def build(*, state_keys: Optional[List[str]] = None, **options: Any) -> Server:
     """The server; keys are given in hexadecimal digits."""
     keys = None if state_keys is None else [bytes.fromhex(key) for key in state_keys]
     server = Server("questions", version="1", state_keys=keys, **options)
-    for tool in (
-        book, decide, pick, summarise, talk, look, pay, must_pay, everything, careful, effects, twice, swallow, endless,
-        wait,
-    ):
+    for tool in (book, decide, pick, summarise, talk, look, pay, must_pay, everything, careful, effects, wait):
         server.add_tool(tool)
     server.add_tool(hurried, timeout=HURRY)
     server.add_tool(hurried, name="late", timeout=0.05)

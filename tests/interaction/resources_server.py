@@ -140,12 +140,6 @@ def _add_resources(server: Server) -> None:
         """Needs a client that samples."""
         return "sampled"
 
-    @server.resource("slow://progress")
-    def slow(ctx: Context) -> str:
-        """Reports progress and logs."""
-        ctx.progress(1, 2, "half")
-        return "slow"
-
 
 def _add_templates(server: Server) -> None:
     @server.resource(
@@ -275,40 +269,10 @@ def _add_prompts(server: Server) -> None:
 
 def _add_tools(server: Server) -> None:
     @server.tool
-    def read(uri: str, ctx: Context) -> List[Any]:
-        """Read a resource of this server."""
-        result = ctx.read_resource(uri)
-        return [[item.uri, item.mime_type, item.text, None if item.data is None else len(item.data)]
-                for item in result.contents]
-
-    def added() -> str:
-        """Came later."""
-        return "added"
-
-    @server.tool
-    def grow(kind: str) -> str:
-        """Register something while clients are connected."""
-        if kind == "prompt":
-            server.add_prompt(added)
-        elif kind == "template":
-            server.add_resource_template(lambda_of, "new://{x}")
-        else:
-            server.add_resource(added, "new://added")
+    def grow() -> str:
+        """Register a resource while clients are connected."""
+        server.add_resource(lambda: "added", "new://added", name="added")
         return "grown"
-
-    @server.tool
-    def shrink(kind: str) -> str:
-        """Take it away again."""
-        if kind == "prompt":
-            server.remove_prompt("added")
-        else:
-            server.remove_resource({"template": "new://{x}"}.get(kind, "new://added"))
-        return "shrunk"
-
-
-def lambda_of(x: str) -> str:
-    """A template that comes later."""
-    return x
 
 
 if __name__ == "__main__":

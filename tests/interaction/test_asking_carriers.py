@@ -1,17 +1,15 @@
-"""Prompts and resources that ask, alone and called by a tool; and handlers that cannot ask."""
+"""Prompts and resources that ask, alone and called by a tool."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator
 
 import pytest
 
-from minimcp import Context, Server, UrlElicitationRequired
+from minimcp import Context, Server
 
-from ..answering import R1, R3, R4, R5, REVISIONS
+from ..answering import REVISIONS
 from .raw_client import RawClient
-
-PAY = {"mode": "url", "message": "Pay", "url": "https://pay.example/1", "elicitationId": "e1"}
 
 
 def build(**options: Any) -> Server:
@@ -31,18 +29,6 @@ def build(**options: Any) -> Server:
     def fixed(ctx: Context) -> str:
         """A resource of one URI."""
         return ctx.sample("one").text
-
-    @server.prompt
-    def paid() -> str:
-        """Refused until somebody pays."""
-        raise UrlElicitationRequired("pay first", {"elicitations": [PAY]})
-
-    @server.tool
-    def gather(ctx: Context) -> List[str]:
-        """Read notes, two of them the same, and ask between."""
-        roots = ctx.list_roots(key="roots")
-        texts = [ctx.read_resource(f"note://{name}").text or "" for name in ("a", "b", "a")]
-        return [*texts, roots[0].uri, ctx.sample("end").text]
 
     @server.prompt(complete={"city": lambda value, arguments: [value]})
     def trip(city: str) -> str:
@@ -81,39 +67,6 @@ def test_prompts_and_resources_ask_too(client: RawClient) -> None:
     assert [question["method"] for question in client.asked] == [
         "sampling/createMessage", "sampling/createMessage", "roots/list", "sampling/createMessage",
     ]
-
-
-@pytest.mark.requirement("M:MRTR-S14")
-def test_a_resource_that_asks_says_nothing_of_keeping(client: RawClient) -> None:
-    if client.revision == R5:
-        asked = client.once("resources/read", uri="fixed://one")["result"]
-        assert set(asked) == {"resultType", "inputRequests", "requestState", "_meta"}
-        message = client.once(
-            "resources/read", uri="note://x", requestState=asked["requestState"], inputResponses={},
-        )
-        assert message["error"]["data"] == {"reason": "invalid_request_state"}
-
-
-def test_a_tool_that_reads_resources_which_ask(client: RawClient) -> None:
-    assert client.call("gather") == (
-        '["a=<a note on a> file:///r","b=<a note on b> file:///r","a=<a note on a> file:///r","file:///r","<end>"]'
-    )
-    assert len(client.asked) == 8
-
-
-@pytest.mark.requirement("M:ERR-4")
-def test_a_prompt_that_wants_a_url_opened_first(client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
-    message = client.whole("prompts/get", name="paid")
-    assert message["error"]["code"] == (-32042 if client.revision == R4 else -32603)
-    assert len(client.asked) == (8 if client.revision == R5 else 0)
-
-
-def test_a_prompt_for_a_client_that_cannot_answer() -> None:
-    for revision, code in ((R1, -32601), (R3, -32601), (R5, -32021)):
-        server = build()
-        with RawClient(server, revision, REPLIES, {}) as client:
-            assert client.once("prompts/get", name="greet")["error"]["code"] == code
-        server.close()
 
 
 @pytest.mark.requirement("M:CMP-6", "M:MRTR-S1")

@@ -15,7 +15,7 @@ from minimcp.client.cache import Cache
 from ..answering import R4, R5
 from ..scripted import wait_for
 from ..unit.test_cache import Hand
-from .shelf import Client, connected
+from .links import Link
 
 MINUTE = {"list_ttl": 60, "page_size": 3}
 
@@ -28,7 +28,7 @@ class Traced:
         self.clock = Hand()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(connecting, "Cache", partial(Cache, now=self.clock))
-            self.client: Client = connected(way, revision, MINUTE, trace=self._trace, **keywords)
+            self.client = Link("resources_server", way, revision).open(MINUTE, trace=self._trace, **keywords)
 
     def _trace(self, arrow: str, message: str) -> None:
         if arrow == "-->":
@@ -82,6 +82,6 @@ def test_a_change_of_a_list_is_seen_at_once(traced: Traced) -> None:
     client = traced.client
     before = {resource.uri for resource in client.list_resources()}
     client.list_resources()
-    client.call_tool("grow", {"kind": "resource"})
+    client.call_tool("grow")
     wait_for(traced.changed)  # type: ignore[attr-defined]
     assert {resource.uri for resource in client.list_resources()} - before == {"new://added"}

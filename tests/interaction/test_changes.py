@@ -18,9 +18,7 @@ from ..support import WAIT, eventually, outlives_the_test
 from .changes_server import build
 from .links import LINKS, served
 
-EVERY_LIST: Dict[str, Any] = {
-    "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
-}
+EVERY_LIST: Dict[str, Any] = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
 LISTS = ("tools", "prompts", "resources")
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Completion, InternalError, InvalidParams, RpcError, Server
 
-from ..answering import R1, R2, R3, R4, R5
-from .shelf import Link
+from ..answering import R2, R3
+from .links import Link, link_to
 
 WEATHER = "weather://{city}/{days}"
 
+link = link_to("resources_server")
+
 
 @pytest.mark.requirement("COMP-01", "COMP-12", "M:CMP-1", "SEED-21")
-def test_what_is_declared(shelf: Link) -> None:
-    assert shelf.client.capabilities.get("completions") == ({} if shelf.since(R2) else None)
+def test_what_is_declared(link: Link) -> None:
+    assert link.client.capabilities.get("completions") == ({} if link.since(R2) else None)
 
     def plain(city: str) -> str:
         """Nothing completes it."""
@@ -27,7 +29,7 @@ def test_what_is_declared(shelf: Link) -> None:
     bare = Server("bare")
     bare.add_prompt(plain)
     bare.add_resource_template(lambda_of, "x://{x}")
-    with minimcp.connect(bare, revision=shelf.revision) as client:
+    with minimcp.connect(bare, revision=link.revision) as client:
         assert "completions" not in client.capabilities
         with pytest.raises(CapabilityNotSupported):
             client.complete("city", "", prompt="plain")
@@ -42,7 +44,7 @@ def lambda_of(x: str) -> str:
 
 
 @pytest.mark.requirement("COMP-02", "COMP-03", "COMP-06", "COMP-10", "M:CMP-3")
-def test_suggestions(shelf: Link) -> None:
+def test_suggestions(link: Link) -> None:
     for argument, value, where, values in (
         ("city", "o", {"prompt": "briefing"}, ["Oslo", "Odense"]),
         ("city", "", {"prompt": "briefing"}, ["Oslo", "Odense", "Ålesund"]),
@@ -59,30 +61,30 @@ def test_suggestions(shelf: Link) -> None:
         ("colour", "", {"template": "db://rows{?limit,colour,deep}"}, ["red", "green"]),
         ("deep", "t", {"template": "db://rows{?limit,colour,deep}"}, ["true"]),
     ):
-        found = shelf.client.complete(argument, value, **where)  # type: ignore[arg-type]
+        found = link.client.complete(argument, value, **where)  # type: ignore[arg-type]
         assert found == Completion(values, len(values), False), (argument, where)
-    assert shelf.client.complete("part", "x", prompt="briefing") == Completion(["xa", "xb"], 900, True)
+    assert link.client.complete("part", "x", prompt="briefing") == Completion(["xa", "xb"], 900, True)
     ref = {"type": "ref/prompt", "name": "briefing", "title": "whatever"}
     asked = {"ref": ref, "argument": {"name": "tone", "value": "p"}}
-    assert shelf.result("completion/complete", **asked) == {
+    assert link.result("completion/complete", **asked) == {
         "completion": {"values": ["plain"], "total": 1, "hasMore": False}
     }
 
 
 @pytest.mark.requirement("COMP-04", "COMP-05", "M:CMP-2", "M:CMP-4")
-def test_the_arguments_chosen_already_and_at_most_a_hundred(shelf: Link) -> None:
-    found = shelf.client.complete("street", "", prompt="briefing", arguments={"city": "Oslo"})
-    city = "Oslo" if shelf.since(R3) else "nowhere"
+def test_the_arguments_chosen_already_and_at_most_a_hundred(link: Link) -> None:
+    found = link.client.complete("street", "", prompt="briefing", arguments={"city": "Oslo"})
+    city = "Oslo" if link.since(R3) else "nowhere"
     assert found == Completion([f"{city} {number}" for number in range(100)], 150, True)
     params = {
         "ref": {"type": "ref/prompt", "name": "briefing"}, "argument": {"name": "street", "value": ""},
         "context": {"arguments": {"city": "Bergen"}},
     }
-    assert shelf.result("completion/complete", **params)["completion"]["values"][0] == "Bergen 0", "taken when it comes"
+    assert link.result("completion/complete", **params)["completion"]["values"][0] == "Bergen 0", "taken when it comes"
 
 
 @pytest.mark.requirement("COMP-07", "COMP-08", "M:CMP-5")
-def test_what_goes_wrong(shelf: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     prompt = {"type": "ref/prompt", "name": "briefing"}
     city = {"name": "city", "value": ""}
@@ -106,24 +108,14 @@ def test_what_goes_wrong(shelf: Link, caplog: pytest.LogCaptureFixture) -> None:
     )
     for ref, argument, more, said in wrong:
         with pytest.raises(InvalidParams, match=said):
-            shelf.client.request("completion/complete", {"ref": ref, "argument": argument, **more})
+            link.client.request("completion/complete", {"ref": ref, "argument": argument, **more})
     for context in ({}, None, {"arguments": None}):
         params = {"ref": prompt, "argument": city, "context": context}
-        assert shelf.result("completion/complete", **params)["completion"]["total"] == 3
+        assert link.result("completion/complete", **params)["completion"]["total"] == 3
     for name in ("broken", "wrong"):
         with pytest.raises(InternalError, match="reference") as caught:
-            shelf.client.complete(name, "", prompt="briefing")
+            link.client.complete(name, "", prompt="briefing")
         assert "secret" not in str(caught.value)
     with pytest.raises(RpcError, match="nine") as own:
-        shelf.client.complete("own", "", prompt="briefing")
+        link.client.complete("own", "", prompt="briefing")
     assert own.value.code == 9
-
-
-def test_what_is_announced() -> None:
-    soon = Server("soon", capabilities=["completions", "prompts"])
-    wanted: Dict[str, bool] = {R1: False, R2: True, R4: True, R5: True}
-    for revision, declared in wanted.items():
-        with minimcp.connect(soon, revision=revision) as client:
-            assert ("completions" in client.capabilities) is declared
-            with pytest.raises(InvalidParams, match="there is no x"):
-                client.complete("a", "", prompt="x")

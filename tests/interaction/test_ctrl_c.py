@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any, List
+from typing import Any
 
 import pytest
 
-import minimcp
-from minimcp import Server
 from minimcp.engine.timer import NEVER, Deadline
 
 from ..scripted import Task, open_channel, result
@@ -53,25 +51,3 @@ def test_a_call_that_waits_for_room_is_given_up_and_never_sent() -> None:
         pipe.take(None)
         assert connection.send(b'{"last": 1}\n', Deadline(WAIT))
         assert [line for line in pipe.lines(2) if "method" not in line] == [{"first": 1}, {"last": 1}]
-
-
-def test_a_client_goes_on_after_ctrl_c() -> None:
-    server, seen = Server("x"), threading.Event()
-    reasons: List[Any] = []
-
-    @server.tool
-    def wait(ctx: minimcp.Context) -> str:
-        """Wait until the client gives up."""
-        ctx.on_cancel(lambda: reasons.append("cancelled"))
-        seen.set()
-        ctx.sleep(WAIT)
-        return "never"
-
-    with minimcp.connect(server) as client:
-        striking = ctrl_c_when(seen.is_set)
-        with pytest.raises(KeyboardInterrupt):
-            client.call_tool("wait")
-        striking.result()
-        assert eventually(lambda: reasons == ["cancelled"])
-        assert client.ping(timeout=WAIT) < WAIT
-    server.close()

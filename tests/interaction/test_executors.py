@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, Client, Context, Limits, Serial, Server, StdioServer, ToolError
+from minimcp import Cancelled, CancelToken, Client, Limits, Serial, Server, StdioServer, ToolError
 
 from ..scripted import Task, dumps, request, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -78,14 +77,6 @@ def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) 
     assert text(client, "where_main")
 
 
-@pytest.mark.parametrize("executor", ["serial", "main"])
-def test_a_thousand_calls_stay_in_order(client: Client, executor: str) -> None:
-    calls = [(f"where_{executor}", {"number": number}) for number in range(1000)]
-    threads = {result.text for batch in range(2) for result in client.call_tools(calls[batch * 500 :][:500])}
-    assert len(threads) == 1
-    assert client.call_tool("numbers").structured_content == list(range(1000))
-
-
 def test_a_cancelled_call_is_not_run_and_the_one_that_runs_hears_of_it(client: Client) -> None:
     first, second, begun = CancelToken(), CancelToken(), threading.Event()
 
@@ -115,23 +106,6 @@ def echo(number: int = 0) -> int:
     return number
 
 
-def test_a_loop_without_a_bell_pumps_now_and_then() -> None:
-    server, seen = Server("plain", executor="main"), SimpleQueue()  # type: ignore[var-annotated]
-    server.add_tool(echo)
-
-    def use() -> None:
-        with minimcp.connect(server, timeout=WAIT) as client:
-            seen.put([client.call_tool("echo", {"number": number}).structured_content for number in range(5)])
-
-    task = Task(use)
-    pumped = 0
-    while task.thread.is_alive():
-        pumped += server.pump(0.05)
-    task.result()
-    assert pumped == 5 and seen.get_nowait() == list(range(5))
-    server.close()
-
-
 def test_nobody_pumps() -> None:
     server = Server("deserted", limits=Limits(workers=1, requests=3, drain_grace=0.01))
     called: List[int] = []
@@ -150,127 +124,6 @@ def test_nobody_pumps() -> None:
             assert eventually(lambda: not channel.requests._begun)  # noqa: B023, the answer leaves before its place does
         assert client.call_tool("echo", {"number": 3}).text == "3"
     assert server.pump() == 0 and called == []
-    server.close()
-
-
-def test_what_waits_counts_against_the_limits() -> None:
-    server = Server("full", limits=Limits(requests=2, drain_grace=0.01), executor="main")
-    server.add_tool(echo)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        waiting = [client.submit(client.call_tool, "echo") for _ in range(2)]
-        assert eventually(lambda: repr(server._config.main) == "<Main 2 waiting>")
-        with pytest.raises(minimcp.RpcError, match="more than 2 requests run already"):
-            client.call_tool("echo")
-        assert server.pump() == 2 and [future.result(WAIT).text for future in waiting] == ["0", "0"]
-        assert client.submit(client.call_tool, "echo") and server.pump(WAIT) == 1
-    server.close()
-
-
-@pytest.mark.parametrize("how", ["server", "client"])
-def test_the_end_clears_the_queue(how: str) -> None:
-    server = Server("closing", executor="main")
-    server.add_tool(echo)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        call = client.submit(client.call_tool, "echo")
-        assert eventually(lambda: repr(server._config.main) == "<Main 1 waiting>")
-        (server if how == "server" else client).close()
-        with pytest.raises((minimcp.RpcError, minimcp.ConnectionLost)):
-            call.result(WAIT)
-        assert eventually(lambda: repr(server._config.main) == "<Main 0 waiting>") and server.pump() == 0
-    server.close()
-
-
-def test_a_serial_is_shared_by_servers_and_connections() -> None:
-    serial = Serial()
-    threads = set()
-    servers = [Server(f"shared{number}", executor=serial) for number in range(2)]
-
-    def where() -> str:
-        """Name the thread."""
-        return str(threading.get_ident())
-
-    for server in servers:
-        server.add_tool(where)
-        for _ in range(2):
-            with minimcp.connect(server, timeout=WAIT) as client:
-                threads.add(client.call_tool("where").text)
-    servers[0].close()
-    with minimcp.connect(servers[1], timeout=WAIT) as client:
-        threads.add(client.call_tool("where").text)
-    assert len(threads) == 1
-    servers[1].close()
-    assert eventually(lambda: all(thread.name != "minimcp-serial" for thread in threading.enumerate()))
-
-
-def test_handlers_of_a_serial_never_meet() -> None:
-    server = Server("state", executor=Serial())
-    total = [0]
-
-    @server.tool
-    def add(ctx: Context) -> None:
-        """Read, wait, write: wrong on two threads."""
-        before = total[0]
-        ctx.sleep(0.001)
-        total[0] = before + 1
-
-    with minimcp.connect(server, timeout=WAIT) as client:
-        client.call_tools([("add", {})] * 50)
-    server.close()
-    assert total == [50]
-
-
-def test_a_server_that_a_handler_on_a_serial_closes() -> None:
-    server = Server("closed inside", executor=Serial(), limits=Limits(drain_grace=WAIT))
-
-    @server.tool
-    def end() -> str:
-        """Close the server."""
-        server.close()
-        return "closed"
-
-    with minimcp.connect(server, timeout=WAIT) as client:
-        assert client.call_tool("end").text == "closed"
-
-
-def test_a_callable_that_posts_to_anothers_queue() -> None:
-    posted: "SimpleQueue[Any]" = SimpleQueue()
-    threads: List[str] = []
-
-    def pump() -> None:
-        threads.append(str(threading.get_ident()))
-        for job in iter(lambda: posted.get(timeout=WAIT), None):
-            assert job() is None and job() is None, "twice does nothing"
-
-    server = Server("posted", executor=posted.put)
-
-    @server.tool
-    def where(number: int) -> str:
-        """Name the thread."""
-        order.append(number)
-        return str(threading.get_ident())
-
-    order: List[int] = []
-    pumping = Task(pump)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        results = client.call_tools([("where", {"number": number}) for number in range(100)])
-    posted.put(None)
-    pumping.result()
-    server.close()
-    assert {result.text for result in results} == set(threads) and order == list(range(100))
-
-
-def test_a_callable_that_fails_and_one_that_forgets(caplog: pytest.LogCaptureFixture) -> None:
-    def full(job: Callable[[], None]) -> None:
-        raise RuntimeError("the queue is full")
-
-    server = Server("broken", executor=full)
-    server.add_tool(echo)
-    server.add_tool(echo, name="forgotten", executor=lambda job: None, timeout=0.05)
-    with minimcp.connect(server, timeout=WAIT) as client:
-        with caplog.at_level(logging.CRITICAL), pytest.raises(minimcp.InternalError, match="reference"):
-            client.call_tool("echo")
-        with pytest.raises(ToolError, match="did not begin within"):
-            client.call_tool("forgotten")
     server.close()
 
 
@@ -307,30 +160,6 @@ def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
         assert client.complete("text", "d", prompt="note").values == ["d"]
     loop.end()
     assert len(threads) == 1
-
-
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("executor", ["main", "serial"])
-def test_a_question_keeps_the_thread_or_comes_again(revision: str, executor: str) -> None:
-    threads: List[int] = []
-
-    def make(**options: Any) -> Server:
-        server = Server("asking", executor=Serial() if executor == "serial" else executor, **options)
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            """Ask for a name."""
-            threads.append(threading.get_ident())
-            return str(ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}}).content)
-
-        return server
-
-    loop = Loop(make)
-    answered = {"name": "Ada"}
-    with minimcp.connect(loop.server, revision=revision, elicit=lambda request: answered, timeout=WAIT) as client:
-        assert client.call_tool("ask").text == str(answered)
-    loop.end()
-    assert len(threads) == (2 if revision == "2026-07-28" else 1) and len(set(threads)) == 1
 
 
 # ---------------------------------------------------------------- a process, and signals

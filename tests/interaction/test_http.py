@@ -103,9 +103,7 @@ def test_questions(url: str, revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_changes(url: str, server: Server, revision: str) -> None:
     changed, updated = threading.Event(), threading.Event()
-    with connect(
-        url, revision, on_tools_changed=changed.set, on_resource_updated=lambda uri: updated.set()
-    ) as client:
+    with connect(url, revision, on_tools_changed=changed.set, on_resource_updated=lambda uri: updated.set()) as client:
         client.subscribe("notes://one")
         server.resource_updated("notes://one")
         assert updated.wait(WAIT)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from queue import SimpleQueue
 from typing import Any, Dict
 
 import pytest
 
-import minimcp
-from minimcp import CapabilityNotSupported, InternalError, InvalidParams, MethodNotFound, RpcError, Server
+from minimcp import CapabilityNotSupported, InternalError, InvalidParams, RpcError
 
-from ..answering import R2, R3, R4, R5
-from ..support import WAIT
+from ..answering import R2, R3, R4
+from .links import Link, Open, link_to
 from .resources_server import PICTURE
-from .shelf import Link, Open
+
+link = link_to("resources_server")
 
 
 def words(text: str, role: str = "user") -> Dict[str, Any]:
@@ -22,9 +21,9 @@ def words(text: str, role: str = "user") -> Dict[str, Any]:
 
 
 @pytest.mark.requirement("PRM-01", "PRM-02", "PRM-03", "M:PRM-1", "SEED-24", "SEED-28")
-def test_what_is_listed(shelf: Link) -> None:
-    assert shelf.client.capabilities["prompts"] == {"listChanged": True}
-    first, typed, *others = shelf.result("prompts/list")["prompts"]
+def test_what_is_listed(link: Link) -> None:
+    assert link.client.capabilities["prompts"] == {"listChanged": True}
+    first, typed, *others = link.result("prompts/list")["prompts"]
     arguments = first.pop("arguments")
     assert arguments[:3] == [
         {"name": "city", "description": "Name of the city.", "required": True},
@@ -32,20 +31,20 @@ def test_what_is_listed(shelf: Link) -> None:
         {"name": "street", "required": False},
     ]
     wanted: Dict[str, Any] = {"name": "briefing", "description": "Brief somebody."}
-    if shelf.since(R3):
+    if link.since(R3):
         wanted.update({"title": "Briefing", "_meta": {"example.com/p": 1}})
-    if shelf.since(R4):
+    if link.since(R4):
         wanted["icons"] = [{"src": "https://example.com/i.png", "sizes": ["48x48", "96x96"]}]
     assert first == wanted
     assert [each["name"] for each in typed["arguments"]] == ["count", "ratio", "tags"], "the context is none"
-    listed = shelf.client.list_prompts()
+    listed = link.client.list_prompts()
     assert [each.name for each in listed[1:]] == ["typed"] + [each["name"] for each in others]
     assert listed[0].arguments and listed[0].arguments[0].required and others[0]["arguments"] == []
-    assert ("ttlMs" in shelf.result("prompts/list")) is not shelf.handshake
+    assert ("ttlMs" in link.result("prompts/list")) is not link.handshake
 
 
 @pytest.mark.requirement("PRM-05", "PRM-14", "PRM-16", "M:PRM-5", "M:PRM-8")
-def test_arguments_become_what_the_function_wants(shelf: Link) -> None:
+def test_arguments_become_what_the_function_wants(link: Link) -> None:
     for name, arguments, said in (
         ("briefing", {"city": "Oslo"}, "Oslo plain RED"),
         ("briefing", {"city": "Oslo", "tone": "formal", "shout": True, "colour": "green"}, "OSLO FORMAL GREEN"),
@@ -56,15 +55,15 @@ def test_arguments_become_what_the_function_wants(shelf: Link) -> None:
         ("typed", {"count": "-3", "ratio": "1e3", "tags": '["a", "5"]'}, "-3 1000.0 ['a', '5'] prompts/get"),
         ("typed", {"count": "3", "tags": ""}, "3 0.5 None prompts/get"),
     ):
-        result = shelf.client.get_prompt(name, arguments)  # type: ignore[arg-type]
+        result = link.client.get_prompt(name, arguments)  # type: ignore[arg-type]
         assert [message.content.text for message in result.messages] == [said]  # type: ignore[union-attr]
-    assert shelf.result("prompts/get", name="briefing", arguments={"city": "Oslo"}) == {
+    assert link.result("prompts/get", name="briefing", arguments={"city": "Oslo"}) == {
         "description": "Brief somebody.", "messages": [words("Oslo plain RED")],
     }
 
 
 @pytest.mark.requirement("PRM-04", "PRM-11", "PRM-12", "PRM-14", "M:PRM-2", "M:PRM-3", "M:PRM-8", "SEED-04")
-def test_arguments_that_do_not_fit(shelf: Link) -> None:
+def test_arguments_that_do_not_fit(link: Link) -> None:
     for name, arguments, said in (
         ("briefing", None, "city"),
         ("briefing", {}, "city"),
@@ -91,77 +90,51 @@ def test_arguments_that_do_not_fit(shelf: Link) -> None:
     ):
         params = {"name": name, **({} if arguments is None else {"arguments": arguments})}
         with pytest.raises(InvalidParams, match=said) as caught:
-            shelf.client.request("prompts/get", params)
+            link.client.request("prompts/get", params)
         assert caught.value.code == -32602
 
 
 @pytest.mark.requirement("PRM-05", "PRM-06", "PRM-07", "PRM-08", "PRM-09", "M:PRM-4", "X-20")
-def test_what_a_prompt_returns(shelf: Link) -> None:
+def test_what_a_prompt_returns(link: Link) -> None:
     picture = {"type": "image", "data": "iVBORwD/", "mimeType": "image/png"}
-    assert shelf.result("prompts/get", name="talk")["messages"] == [
+    assert link.result("prompts/get", name="talk")["messages"] == [
         words("question"), words("answer", "assistant"), {"role": "user", "content": picture},
     ]
-    assert shelf.client.get_prompt("talk").messages[2].content.data == PICTURE  # type: ignore[union-attr]
-    blocks = [each["content"] for each in shelf.result("prompts/get", name="blocks")["messages"]]
+    assert link.client.get_prompt("talk").messages[2].content.data == PICTURE  # type: ignore[union-attr]
+    blocks = [each["content"] for each in link.result("prompts/get", name="blocks")["messages"]]
     sound = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
     in_a_resource = {"uri": "audio:inline", "mimeType": "audio/wav", "blob": "UklGRg=="}
     link_block = {"type": "resource_link", "uri": "notes://all", "name": "notes"}
     assert blocks == [
-        sound if shelf.since(R2) else {"type": "resource", "resource": in_a_resource},
-        link_block if shelf.since(R3) else {"type": "text", "text": "notes: notes://all"},
+        sound if link.since(R2) else {"type": "resource", "resource": in_a_resource},
+        link_block if link.since(R3) else {"type": "text", "text": "notes: notes://all"},
         {"type": "resource", "resource": {"uri": "notes://all", "mimeType": "text/plain", "text": "inside"}},
         {
             "type": "resource",
             "resource": {"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "eA=="},
         },
     ]
-    assert shelf.result("prompts/get", name="whole") == {
+    assert link.result("prompts/get", name="whole") == {
         "description": "described here", "messages": [words("all")], "_meta": {"example.com/g": 1},
     }
 
 
 @pytest.mark.requirement("PRM-13", "M:PRM-2")
-def test_what_goes_wrong(shelf: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     for name in ("broken", "wrong"):
         with pytest.raises(InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)") as caught:
-            shelf.client.get_prompt(name)
+            link.client.get_prompt(name)
         assert "secret" not in str(caught.value)
     with pytest.raises(RpcError, match="seven") as own:
-        shelf.client.get_prompt("own")
+        link.client.get_prompt("own")
     assert own.value.code == 7
     with pytest.raises(CapabilityNotSupported, match="needs a client with sampling"):
-        shelf.client.get_prompt("needs")
+        link.client.get_prompt("needs")
 
 
 @pytest.mark.requirement("PRM-15", "M:PRM-8", "M:PAG-1")
-def test_pages(shelf: Link, opened_shelf: Open) -> None:
-    client = opened_shelf({"page_size": 2})
+def test_pages(link: Link, opened: Open) -> None:
+    client = opened({"page_size": 2})
     assert len(client.request("prompts/list")["prompts"]) == 2
-    assert client.list_prompts() == shelf.client.list_prompts()
-
-
-@pytest.mark.requirement("PRM-10")
-def test_a_change_is_told(shelf: Link, opened_shelf: Open) -> None:
-    told: "SimpleQueue[None]" = SimpleQueue()
-    client = opened_shelf(on_prompts_changed=lambda: told.put(None))
-    client.call_tool("grow", {"kind": "prompt"})
-    told.get(timeout=WAIT)
-    assert client.get_prompt("added").messages[0].content.text == "added"  # type: ignore[union-attr]
-    client.call_tool("shrink", {"kind": "prompt"})
-    with pytest.raises(InvalidParams, match="Unknown prompt"):
-        client.get_prompt("added")
-    told.get(timeout=WAIT)
-
-
-@pytest.mark.requirement("PRM-01", "SEED-21")
-def test_a_server_without_prompts() -> None:
-    for revision in (R4, R5):
-        with minimcp.connect(Server("bare"), revision=revision) as client:
-            for ask in (client.list_prompts, lambda: client.get_prompt("x")):
-                with pytest.raises(CapabilityNotSupported):
-                    ask()
-            with pytest.raises(MethodNotFound):
-                client.request("prompts/list")
-        with minimcp.connect(Server("soon", capabilities=["prompts"]), revision=revision) as client:
-            assert client.list_prompts() == []
+    assert client.list_prompts() == link.client.list_prompts()

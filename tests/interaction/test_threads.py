@@ -14,13 +14,13 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Context, Limits, Server
+from minimcp import Cancelled, CancelToken, ConnectionLost, Limits, Server
 from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import Connection
 from minimcp.engine.timer import Deadline
 from minimcp.engine.transport import memory_pair
 
-from ..scripted import ScriptedPipe, ScriptedRole, Task, open_channel, result, wait_for
+from ..scripted import ScriptedPipe, ScriptedRole, Task, result, wait_for
 from ..support import ROOT, WAIT, eventually
 from .threads_server import make_server
 
@@ -88,44 +88,6 @@ def test_a_reply_that_beats_the_write() -> None:
             assert call.ending is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0
-
-
-def test_a_failed_write_leaves_nothing_behind() -> None:
-    with open_channel() as (channel, pipe, _):
-        pipe.failing = ConnectionLost("broken pipe")
-        for _ in range(100):
-            with pytest.raises(ConnectionLost, match="broken pipe"):
-                channel.calls.start("work", lambda id: {})
-        assert len(channel.calls) == 0
-
-
-def test_nobody_holds_a_lock_while_a_peer_does_not_read() -> None:
-    """One writer waits for the peer; everything that only changes state goes on."""
-    with open_channel(room=0) as (channel, pipe, _):
-        assert channel.send(b"x" * 100_000 + b"\n")
-        assert pipe.stuck.wait(WAIT)
-        calls = [Task(channel.calls.start, "work", lambda id: {}).result() for _ in range(100)]
-        assert [channel.calls.end(call, Cancelled("enough")) for call in calls] == [True] * 100
-        pipe.give(*[result(n) for n in range(200)])
-        assert eventually(lambda: pipe.frames.empty())
-        pipe.take(None)
-        assert eventually(lambda: pipe.sent.count(b"\n") == 201)
-
-
-def test_20_000_reports_in_order_on_the_callers_thread_before_the_return(target: Any) -> None:
-    number = 20_000
-    seen: List[float] = []
-    threads = set()
-
-    def report(progress: Any) -> None:
-        seen.append(progress.progress)
-        threads.add(threading.get_ident())
-
-    with minimcp.connect(target, timeout=LONG) as client:
-        assert client.call_tool("count", {"n": number}, on_progress=report).text == str(number)
-        assert len(seen) == number
-        assert seen == sorted(seen)
-    assert threads == {threading.get_ident()}
 
 
 def lose(target: Any, client: Any) -> None:
@@ -212,25 +174,6 @@ def test_nested_calls_far_beyond_the_cap() -> None:
         width = [Task(client.call_tool, "down", {"n": 5}) for _ in range(20)]
         assert [task.result(LONG).value for task in width] == [5] * 20
     server.close()
-
-
-def test_two_servers_call_each_other() -> None:
-    servers = [Server(name, limits=Limits(workers=2), capabilities=["tools"]) for name in ("left", "right")]
-    clients = [minimcp.connect(server, timeout=LONG) for server in servers]
-
-    def register(server: Server, other: Any) -> None:
-        @server.tool
-        def bounce(n: int, ctx: Context) -> int:
-            """Call the other server."""
-            ctx.check()
-            return 0 if n == 0 else 1 + other.call_tool("bounce", {"n": n - 1}).value
-
-    register(servers[0], clients[1])
-    register(servers[1], clients[0])
-    tasks = [Task(clients[n % 2].call_tool, "bounce", {"n": 30}) for n in range(10)]
-    assert [task.result(LONG).value for task in tasks] == [30] * 10
-    for client in clients:
-        client.close()
 
 
 @pytest.mark.parametrize("tool", ["sleep", "hold"])

@@ -5,83 +5,33 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
-from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict
 
 import pytest
 
 import minimcp
-from minimcp import Audio, CancelToken, Client, EmbeddedResource, Image, ResourceLink, Server, Text
+from minimcp import Audio, Client, EmbeddedResource, Image, ResourceLink, Server, Text
 
-from ..answering import R1, R2, R3, R4, R5, REVISIONS
-from ..support import WAIT, eventually, outlives_the_test
-from .links import LINKS, served
+from ..answering import R1, R2, R3, R4, R5
+from ..support import WAIT
+from .links import Link, Open, link_to, stripped
 from .tools_server import NAMES, PICTURE, SOUND
 
 STRUCTURED = {R1: "none", R2: "none", R3: "object", R4: "object", R5: "any"}
-INFO = {"name": "tester", "version": "3"}
 
 
-class Link(NamedTuple):
-    """One way to a server: a transport and a revision."""
-
-    transport: str
-    revision: str
-    shared: Optional[Client]
-
-    def open(self, options: Dict[str, Any], **keywords: Any) -> Client:
-        target = served(self.transport, "tools_server", **options)
-        return minimcp.connect(target, revision=self.revision, client_info=INFO, timeout=WAIT, **keywords)
-
-    @property
-    def handshake(self) -> bool:
-        return self.revision != R5
-
-
-@pytest.fixture(scope="module", params=LINKS, ids="-".join)
-def link(request: pytest.FixtureRequest) -> Iterator[Link]:
-    transport, revision = request.param
-    with ExitStack() as stack:
-        shared = None
-        if transport == "stdio":
-            with outlives_the_test():
-                shared = stack.enter_context(Link(transport, revision, None).open({}))
-        yield Link(transport, revision, shared)
+link = link_to("tools_server")
 
 
 @pytest.fixture
-def client(link: Link) -> Iterator[Client]:
-    """A client of the plain server; over stdio many tests share one process."""
-    if link.shared is not None:
-        yield link.shared
-        return
-    with link.open({}) as opened:
-        yield opened
-
-
-Open = Callable[..., Client]
-
-
-@pytest.fixture
-def opened(link: Link) -> Iterator[Open]:
-    """Opens clients with the options of a server of their own."""
-    with ExitStack() as stack:
-        yield lambda keywords=None, **options: stack.enter_context(link.open(options, **(keywords or {})))
+def client(link: Link) -> Client:
+    return link.client
 
 
 def raw(client: Client, name: str, **arguments: Any) -> Dict[str, Any]:
-    """A result as it came, without what every result of the newest revision carries."""
-    result = client.request("tools/call", {"name": name, "arguments": arguments})
-    stamp = {"io.modelcontextprotocol/serverInfo": {"name": "tools", "version": "1.2"}}
-    if client.revision == R5:
-        assert result.pop("resultType") == "complete"
-        meta = result.pop("_meta")
-        assert {**meta, **stamp} == meta
-        own = {key: value for key, value in meta.items() if key not in stamp}
-        result.update({"_meta": own} if own else {})
-    return result
+    """The result of a call as it came, without what every result carries."""
+    return stripped(client, client.request("tools/call", {"name": name, "arguments": arguments}))
 
 
 def words(text: str) -> Dict[str, Any]:
@@ -139,23 +89,7 @@ def test_the_client_takes_the_wrapping_off_and_knows_the_schema(client: Client) 
     if way == "object":
         assert by_hand is not None and "even" in by_hand["definitions"], "where the reference from inside looks"
     assert client.call_tool("by_hand").value == (client.call_tool("by_hand").text if way == "none" else {"even": 2})
-    assert all(schemas[name] is None for name in ("text", "annotated", "unstructured", "picture", "loose", "anything"))
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("text", "plain"), ("annotated", "words"), ("unstructured", '{"a":1}')]
-)
-def test_text_has_no_structured_content_and_is_the_value(client: Client, name: str, text: str) -> None:
-    assert raw(client, name) == {"content": [words(text)]}
-    assert client.call_tool(name).value == text
-
-
-def test_what_nobody_announced_is_structured_all_the_same(client: Client) -> None:
-    loose, anything = raw(client, "loose"), raw(client, "anything")
-    way = STRUCTURED[client.revision]
-    assert loose["content"] == [words('{"loose":true}')] and anything["content"] == [words('["any"]')]
-    assert loose.get("structuredContent") == (None if way == "none" else {"loose": True})
-    assert anything.get("structuredContent") == {"none": None, "object": {"result": ["any"]}, "any": ["any"]}[way]
+    assert all(schemas[name] is None for name in ("text", "annotated", "picture", "loose", "anything"))
 
 
 @pytest.mark.requirement("TOOL-32", "TOOL-39", "TOOL-30", "TOOL-31", "M:TOOL-20")
@@ -176,38 +110,35 @@ def test_blocks_travel_as_far_as_the_revision_knows_them(client: Client) -> None
     assert isinstance(inside, EmbeddedResource) and (inside.uri, inside.text) == ("file:///a.txt", "inside")
 
 
-def test_lists_of_blocks(client: Client) -> None:
-    several = client.call_tool("several")
-    assert [block.type for block in several.content] == ["text", "image", "text"] and several.text == "first\nlast"
-    assert raw(client, "no_blocks") == {"content": []} == raw(client, "no_picture")
-    result = client.call_tool("any_blocks")
-    assert [each.type for each in result.content] == ["text", "resource_link" if client.revision >= R3 else "text"]
-    if client.revision >= R3:
-        assert [each["type"] for each in result.value] == ["text", "resource_link"]
-
-
-def test_a_whole_result_goes_as_it_is(client: Client) -> None:
-    way = STRUCTURED[client.revision]
-    result = raw(client, "whole")
-    assert [block["type"] for block in result["content"]] == ["text", "resource" if client.revision == R1 else "audio"]
-    assert result["_meta"] == {"example.com/x": 1}
-    assert result.get("structuredContent") == (None if way == "none" else {"a": 1})
-    structured = {"none": None, "object": {"result": [1]}, "any": [1]}[way]
-    assert raw(client, "whole_list").get("structuredContent") == structured
-    assert raw(client, "whole_bare") == {"content": [words("no")], "isError": True}
-    failed = client.call_tool("whole_bare", raise_on_error=False)
-    assert failed.is_error and failed.text == "no" and failed.value is None
-
-
 @pytest.mark.requirement("TOOL-27", "M:TOOL-6", "TOOL-38")
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("liar", "an integer"), ("blocks_for_a_list", "as in list[Union[str, Image]]"), ("raw", "Image(data, mime_type)")],
+    [("liar", "an integer"), ("blocks_for_a_list", "[0]: expected an integer"), ("raw", "Image(data, mime_type)")],
 )
 def test_what_a_tool_must_not_return(client: Client, name: str, advice: str) -> None:
     result = raw(client, name)
     assert result["isError"] is True and advice in result["content"][0]["text"]
     assert "structuredContent" not in result
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_text_is_utf_8_and_json_for_a_model_shows_it(revision: str) -> None:
+    """Nothing is escaped or blown up on the wire, but for what some clients take for the end of a line."""
+    server, lines = Server("text"), []
+
+    @server.tool
+    def take(city: str) -> Dict[str, str]:
+        """Give it back."""
+        return {"city": city}
+
+    with minimcp.connect(server, revision=revision, trace=lambda *told: lines.append(told[-1])) as client:
+        long = "\u6f22" * 100_000
+        assert client.call_tool("take", {"city": long}).text == f'{{"city":"{long}"}}'
+        for odd, back in (("a\u0085b\u2028c\u2029d\r\ne", None), ("\ud800 half", "\ufffd half")):
+            result = client.call_tool("take", {"city": odd})
+            assert result.structured_content == json.loads(result.text) == {"city": back or odd}
+    assert 300_000 < max(len(line.encode()) for line in lines) < 601_000, "once as text, once as structured content"
+    assert all(len(line.splitlines()) == 1 for line in lines)
 
 
 # ---------------------------------------------------------------- errors
@@ -264,8 +195,9 @@ def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
         assert url == {"content": [words("open it")], "isError": True}, "the code is no other revision's"
 
 
+@pytest.mark.requirement("M:ERR-10")
 def test_masked_errors_keep_their_words(opened: Open, link: Link, caplog: pytest.LogCaptureFixture) -> None:
-    client = opened(mask_errors=True)
+    client = opened({"mask_errors": True})
     caplog.set_level(logging.ERROR, "minimcp")
     for name, arguments in (("fail", {"how": "value"}), ("liar", {})):
         result = raw(client, name, **arguments)
@@ -292,14 +224,6 @@ def test_calls_that_are_none(client: Client) -> None:
         client.request("tools/nothing")
 
 
-def test_arguments_are_converted_and_the_context_is_none(client: Client) -> None:
-    assert client.call_tool("forecast", {"city": "Oslo"}).text == "Oslo 3 RED tools/call"
-    assert client.call_tool("forecast", {"city": "Oslo", "days": 1, "unit": "blue"}).text == "Oslo 1 BLUE tools/call"
-    schema = {tool.name: tool for tool in client.list_tools()}["forecast"].input_schema
-    assert list(schema["properties"]) == ["city", "days", "unit"] and schema["required"] == ["city"]
-    assert schema["properties"]["city"]["description"] == "Name of the city."
-
-
 WRONG = [
     ("forecast", {}, "city"),
     ("forecast", {"city": 5}, "city"),
@@ -320,7 +244,7 @@ def test_wrong_arguments_are_a_result(client: Client) -> None:
 
 @pytest.mark.requirement("TOOL-20", "TOOL-21")
 def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(opened: Open, link: Link) -> None:
-    client = opened(strict_arguments=True)
+    client = opened({"strict_arguments": True})
     if link.revision in (R1, R2, R3):
         for name, arguments, field in WRONG:
             with pytest.raises(minimcp.InvalidParams, match=field):
@@ -337,9 +261,7 @@ def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
     listed = client.request("tools/list")["tools"]
     tools = {tool["name"]: tool for tool in listed}
     assert [tool["name"] for tool in listed] == NAMES, "in the order of registering"
-    hinted = {
-        "name": "hinted", "description": "Described", "inputSchema": {"type": "object", "properties": {}},
-    }
+    hinted = {"name": "hinted", "description": "Described", "inputSchema": {"type": "object", "properties": {}}}
     tools["hinted"]["inputSchema"].pop("additionalProperties", None)
     if client.revision == R2:
         hinted["annotations"] = {"title": "A title", "readOnlyHint": True}
@@ -365,9 +287,8 @@ def test_what_a_tool_requires(client: Client, opened: Open, link: Link) -> None:
             with pytest.raises(minimcp.CapabilityNotSupported) as caught:
                 client.call_tool(name)
             assert (caught.value.code, caught.value.data) == (-32021, {"requiredCapabilities": missing})
-    able = opened({"extensions": {"com.example/x": {}}})
+    able = opened(extensions={"com.example/x": {}})
     assert able.call_tool("needs_extension").text == "extended"
-    assert json.loads(able.call_tool("about").text)["extension"] is True
 
 
 def test_a_tool_that_takes_too_long(client: Client) -> None:
@@ -377,22 +298,7 @@ def test_a_tool_that_takes_too_long(client: Client) -> None:
     assert client.call_tool("quick").text == "in time"
 
 
-def test_a_tool_with_a_worker_of_its_own(client: Client) -> None:
-    assert [client.call_tool("pooled").text for _ in range(3)] == ["pooled"] * 3
-
-
 # ---------------------------------------------------------------- what a handler sees
-
-
-def test_what_a_handler_sees(client: Client) -> None:
-    params = {"name": "about", "_meta": {"example.com/y": [1]}}
-    seen = json.loads(client.request("tools/call", params)["content"][0]["text"])
-    assert isinstance(seen.pop("id"), int)
-    assert seen == {
-        "revision": client.revision, "method": "tools/call", "name": "about", "meta": {"example.com/y": [1]},
-        "session": client.revision != R5, "server": "tools", "client": ["tester", "3"], "capabilities": [],
-        "extension": False, "cancelled": False, "same": True,
-    }
 
 
 def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> None:
@@ -401,84 +307,12 @@ def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> N
     assert numbers == ([1, 2, 1] if link.handshake else [0, 0, 0])
 
 
-@pytest.mark.requirement("PROG-03", "PROG-04", "M:PROG-1")
-def test_progress_comes_before_the_result_in_order(client: Client) -> None:
-    reports: List[Any] = []
-    assert client.call_tool("report", on_progress=reports.append).text == "done"
-    text: Callable[[int], Optional[str]] = lambda step: None if client.revision == R1 else f"step {step}"  # noqa: E731
-    assert [(each.progress, each.total, each.message) for each in reports] == [(n, 3, text(n)) for n in (1, 2, 3)]
-    assert client.call_tool("report").text == "done", "nobody listens"
-
-
-LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-
-@pytest.mark.requirement("LOG-02", "LOG-04", "M:LOG-1")
-def test_log_messages_by_level(opened: Open) -> None:
-    heard: "SimpleQueue[Any]" = SimpleQueue()
-    client = opened({"on_log": heard.put})
-
-    def said() -> List[str]:
-        client.call_tool("talk")
-        messages = []
-        while not messages or messages[-1].logger != "bell":
-            messages.append(heard.get(timeout=WAIT))
-        assert messages[-1].data == {"end": True}
-        return [message.level for message in messages[:-1]]
-
-    assert said() == LEVELS[1:], "until the client names a level the server sends from info on"
-    for level in ("warning", "debug", "emergency"):
-        client.set_log_level(level)
-        assert said() == LEVELS[LEVELS.index(level):]
-    assert heard.empty()
-    with pytest.raises(ValueError, match="loud"):
-        client.set_log_level("loud")
-    assert "loud" in client.call_tool("shout", raise_on_error=False).text
-
-
-def test_a_server_without_logging(opened: Open) -> None:
-    heard: List[Any] = []
-    client = opened({"on_log": heard.append}, logging=False)
-    assert "logging" not in client.capabilities
-    with pytest.raises(minimcp.CapabilityNotSupported):
-        client.set_log_level("debug")
-    assert client.call_tool("talk").text == "said" and heard == []
-
-
-def noted(client: Client, key: str) -> List[str]:
-    """What the tool `wait` noted when it was cancelled."""
-    found: List[str] = json.loads(client.call_tool("seen", {"key": key}).text)
-    return found
-
-
-@pytest.mark.requirement("CANC-01", "M:CAN-1")
-def test_a_cancelled_handler_is_woken(client: Client, link: Link) -> None:
-    token, key = CancelToken(), f"{link.transport}-{link.revision}"
-    with pytest.raises(minimcp.Cancelled, match="enough"):
-        client.call_tool("wait", {"key": key}, cancel=token, on_progress=lambda report: token.cancel("enough"))
-    assert eventually(lambda: len(noted(client, key)) == 5), noted(client, key)
-    assert noted(client, key) == ["Cancelled"] * 4 + ["True"]
-    with pytest.raises(minimcp.Cancelled):
-        client.call_tool("text", cancel=token)
-
-
 # ---------------------------------------------------------------- lists
-
-
-@pytest.mark.requirement("PAGE-01", "PAGE-02", "M:TOOL-3")
-def test_a_list_in_pages(opened: Open) -> None:
-    client = opened(page_size=7)
-    assert [tool.name for tool in client.list_tools()] == NAMES
-    first = client.request("tools/list")
-    assert len(first["tools"]) == 7 and "nextCursor" in first
-    for cursor in ("", "x", "dG9vbHM6MA==", "cHJvbXB0czox", "dG9vbHM6OTk5OQ==", 5, "dG9vbHM6MDE="):
-        with pytest.raises(minimcp.InvalidParams, match="cursor"):
-            client.request("tools/list", {"cursor": cursor})
 
 
 def test_tools_come_and_go_while_connected(opened: Open, link: Link) -> None:
     changed: "SimpleQueue[None]" = SimpleQueue()
-    client = opened({"on_tools_changed": lambda: changed.put(None)})
+    client = opened(on_tools_changed=lambda: changed.put(None))
     assert client.capabilities["tools"] == {"listChanged": True}
     assert [tool.name for tool in client.list_tools()] == NAMES
     for act, names in (("grow", [*NAMES, "added"]), ("shrink", NAMES)):
@@ -489,72 +323,3 @@ def test_tools_come_and_go_while_connected(opened: Open, link: Link) -> None:
     with pytest.raises(minimcp.InvalidParams, match="Unknown tool"):
         client.call_tool("added")
     assert changed.empty()
-
-
-# ---------------------------------------------------------------- the connection
-
-
-@pytest.mark.requirement("M:DISC-1")
-def test_what_the_client_knows_of_the_server(opened: Open, link: Link) -> None:
-    client = opened(title="The tools", instructions="Use them.", website_url="https://example.com")
-    info = client.server_info
-    assert info is not None and (info.name, info.version) == ("tools", "1.2")
-    assert info.title == (None if link.revision in (R1, R2) else "The tools")
-    assert info.website_url == ("https://example.com" if link.revision in (R4, R5) else None)
-    assert client.instructions == "Use them." and client.revision == link.revision
-    assert set(client.capabilities) == {"tools", "logging"}
-    assert 0 <= client.ping() < WAIT
-
-
-def test_many_calls_at_once(client: Client) -> None:
-    names = ["text", "fail", "number", "nobody"] * 20
-    calls = [(name, {"how": "tool"} if name == "fail" else None) for name in names]
-    outcomes = client.call_tools(calls, return_exceptions=True)
-    for name, outcome in zip(names, outcomes):
-        if name == "fail":
-            assert isinstance(outcome, minimcp.ToolError)
-        elif name == "nobody":
-            assert isinstance(outcome, minimcp.InvalidParams)
-        else:
-            assert outcome.text == {"text": "plain", "number": "2.5"}[name]
-    with pytest.raises(minimcp.ToolError):
-        client.call_tools(iter(calls))  # type: ignore[arg-type]
-    assert [each.text for each in client.call_tools([("text", None)] * 2)] == ["plain"] * 2
-    assert client.call_tools([]) == []
-    token = CancelToken()
-    token.cancel()
-    with pytest.raises(minimcp.Cancelled):
-        client.call_tools([("text", None)], cancel=token)
-
-
-def test_calls_in_the_background(opened: Open, link: Link) -> None:
-    client, key = opened(), f"future-{link.transport}-{link.revision}"
-    reports: List[Any] = []
-    future = client.submit(client.call_tool, "report", {"steps": 2}, on_progress=reports.append)
-    assert future.result(WAIT).text == "done" and [each.progress for each in reports] == [1, 2]
-    assert not future.running() and future.cancel() is False
-    failing = client.submit(client.call_tool, "fail", {"how": "tool"})
-    assert isinstance(failing.exception(WAIT), minimcp.ToolError)
-
-    begun, token = threading.Event(), CancelToken()
-    running = client.submit(
-        client.call_tool, "wait", {"key": key}, on_progress=lambda report: begun.set(), cancel=token
-    )
-    assert begun.wait(WAIT) and running.running()
-    assert running.cancel() and running.cancelled() and not token.cancelled, "the token may serve other calls"
-    assert eventually(lambda: len(noted(client, key)) == 5)
-    with_token = client.submit(client.call_tool, "wait", {"key": f"{key}-token"}, cancel=token)
-    token.cancel("enough")
-    assert isinstance(with_token.exception(WAIT), minimcp.Cancelled)
-
-
-def test_no_tools_at_all() -> None:
-    for revision in REVISIONS:
-        with minimcp.connect(Server("bare"), revision=revision) as client:
-            assert client.capabilities == {}
-            with pytest.raises(minimcp.CapabilityNotSupported):
-                client.list_tools()
-            with pytest.raises(minimcp.CapabilityNotSupported):
-                client.call_tool("x")
-            with pytest.raises(minimcp.MethodNotFound):
-                client.request("tools/list")

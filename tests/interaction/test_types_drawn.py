@@ -85,10 +85,7 @@ def wider(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         lambda kind: Annotated[List[kind], Limits(min_length=1, max_length=2)],  # type: ignore[valid-type]
         lambda kind: Annotated[kind, "described"],
     ]
-    join: List[Callable[[Any, Any], Any]] = [
-        lambda one, two: Tuple[one, two],
-        lambda one, two: Union[one, two],
-    ]
+    join: List[Callable[[Any, Any], Any]] = [lambda one, two: Tuple[one, two], lambda one, two: Union[one, two]]
     return st.one_of(
         st.builds(lambda make, kind: make(kind), st.sampled_from(wrap), inner),
         st.builds(lambda make, one, two: make(one, two), st.sampled_from(join), inner, inner),

@@ -85,9 +85,7 @@ def test_completions_are_checked_guarded_and_limited_by_middleware(url: str, rev
 
 @pytest.mark.requirement("TOOL-35", "M:TOOL-17")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_calls_are_checked_guarded_and_limited_by_middleware(
-    url: str, revision: str, asked: "Counter[str]"
-) -> None:
+def test_calls_are_checked_guarded_and_limited_by_middleware(url: str, revision: str, asked: "Counter[str]") -> None:
     with connect(url, revision, ANN) as ann, connect(url, revision, BOB) as bob:
         assert ann.call_tool("secret", {"number": 5}).value == 5
         with pytest.raises(minimcp.InvalidParams, match="not for you"):

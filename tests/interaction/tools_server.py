@@ -13,11 +13,10 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Callable, Dict, List, NamedTuple, Optional, TypedDict, Union
+from typing import Annotated, Any, Callable, Dict, List, NamedTuple, TypedDict
 
 from minimcp import (
     Audio,
-    CallToolResult,
     ConnectionLost,
     Context,
     EmbeddedResource,
@@ -29,7 +28,6 @@ from minimcp import (
     Text,
     ToolError,
     UrlElicitationRequired,
-    current_context,
 )
 from minimcp.errors import error_from_peer
 from minimcp.types import Annotations, Icon, TextResourceContents
@@ -71,25 +69,17 @@ def giving(name: str, kind: Any, value: Any, description: str) -> Callable[[], A
     return tool
 
 
-WHOLE = CallToolResult(
-    [Text("whole"), Audio(SOUND, "audio/wav")], structured_content={"a": 1}, meta={"example.com/x": 1}
-)
-
 GIVING = {
     name: giving(name, kind, value, description)
     for name, kind, value, description in (
         ("text", str, "plain", "Some text."),
         ("annotated", Annotated[str, "words"], "words", "Some text, annotated."),
         ("forced", str, "forced", "Some text as structured content."),
-        ("unstructured", Dict[str, int], {"a": 1}, "A dict as text only."),
         ("block", Text, Text("in a block", annotations=Annotations(priority=1)), "One block."),
         ("picture", Image, Image(PICTURE, "image/png"), "A picture."),
         ("sound", Audio, Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"])), "A sound."),
         ("link", ResourceLink, LINK, "A link."),
         ("embedded", EmbeddedResource, EmbeddedResource(TextResourceContents("file:///a.txt", "inside")), "Embedded."),
-        ("several", List[Union[str, Image, Text]], ["first", Image(PICTURE, "image/png"), Text("last")], "Blocks."),
-        ("no_blocks", List[Text], [], "A list of blocks that is empty."),
-        ("no_picture", Optional[Image], None, "No picture."),
         ("day", Day, Day("Monday"), "A dataclass."),
         ("typed", Typed, {"count": 3}, "A TypedDict."),
         ("pair", Pair, Pair(1, "x"), "A NamedTuple."),
@@ -104,11 +94,7 @@ GIVING = {
         ("loose", ..., {"loose": True}, "A dict that nobody announced."),
         ("anything", Any, ["any"], "A list that nobody announced."),
         ("by_hand", Dict[str, Any], {"even": 2}, "Its output schema is written by hand, and is no object's."),
-        ("whole", CallToolResult, WHOLE, "A whole result."),
-        ("whole_list", CallToolResult, CallToolResult([Text("list")], structured_content=[1]), "Bare content."),
-        ("whole_bare", CallToolResult, CallToolResult([Text("no")], is_error=True), "Nothing but a failure."),
         ("liar", int, "one", "Promises a number."),
-        ("any_blocks", List[Any], [Text("a block"), ResourceLink("a:b", "b")], "Promises a list of anything."),
         ("blocks_for_a_list", List[int], [Text("a block")], "Promises a list of values."),
         ("raw", ..., b"raw", "Bytes."),
         ("hinted", str, "", "All that a tool can say about itself."),
@@ -165,15 +151,6 @@ def by_schema(size: int = 0, word: str = "") -> str:
     return f"{size!r} {word!r}"
 
 
-
-
-
-
-def pooled(ctx: Context) -> str:
-    """Runs on a worker of its own."""
-    return "pooled"
-
-
 def endless(ctx: Context) -> str:
     """Longer than it may."""
     ctx.sleep(60)
@@ -186,31 +163,10 @@ def careless(ctx: Context) -> str:
     return "too late"
 
 
-
 def waiting_for_the_end(ctx: Context) -> None:
     over = threading.Event()
     ctx.on_cancel(over.set)
     over.wait(20)
-
-
-def about(ctx: Context) -> Dict[str, Any]:
-    """What a handler sees."""
-    current = current_context()
-    info = ctx.client.info
-    return {
-        "revision": ctx.revision,
-        "id": ctx.request_id,
-        "method": ctx.method,
-        "name": ctx.params["name"],
-        "meta": {key: value for key, value in ctx.meta.items() if key.startswith("example.com/")},
-        "session": ctx.session is not None,
-        "server": ctx.server.name,
-        "client": None if info is None else [info.name, info.version],
-        "capabilities": sorted(ctx.client.capabilities),
-        "extension": ctx.client.supports("ext:com.example/x"),
-        "cancelled": ctx.cancelled,
-        "same": current.request_id == ctx.request_id and repr(current) == repr(ctx),
-    }
 
 
 def count(ctx: Context) -> int:
@@ -219,59 +175,6 @@ def count(ctx: Context) -> int:
         return 0
     ctx.session["count"] = ctx.session.get("count", 0) + 1
     return int(ctx.session["count"])
-
-
-def report(ctx: Context, steps: int = 3) -> str:
-    """Report progress."""
-    for step in range(1, steps + 1):
-        ctx.progress(step, steps, f"step {step}")
-    ctx.progress(1, steps)  # does not increase
-    return "done"
-
-
-def talk(ctx: Context) -> str:
-    """Say something on every level."""
-    for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
-        getattr(ctx, level)(level)
-    ctx.log("emergency", {"end": True}, "bell")
-    return "said"
-
-
-def shout(ctx: Context) -> str:
-    """Use a level that there is not."""
-    ctx.log("loud", "x")
-    return "never"
-
-
-cancels: Dict[str, List[str]] = {}
-
-
-def wait(ctx: Context, key: str) -> str:
-    """Wait until it is cancelled, and note what was seen then."""
-    seen = cancels.setdefault(key, [])
-    called = threading.Event()
-    ctx.on_cancel(called.set)
-    ctx.progress(1)
-    try:
-        ctx.sleep(60)
-    except Exception as error:
-        seen.append(type(error).__name__)
-        for ask in (ctx.check, lambda: ctx.progress(2), lambda: ctx.info("x")):
-            try:
-                ask()
-            except Exception as later:
-                seen.append(type(later).__name__)
-        late = threading.Event()
-        ctx.on_cancel(late.set)
-        seen.append(str(called.wait(20) and late.wait(20) and ctx.cancelled))
-        raise
-    return "never"
-
-
-def seen(key: str) -> List[str]:
-    """What `wait` noted."""
-    return cancels.get(key, [])
-
 
 
 def grow(ctx: Context) -> str:
@@ -288,7 +191,6 @@ def shrink(ctx: Context) -> str:
 
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "forced": {"structured": True},
-    "unstructured": {"structured": False},
     "by_hand": {"output_schema": {"$ref": "#/definitions/even", "definitions": {"even": {"required": ["even"]}}}},
     "by_schema": {
         "input_schema": {
@@ -311,8 +213,8 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 TOOLS = (
-    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, pooled, endless, careless,
-    about, count, report, talk, shout, wait, seen, grow, shrink,
+    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, endless, careless,
+    count, grow, shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]
 

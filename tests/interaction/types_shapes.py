@@ -56,14 +56,6 @@ class Point:
 
 
 @dataclass
-class Record:
-    id: int
-    name: str
-    tags: List[str]
-    position: Point
-
-
-@dataclass
 class Options:
     depth: int = 3
     names: List[str] = field(default_factory=list)
@@ -207,10 +199,6 @@ class Movie(TypedDict):
 class Partial(TypedDict, total=False):
     a: int
     b: str
-
-
-class Wider(Partial):
-    c: bool
 
 
 class Mixed(te.TypedDict):
@@ -395,7 +383,6 @@ class Checked:
 
 
 UserId = NewType("UserId", int)
-Named = NewType("Named", Point)
 Serial = NewType("Serial", UserId)
 Short = Annotated[str, Limits(max_length=3)]
 Code = NewType("Code", Short)

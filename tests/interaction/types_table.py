@@ -152,22 +152,16 @@ DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
     "Point": alike(record({"x": {**NUM, "description": "To the right."}, "y": {**NUM, "description": "Upwards."}}, "x y", description="A place.")),
     "Circle": alike(record({"kind": {**TEXT, "const": "circle"}, "radius": NUM}, "kind radius")),
     "Square": alike(record({"kind": {**TEXT, "const": "square"}, "side": NUM}, "kind side")),
-    "Record": alike(record({"id": INT, "name": TEXT, "tags": many(TEXT), "position": ref("Point")}, "id name tags position")),
     "Options": both(record({"depth": {**INT, "default": 3}, "names": filled(TEXT), "colour": {**union(TEXT, NULL), "default": None}, "when": {**union(DATE, NULL), "default": "1999-01-02"}}, "")),
     "Empty": alike(record({}, "")),
     "Tree": both(record({"value": INT, "children": filled(ref("Tree"))}, "value")),
     "Chain": both(record({"next": {**union(ref("Chain"), NULL), "default": None}}, "")),
     "Box_int": both(record({"content": INT, "more": filled(INT)}, "content")),
-    "Box_str": both(record({"content": TEXT, "more": filled(TEXT)}, "content")),
-    "Box": both(record({"content": {}, "more": filled({})}, "content")),
     "IntBox": both(record({"content": INT, "more": filled(INT), "label": {**TEXT, "default": ""}}, "content")),
-    "Pair_int": alike(record({"left": ref("Box_int"), "right": ref("Box_list_int")}, "left right")),
-    "Box_list_int": both(record({"content": many(INT), "more": filled(many(INT))}, "content")),
     "Left": alike(record({"child": union(ref("Left"), ref("Right"), NULL), "x": INT}, "child x")),
     "Right": alike(record({"child": union(ref("Left"), ref("Right"), NULL), "x": TEXT}, "child x")),
     "Movie": alike(record({"title": {**TEXT, "description": "What it is called."}, "year": INT}, "title year", description="A film.")),
     "Partial": alike(record({"a": INT, "b": TEXT}, "")),
-    "Wider": alike(record({"a": INT, "b": TEXT, "c": BOOL}, "c")),
     "Mixed": alike(record({"must": INT, "may": TEXT, "frozen": INT}, "must")),
     "Loose": alike(record({"must": INT, "noted": {**INT, "description": "noted"}, "may": TEXT}, "must noted")),
     "Span": both(record({"start": INT, "end": {**union(INT, NULL), "default": None}}, "start")),
@@ -177,32 +171,28 @@ DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
     "Attrs": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": filled(INT)}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT}, "a b c d")),
     "OldAttrs": both(record({"a": INT, "b": {"default": None}}, "a")),
     "Model": alike({"properties": {"a": {**INT, "title": "A"}, "b": {"default": [], "items": TEXT, "title": "B", "type": "array"}, "when": {**union(DATE, NULL), "default": None, "title": "When"}}, "required": ["a"], "title": "Model", "type": "object"}),
-    "Outer": alike({"properties": {"inner": ref("Inner"), "others": {"default": [], "items": ref("Inner"), "title": "Others", "type": "array"}}, "required": ["inner"], "title": "Outer", "type": "object"}),
     "Inner": alike({"properties": {"x": {**INT, "title": "X"}}, "required": ["x"], "title": "Inner", "type": "object"}),
     "Family": alike({"properties": {"name": {**TEXT, "title": "Name"}, "children": {"default": [], "items": ref("Family"), "title": "Children", "type": "array"}}, "required": ["name"], "title": "Family", "type": "object"}),
-    "Checked": alike(record({"a": INT}, "a")),
     "Words": both(record({"value": INT, "extra": {**TEXT, "default": "e"}, "at": {**TEXT, "default": "a"}, "make": {**TEXT, "default": "m"}, "v0": {**INT, "default": 0}}, "value", description="Fields named like what the generated readers use.")),
     "Person": both(record({"name": {**TEXT, "description": "In full."}, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}}, "name", description="Someone.")),
     "Employee": both(record({"name": TEXT, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}, "boss": {**union(ref("Employee"), NULL), "default": None}, "skills": {**many(TEXT), "uniqueItems": True, "default": []}}, "name")),
     "Team": (record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**union(NUM, DIGITS), "description": "in euros"}}, "lead members places budget"), record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "description": "in euros"}}, "lead members places budget")),
-    "Box_Box_int": both(record({"content": ref("Box_int"), "more": filled(ref("Box_int"))}, "content")),
-    "Box_Point": both(record({"content": ref("Point"), "more": filled(ref("Point"))}, "content")),
     "Box_Union_str_NoneType": both(record({"content": union(TEXT, NULL), "more": filled(union(TEXT, NULL))}, "content")),
     "Folder": alike(record({"name": TEXT, "folders": many(ref("Folder"))}, "name folders")),
     "Shelf_int": alike(record({"books": many(INT), "first": INT}, "books")),
-    "Shelf_Point": alike(record({"books": many(ref("Point")), "first": ref("Point")}, "books")),
     "Odder": alike(record({"from": INT, "a-b": union(TEXT, NULL), "$x": free(INT)}, "")),
     "Step": both(record({"name": TEXT, "then": {**union(ref("Step"), NULL), "description": "The next one.", "default": None}}, "name", description="One step.")),
     "Cell_int": both(record({"held": INT, "note": {**TEXT, "default": ""}}, "held")),
     "Numbers": alike({**many(INT), "title": "Numbers"}),
-    "Strict": alike({"additionalProperties": False, "properties": {"n": {**INT, "title": "N"}}, "required": ["n"], "title": "Strict", "type": "object"}),
-    "Cell_str": both(record({"held": {**TEXT, "maxLength": 1}, "note": {**TEXT, "default": ""}}, "held")),
     "Keyed": (record({"amount": union(NUM, DIGITS), "unitName": {**TEXT, "description": "In which.", "default": "kg"}}, "amount", description="By keyword."), record({"amount": DIGITS, "unitName": {**TEXT, "description": "In which."}}, "amount unitName", description="By keyword.")),
     "Below": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": filled(INT), "e": {**union(ref("Below"), NULL), "default": None}}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT, "e": union(ref("Below"), NULL)}, "a b c d e")),
     "Renamed": alike({"properties": {"kind": {**TEXT, "const": "renamed", "default": "renamed", "title": "Kind"}, "theSize": {**INT, "minimum": 1, "title": "Thesize"}}, "required": ["theSize"], "title": "Renamed", "type": "object"}),
     "Owner": alike({"properties": {"pet": {"discriminator": {"mapping": {"cat": "#/$defs/Cat", "renamed": "#/$defs/Renamed"}, "propertyName": "kind"}, "oneOf": [ref("Cat"), ref("Renamed")], "title": "Pet"}}, "required": ["pet"], "title": "Owner", "type": "object"}),
     "Cat": alike({"properties": {"kind": {**TEXT, "const": "cat", "title": "Kind"}, "lives": {**INT, "default": 9, "title": "Lives"}}, "required": ["kind"], "title": "Cat", "type": "object"}),
     "Crate_int_": alike({"properties": {"inside": {**INT, "title": "Inside"}}, "required": ["inside"], "title": "Crate[int]", "type": "object"}),
+    "Pair_int": alike(record({"left": ref("Box_int"), "right": ref("Box_list_int")}, "left right")),
+    "Box_list_int": both(record({"content": many(INT), "more": filled(many(INT))}, "content")),
+    "Strict": alike({"additionalProperties": False, "properties": {"n": {**INT, "title": "N"}}, "required": ["n"], "title": "Strict", "type": "object"}),
 }  # fmt: skip
 """By name: as it arrives and as it leaves."""
 
@@ -213,26 +203,16 @@ ROWS: List[Row] = [
     Row("bool", BOOL, [(True, "True"), (False, "False")], wrong("expected true or false", 0, 1, "true", None)),
     Row("None", NULL, [(None, "None")], wrong("expected null", 0, False, "", [])),
     Row("Any", {}, [(1, "1"), ([{"a": None}], "[{'a': None}]")], []),
-    Row("object", {}, [("x", "'x'")], []),
     Row("list", many(), [([1, "a"], "[1, 'a']")], wrong("expected a list", {}, "a", None)),
-    Row("List", many(), [([], "[]")], wrong("expected a list", {})),
     Row("list[int]", many(INT), [([1, 2.0], "[1, 2]", [1, 2]), ([], "[]")], [
         ([1, "2"], "[1]: expected an integer, got the string '2'"), ([True], "[0]: expected an integer, got true"),
         ([None], "[0]: expected an integer, got null"), *wrong("expected a list", {}, "12"),
-    ]),
-    Row("List[float]", many(NUM), [([1, 2.5], "[1.0, 2.5]", [1.0, 2.5]), ([0.5], "[0.5]")], [
-        (["1"], "[0]: expected a number, got the string '1'"), ([True], "[0]: expected a number, got true"),
-    ]),
-    Row("List[str]", many(TEXT), [(["a"], "['a']")], [
-        ([1], "[0]: expected a string, got the number 1"), *wrong("expected a list", "a"),
     ]),
     Row("list[list[int]]", many(many(INT)), [([[1], []], "[[1], []]")], [
         ([1], "[0]: expected a list, got the number 1"), ([["a"]], "[0][0]: expected an integer, got the string 'a'"),
     ]),
     Row("Sequence[str]", many(TEXT), [(["a"], "['a']")], wrong("expected a list", "a")),
-    Row("Iterable[int]", many(INT), [([1], "[1]")], wrong("expected a list", {})),
     Row("tuple", many(), [([1, "a"], "(1, 'a')")], wrong("expected a list", {})),
-    Row("Tuple", many(), [([], "()")], wrong("expected a list", "x")),
     Row("tuple[int, ...]", many(INT), [([1, 2], "(1, 2)"), ([], "()")], [
         (["a"], "[0]: expected an integer, got the string 'a'"), *wrong("expected a list", 1),
     ]),
@@ -242,24 +222,17 @@ ROWS: List[Row] = [
         *wrong("expected a list of 2 (an integer and a string)", {}, []),
     ]),
     Row("tuple[()]", {**many(), "maxItems": 0}, [([], "()")], wrong("expected an empty list", [1], {})),
-    Row("Tuple[()]", {**many(), "maxItems": 0}, [([], "()")], wrong("expected an empty list", [1])),
     Row("set[int]", unique(INT), [([1, 2], "{1, 2}"), ([], "set()")], [
         ([1, 1], ": expected a list without duplicates, got the same item twice"),
         ([1, 1.0], ": expected a list without duplicates, got the same item twice"),
         (["a"], "[0]: expected an integer, got the string 'a'"), *wrong("expected a list without duplicates", {}),
-    ]),
-    Row("Set[str]", unique(TEXT), [(["a", "b"], "{'a', 'b'}")], [
-        (["a", "a"], ": expected a list without duplicates, got the same item twice"),
-        *wrong("expected a list without duplicates", "ab"),
     ]),
     Row("set", unique(union(TEXT, INT, NUM, BOOL, NULL)), [([1, "a", None], "{1, 'a', None}")], [
         ([[]], "[0]: expected a string, an integer, a number, true or false or null, got an empty list"),
         ([{}], "[0]: expected a string, an integer, a number, true or false or null, got an empty object"),
         ([1, 1], ": expected a list without duplicates, got the same item twice"),
     ]),
-    Row("set[Any]", unique(union(TEXT, INT, NUM, BOOL, NULL)), [([1], "{1}")], [([[]], "[0]: expected a string, an integer, a number, true or false or null, got an empty list")]),
     Row("FrozenSet[bool]", unique(BOOL), [([True], "frozenset({True})")], [([1], "[0]: expected true or false, got the number 1")]),
-    Row("set[Tuple[int, str]]", unique(fixed(INT, TEXT)), [([[1, "a"]], "{(1, 'a')}")], [([[1, "a"], [1, "a"]], ": expected a list without duplicates, got the same item twice")]),
     Row("set[Frozen]", unique(ref("Frozen")), [([{"a": 1}], "{Frozen(1)}")], [([{"a": 1}, {"a": 1.0}], ": expected a list without duplicates, got the same item twice")]),
     Row("dict", {"type": "object"}, [({"a": 1}, "{'a': 1}")], wrong("expected an object", [], "a", None)),
     Row("Dict[str, int]", free(INT), [({"a": 1, "b": 2.0}, "{'a': 1, 'b': 2}", {"a": 1, "b": 2}), ({}, "{}")], [
@@ -272,20 +245,16 @@ ROWS: List[Row] = [
         ({"1.0": ""}, ": the name '1.0': expected a name that is an integer, got the string '1.0'"),
     ]),
     Row("dict[Colour, int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"enum": ["red", "green"]}}, [({"red": 1}, "{Colour.RED: 1}")], [({"blue": 1}, ": the name 'blue': expected one of 'red' or 'green', got the string 'blue'")]),
-    Row("dict[Any, Any]", {"type": "object"}, [({"a": 1}, "{'a': 1}")], wrong("expected an object", [])),
     Row("Mapping[str, Point]", free(ref("Point")), [({"p": POINT}, "{'p': Point(1.5, 2.0)}")], [({"p": {}}, ".p.x is missing: expected a number, got nothing (missing too: y)")]),
     Row("Optional[int]", union(INT, NULL), [(1, "1"), (None, "None")], [
         *wrong("expected an integer or null", "a"), *wrong("expected an integer", 1.5),
         *wrong("expected an integer or null", True),
     ]),
-    Row("Optional[str]", union(TEXT, NULL), [("a", "'a'"), (None, "None")], wrong("expected a string or null", 1)),
     Row("Union[int, str]", union(INT, TEXT), [(1, "1"), ("a", "'a'")], [
         *wrong("expected an integer or a string", None), *wrong("expected an integer", 1.5),
         *wrong("expected an integer or a string", True, []),
     ]),
-    Row("Union[int, float]", union(INT, NUM), [(1, "1"), (1.5, "1.5")], wrong("expected an integer or a number", "1", True)),
     Row("Union[float, int]", union(NUM, INT), [(1, "1"), (2.0, "2.0")], wrong("expected a number or an integer", None)),
-    Row("Union[bool, int]", union(BOOL, INT), [(True, "True"), (1, "1")], wrong("expected true or false or an integer", "x")),
     Row("int | None", union(INT, NULL), [(1, "1"), (None, "None")], wrong("expected an integer or null", "a")),
     Row("list[int] | str | None", union(many(INT), TEXT, NULL), [([1], "[1]"), ("a", "'a'"), (None, "None")], [
         *wrong("expected a list, a string or null", 1), (["a"], "[0]: expected an integer, got the string 'a'"),
@@ -305,7 +274,6 @@ ROWS: List[Row] = [
     Row("Literal[1, True, None]", {"enum": [1, True, None]}, [(1.0, "1", 1), (True, "True"), (None, "None")], wrong("expected one of 1, true or null", 0, False, "1")),
     Row("te.Literal['x']", {**TEXT, "const": "x"}, [("x", "'x'")], wrong("expected 'x'", "y", {})),
     Row("Literal[Colour.RED]", {**TEXT, "const": "red"}, [("red", "Colour.RED")], wrong("expected 'red'", "green", "RED")),
-    Row("Optional[Literal['a']]", union({**TEXT, "const": "a"}, NULL), [("a", "'a'"), (None, "None")], wrong("expected 'a'", "b")),
     Row("Colour", COLOUR, [("red", "Colour.RED"), ("green", "Colour.GREEN")], [
         *wrong("expected one of 'red' or 'green' (did you mean 'red'?)", "RED"),
         *wrong("expected one of 'red' or 'green'", "blue", 1, None, []),
@@ -326,10 +294,6 @@ ROWS: List[Row] = [
         ({"x": "1", "y": 2}, ".x: expected a number, got the string '1'"),
         *wrong("expected an object with x and y", [], None),
     ]),
-    Row("Record", ref("Record"), [({"id": 1, "name": "n", "tags": [], "position": POINT}, "Record(1, 'n', [], Point(1.5, 2.0))")], [
-        ({"id": 1, "name": "n", "tags": [1], "position": POINT}, ".tags[0]: expected a string, got the number 1"),
-        ({"id": 1, "name": "n", "tags": "t", "position": POINT}, ".tags: expected a list, got the string 't'"),
-    ]),
     Row("Options", ref("Options"), [({}, "Options()", {"depth": 3, "names": [], "colour": None, "when": "1999-01-02"}), ({"depth": 1, "names": ["a"]}, "Options(1, ['a'])", {"depth": 1, "names": ["a"], "colour": None, "when": "1999-01-02"}), ({"when": "1999-12-31"}, "Options(when=dt.date(1999, 12, 31))", {"depth": 3, "names": [], "colour": None, "when": "1999-12-31"})], [
         ({"depth": None}, ".depth: expected an integer, got null"),
         ({"shared": 1}, ": unknown field 'shared': the fields are depth, names, colour and when"),
@@ -340,19 +304,12 @@ ROWS: List[Row] = [
         ({"a": 1}, ": unknown field 'a': there are no fields"), *wrong("expected an empty object", None),
     ]),
     Row("Tree", ref("Tree"), [({"value": 1, "children": [{"value": 2, "children": []}]}, "Tree(1, [Tree(2)])")], [({"value": 1, "children": [{}]}, ".children[0].value is missing: expected an integer, got nothing")]),
-    Row("List[Tree]", many(ref("Tree")), [([{"value": 1}], "[Tree(1)]", [{"value": 1, "children": []}])], [([{"value": "1"}], "[0].value: expected an integer, got the string '1'")]),
     Row("Chain", ref("Chain"), [({"next": {"next": None}}, "Chain(Chain(None))")], [({"next": {"next": 1}}, ".next.next: expected an object (Chain) or null, got the number 1")]),
     Row("Box[int]", ref("Box_int"), [({"content": 1, "more": [2]}, "Box(1, [2])")], [
         ({"content": "a"}, ".content: expected an integer, got the string 'a'"),
         ({"content": 1, "more": ["a"]}, ".more[0]: expected an integer, got the string 'a'"),
     ]),
-    Row("Box[str]", ref("Box_str"), [({"content": "a"}, "Box('a')", {"content": "a", "more": []})], [({"content": 1}, ".content: expected a string, got the number 1")]),
-    Row("Box", ref("Box"), [({"content": None}, "Box(None)", {"content": None, "more": []})], [({}, ".content is missing: expected any value, got nothing")]),
     Row("IntBox", ref("IntBox"), [({"content": 1, "label": "x"}, "IntBox(1, [], 'x')", {"content": 1, "more": [], "label": "x"})], [({"content": "a"}, ".content: expected an integer, got the string 'a'")]),
-    Row("Pair[int]", ref("Pair_int"), [({"left": {"content": 1}, "right": {"content": [1]}}, "Pair(Box(1), Box([1]))", {"left": {"content": 1, "more": []}, "right": {"content": [1], "more": []}})], [
-        ({"left": {"content": 1}, "right": {"content": 1}}, ".right.content: expected a list, got the number 1"),
-        ({"left": {"content": "1"}, "right": {"content": []}}, ".left.content: expected an integer, got the string '1'"),
-    ]),
     Row("Left", ref("Left"), [({"child": {"child": None, "x": "s"}, "x": 1}, "Left(Right(None, 's'), 1)")], [({"child": {"child": None, "x": None}, "x": 1}, ".child: fits none of 2 forms (as an object (Left): x: expected an integer, got null; as an object with child and x: x: expected a string, got null)")]),
     Row("Movie", ref("Movie"), [({"title": "M", "year": 1931}, "{'title': 'M', 'year': 1931}")], [
         ({"title": "M"}, ".year is missing: expected an integer, got nothing"),
@@ -362,7 +319,6 @@ ROWS: List[Row] = [
         ({"a": "x"}, ".a: expected an integer, got the string 'x'"),
         ({"c": 1}, ": unknown field 'c': the fields are a and b"),
     ]),
-    Row("Wider", ref("Wider"), [({"c": True}, "{'c': True}")], [({"a": 1}, ".c is missing: expected true or false, got nothing")]),
     Row("Mixed", ref("Mixed"), [({"must": 1}, "{'must': 1}"), ({"must": 1, "may": "x", "frozen": 2}, "{'must': 1, 'may': 'x', 'frozen': 2}")], [({"may": "x"}, ".must is missing: expected an integer, got nothing")]),
     Row("Loose", ref("Loose"), [({"must": 1, "noted": 2}, "{'must': 1, 'noted': 2}")], [
         ({"must": 1}, ".noted is missing: expected an integer, got nothing"),
@@ -374,7 +330,6 @@ ROWS: List[Row] = [
         ({"start": "1"}, ".start: expected an integer, got the string '1'"),
     ]),
     Row("UserId", INT, [(7, "7")], wrong("expected an integer", "7")),
-    Row("Named", ref("Point"), [(POINT, "Point(1.5, 2.0)")], [({}, ".x is missing: expected a number, got nothing (missing too: y)")]),
     Row("Json", union(NULL, BOOL, INT, NUM, TEXT, many(ref("Json")), free(ref("Json"))), [({"a": [1, None, "x"]}, "{'a': [1, None, 'x']}")], []),
     Row("Alias", ref("Alias"), [([1, [2, []]], "[1, [2, []]]"), (1, "1")], [
         *wrong("expected an integer or a list", "a"),
@@ -389,7 +344,7 @@ ROWS: List[Row] = [
     Row("dt.time", {**TEXT, "format": "time"}, [("09:30", "dt.time(9, 30)", "09:30:00"), ("09:30:01.5+02:00", "dt.time(9, 30, 1, 500000, dt.timezone(dt.timedelta(hours=2)))", "09:30:01.500000+02:00")], wrong("expected a time such as 09:30:00", 1, "24:00", "9:30", "noon"), looser=True),
     Row("dt.timedelta", SECONDS, [(90, "dt.timedelta(seconds=90)"), (0.5, "dt.timedelta(milliseconds=500)"), (-1, "dt.timedelta(-1, 86399)")], [
         *wrong("expected a number of seconds", "PT1H", True, None),
-        *wrong("expected a number of seconds between -86399999913600 and 86399999913599", 1e+300, -1e+300),
+        *wrong("expected a number of seconds", 1e+300, -1e+300),
     ]),
     Row("uuid.UUID", UUID, [(ID, "uuid.UUID('123e4567-e89b-12d3-a456-426614174000')")], wrong("expected a UUID such as 123e4567-e89b-12d3-a456-426614174000", "x", "123e4567e89b12d3a456426614174000", 1), looser=True),
     Row("Decimal", union(NUM, DIGITS), [("1.50", "Decimal('1.50')"), (1.1, "Decimal('1.1')", "1.1"), (3, "Decimal(3)", "3"), ("1E+2", "Decimal('1E+2')")], wrong("expected a number, or a string of digits", "x", "", "1e99999", "Infinity", None, True), out=DIGITS),
@@ -411,7 +366,6 @@ ROWS: List[Row] = [
     Row("Annotated[List[int], Limits(min_length=1)]", {**many(INT), "minItems": 1}, [([1], "[1]")], [
         ([], ": expected at least 1 item, got 0"), (["a"], "[0]: expected an integer, got the string 'a'"),
     ]),
-    Row("Annotated[Dict[str, int], Limits(max_length=1)]", {"type": "object", "additionalProperties": INT, "maxProperties": 1}, [({"a": 1}, "{'a': 1}")], [({"a": 1, "b": 2}, ": expected at most 1 field, got 2")]),
     Row("Annotated[int, at.Ge(1), at.Lt(5)]", {**INT, "minimum": 1, "exclusiveMaximum": 5}, [(1, "1")], [
         *wrong("expected a number of at least 1", 0), *wrong("expected a number below 5", 5),
     ]),
@@ -419,11 +373,8 @@ ROWS: List[Row] = [
     Row("Annotated[List[int], at.Len(1, 2)]", {**many(INT), "minItems": 1, "maxItems": 2}, [([1], "[1]")], [
         ([], ": expected at least 1 item, got 0"), ([1, 2, 3], ": expected at most 2 items, got 3"),
     ]),
-    Row("Annotated[str, at.MaxLen(2)]", {**TEXT, "maxLength": 2}, [("ab", "'ab'")], [("abc", ": expected at most 2 characters, got 3")]),
     Row("Annotated[int, pydantic.Field(ge=2, description='two')]", {**INT, "description": "two", "minimum": 2}, [(2, "2")], wrong("expected a number of at least 2", 1)),
     Row("Annotated[int, te.Doc('what')]", {**INT, "description": "what"}, [(2, "2")], wrong("expected an integer", "1")),
-    Row("List[Annotated[int, Limits(ge=0)]]", many({**INT, "minimum": 0}), [([0], "[0]")], [([-1], "[0]: expected a number of at least 0, got the number -1")]),
-    Row("Optional[Annotated[str, Limits(min_length=1)]]", union({**TEXT, "minLength": 1}, NULL), [("a", "'a'"), (None, "None")], [("", ": expected at least 1 character, got 0")]),
     Row("Attrs", ref("Attrs"), [({"a": 1, "b": "y"}, "Attrs(1, 'y')", {"a": 1, "b": "y", "c": [], "d": 7}), ({"a": 1, "c": [2]}, "Attrs(1, c=[2])", {"a": 1, "b": "x", "c": [2], "d": 7})], [
         ({}, ".a is missing: expected an integer, got nothing"),
         ({"a": 1, "_b": "y"}, ": unknown field '_b', did you mean 'b'?"),
@@ -435,85 +386,16 @@ ROWS: List[Row] = [
         ({"a": "1"}, ".a: expected an integer, got the string '1'"),
         ({"a": 1, "b": [1]}, ".b[0]: expected a string, got the number 1"),
     ]),
-    Row("Outer", ref("Outer"), [({"inner": {"x": 1}, "others": [{"x": 2}]}, "Outer(inner=Inner(x=1), others=[Inner(x=2)])")], [({"inner": {}}, ".inner.x is missing: expected an integer, got nothing")]),
-    Row("List[Family]", many(ref("Family")), [([{"name": "a", "children": [{"name": "b", "children": []}]}], "[Family(name='a', children=[Family(name='b')])]")], [([{"name": "a", "children": [{}]}], "[0].children[0].name is missing: expected a string, got nothing")]),
     Row("Family", ref("Family"), [({"name": "a"}, "Family(name='a')", {"name": "a", "children": []})], [({}, ".name is missing: expected a string, got nothing")]),
-    Row("Checked", ref("Checked"), [({"a": 1}, "Checked(1)")], [
-        ({}, ".a is missing: expected an integer, got nothing"),
-        ({"a": "x"}, ".a: expected an integer, got the string 'x'"),
-    ]),
-    Row("Text", TEXT, [('é\u2028\x00', "'\\xe9\\u2028\\0'")], wrong("expected a string", 1)),
-    Row("te.Any", {}, [(None, "None"), (0.5, "0.5")], []),
     Row("Optional[Any]", union({}, NULL), [(None, "None"), ([1], "[1]")], []),
-    Row("Collection[int]", many(INT), [([1], "[1]")], wrong("expected a list", {"a": 1}, "1")),
-    Row("MutableSequence[int]", many(INT), [([1], "[1]")], wrong("expected a list", 1)),
-    Row("Sequence[Sequence[float]]", many(many(NUM)), [([[1, 2.5], []], "[[1.0, 2.5], []]", [[1.0, 2.5], []])], [
-        ([1], "[0]: expected a list, got the number 1"), ([["1"]], "[0][0]: expected a number, got the string '1'"),
-        (["1"], "[0]: expected a list, got the string '1'"),
-    ]),
-    Row("Iterable[Mapping[str, bool]]", many(free(BOOL)), [([{"a": True}], "[{'a': True}]")], [
-        ([{"a": 1}], "[0].a: expected true or false, got the number 1"),
-        ([[]], "[0]: expected an object, got an empty list"),
-    ]),
-    Row("list[dict]", many({"type": "object"}), [([{"a": []}], "[{'a': []}]")], [
-        ([[]], "[0]: expected an object, got an empty list"), *wrong("expected a list", {}),
-    ]),
-    Row("List[Optional[int]]", many(union(INT, NULL)), [([1, None], "[1, None]")], [
-        (["1"], "[0]: expected an integer or null, got the string '1'"), *wrong("expected a list", None),
-    ]),
-    Row("List[None]", many(NULL), [([None], "[None]")], [([0], "[0]: expected null, got the number 0")]),
-    Row("List[Any]", many(), [([1, None, {}], "[1, None, {}]")], wrong("expected a list", {})),
-    Row("list[Point]", many(ref("Point")), [([POINT], "[Point(1.5, 2.0)]")], [
-        ([{"x": 1.5}], "[0].y is missing: expected a number, got nothing"),
-        ([POINT, None], "[1]: expected an object with x and y, got null"), *wrong("expected a list", POINT),
-    ]),
-    Row("List[Colour]", many(COLOUR), [(["red", "green"], "[Colour.RED, Colour.GREEN]")], [
-        (["Red"], "[0]: expected one of 'red' or 'green' (did you mean 'red'?), got the string 'Red'"),
-        *wrong("expected a list", "red"),
-    ]),
-    Row("List[Tuple[int, str]]", many(fixed(INT, TEXT)), [([[1, "a"]], "[(1, 'a')]")], [
-        ([[1]], "[0]: expected a list of 2 (an integer and a string), got a list of 1"),
-        ([[1, 2]], "[0][1]: expected a string, got the number 2"),
-    ]),
-    Row("Tuple[List[int], Optional[str]]", fixed(many(INT), union(TEXT, NULL)), [([[1], None], "([1], None)")], [
-        *wrong("expected a list of 2 (a list and a string or null)", [[1]]),
-        ([[None], None], "[0][0]: expected an integer, got null"), ([1, 2], "[0]: expected a list, got the number 1"),
-    ]),
-    Row("Tuple[Point, Colour]", fixed(ref("Point"), COLOUR), [([POINT, "red"], "(Point(1.5, 2.0), Colour.RED)")], [
-        ([POINT, "blue"], "[1]: expected one of 'red' or 'green', got the string 'blue'"),
-        ([{}, "red"], "[0].x is missing: expected a number, got nothing (missing too: y)"),
-    ]),
-    Row("tuple[Tuple[int, ...], ...]", many(many(INT)), [([[1], []], "((1,), ())")], [
-        ([1], "[0]: expected a list, got the number 1"), ([["a"]], "[0][0]: expected an integer, got the string 'a'"),
-    ]),
     Row("AbstractSet[int]", unique(INT), [([1], "frozenset({1})")], [
         ([1, 1], ": expected a list without duplicates, got the same item twice"),
         *wrong("expected a list without duplicates", {}),
     ]),
-    Row("MutableSet[str]", unique(TEXT), [(["a"], "{'a'}")], [(["a", "a"], ": expected a list without duplicates, got the same item twice")]),
     Row("FrozenSet[FrozenSet[int]]", unique(unique(INT)), [([[1], [2]], "frozenset({frozenset({1}), frozenset({2})})", [[2], [1]])], [
         ([[1], [1]], ": expected a list without duplicates, got the same item twice"),
         ([[1, 1]], "[0]: expected a list without duplicates, got the same item twice"),
         ([1], "[0]: expected a list without duplicates, got the number 1"),
-    ]),
-    Row("Set[Optional[int]]", unique(union(INT, NULL)), [([1, None], "{1, None}")], [
-        (["1"], "[0]: expected an integer or null, got the string '1'"),
-        ([None, None], ": expected a list without duplicates, got the same item twice"),
-    ]),
-    Row("Set[Colour]", unique(COLOUR), [(["red"], "{Colour.RED}")], [
-        (["red", "red"], ": expected a list without duplicates, got the same item twice"),
-        (["blue"], "[0]: expected one of 'red' or 'green', got the string 'blue'"),
-    ]),
-    Row("Set[dt.date]", unique(DATE), [(["1999-12-31"], "{dt.date(1999, 12, 31)}")], [([1], "[0]: expected a date such as 1969-07-20, got the number 1")]),
-    Row("set[uuid.UUID]", unique(UUID), [([ID], "{uuid.UUID('123e4567-e89b-12d3-a456-426614174000')}")], [([ID, ID], ": expected a list without duplicates, got the same item twice")]),
-    Row("dict[str, Any]", {"type": "object"}, [({"a": None, "": [1]}, "{'a': None, '': [1]}")], wrong("expected an object", [], None)),
-    Row("Dict[str, Dict[str, int]]", free(free(INT)), [({"a": {"b": 1}}, "{'a': {'b': 1}}")], [
-        ({"a": 1}, ".a: expected an object, got the number 1"),
-        ({"a": {"b": "1"}}, ".a.b: expected an integer, got the string '1'"),
-    ]),
-    Row("Dict[str, List[Point]]", free(many(ref("Point"))), [({"a": [POINT]}, "{'a': [Point(1.5, 2.0)]}")], [
-        ({"a": [{"x": 1}]}, ".a[0].y is missing: expected a number, got nothing"),
-        ({"a b": POINT}, "['a b']: expected a list, got an object with x, y"),
     ]),
     Row("Dict[UserId, str]", {"type": "object", "additionalProperties": TEXT, "propertyNames": {"pattern": "^(0|-?[1-9][0-9]{0,99})$"}}, [({"7": "x"}, "{7: 'x'}")], [({"x": "x"}, ": the name 'x': expected a name that is an integer, got the string 'x'")]),
     Row("Dict[Literal['a', 'b'], int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"enum": ["a", "b"]}}, [({"a": 1}, "{'a': 1}")], [
@@ -521,61 +403,13 @@ ROWS: List[Row] = [
         ({"a": "1"}, ".a: expected an integer, got the string '1'"),
     ]),
     Row("Dict[dt.date, int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"format": "date"}}, [({"1999-12-31": 1}, "{dt.date(1999, 12, 31): 1}")], wrong("expected an object", [])),
-    Row("Dict[uuid.UUID, None]", {"type": "object", "additionalProperties": NULL, "propertyNames": {"format": "uuid"}}, [({ID: None}, "{uuid.UUID('123e4567-e89b-12d3-a456-426614174000'): None}")], [({ID: 0}, "['123e4567-e89b-12d3-a456-426614174000']: expected null, got the number 0")]),
     Row("Dict[Annotated[str, Limits(min_length=2)], int]", {"type": "object", "additionalProperties": INT, "propertyNames": {"minLength": 2}}, [({"ab": 1}, "{'ab': 1}")], [({"a": 1}, ": the name 'a': expected at least 2 characters, got 1")]),
-    Row("Dict[Mood, Mood]", {"type": "object", "additionalProperties": {**TEXT, "enum": ["good", "bad"]}, "propertyNames": {"enum": ["good", "bad"]}}, [({"good": "bad"}, "{Mood.GOOD: Mood.BAD}")], [
-        ({"good": "sad"}, ".good: expected one of 'good' or 'bad' (did you mean 'bad'?), got the string 'sad'"),
-        ({"gud": "bad"}, ": the name 'gud': expected one of 'good' or 'bad', got the string 'gud'"),
-    ]),
-    Row("MutableMapping[str, float]", free(NUM), [({"a": 1}, "{'a': 1.0}", {"a": 1.0})], [({"a": None}, ".a: expected a number, got null")]),
-    Row("dict[Path, int]", free(INT), [({"/a": 1}, "{Path('/a'): 1}")], [({"/a": "1"}, "['/a']: expected an integer, got the string '1'")]),
-    Row("Optional[List[int]]", union(many(INT), NULL), [([1], "[1]"), (None, "None")], [
-        (["1"], "[0]: expected an integer, got the string '1'"), *wrong("expected a list or null", "1", {}),
-    ]),
-    Row("Optional[Point]", union(ref("Point"), NULL), [(POINT, "Point(1.5, 2.0)"), (None, "None")], [
-        ({"x": 1}, ".y is missing: expected a number, got nothing"),
-        *wrong("expected an object with x and y or null", []),
-    ]),
-    Row("Optional[dt.date]", union(DATE, NULL), [("1999-12-31", "dt.date(1999, 12, 31)"), (None, "None")], wrong("expected a date such as 1969-07-20 or null", 0)),
-    Row("Optional[Colour]", union(COLOUR, NULL), [("red", "Colour.RED"), (None, "None")], wrong("expected one of 'red' or 'green'", "purple")),
     Row("Optional[Decimal]", union(union(NUM, DIGITS), NULL), [("1.5", "Decimal('1.5')"), (None, "None")], [
         *wrong("expected a number, or a string of digits or null", True),
         *wrong("expected a number, or a string of digits", "x"),
     ], out=union(DIGITS, NULL)),
-    Row("Union[None, str, int]", union(NULL, TEXT, INT), [("a", "'a'"), (1, "1"), (None, "None")], [
-        *wrong("expected an integer", 1.5), *wrong("expected null, a string or an integer", []),
-    ]),
-    Row("Union[Point, List[Point]]", union(ref("Point"), many(ref("Point"))), [(POINT, "Point(1.5, 2.0)"), ([POINT], "[Point(1.5, 2.0)]")], [
-        ({"x": 1}, ".y is missing: expected a number, got nothing"),
-        ([{}], "[0].x is missing: expected a number, got nothing (missing too: y)"),
-        *wrong("expected an object with x and y or a list", 1),
-    ]),
-    Row("Union[Point, str]", union(ref("Point"), TEXT), [("here", "'here'"), (POINT, "Point(1.5, 2.0)")], [
-        ({"x": "1", "y": 2}, ".x: expected a number, got the string '1'"),
-        *wrong("expected an object with x and y or a string", None),
-    ]),
-    Row("Union[List[int], Dict[str, int]]", union(many(INT), free(INT)), [([1], "[1]"), ({"a": 1}, "{'a': 1}")], [
-        (["1"], "[0]: expected an integer, got the string '1'"),
-        ({"a": "1"}, ".a: expected an integer, got the string '1'"), *wrong("expected a list or an object", 1),
-    ]),
-    Row("Union[uuid.UUID, int]", union(UUID, INT), [(ID, "uuid.UUID('123e4567-e89b-12d3-a456-426614174000')"), (1, "1")], wrong("expected a UUID such as 123e4567-e89b-12d3-a456-426614174000 or an integer", None)),
-    Row("Union[Colour, int]", union(COLOUR, INT), [("red", "Colour.RED"), (3, "3")], [
-        *wrong("expected one of 'red' or 'green' (did you mean 'red'?)", "rde"),
-        *wrong("expected one of 'red' or 'green' or an integer", True),
-    ]),
     Row("Union[Movie, Span]", union(ref("Movie"), ref("Span")), [({"start": 1}, "Span(1)", {"start": 1, "end": None}), ({"title": "M", "year": 1}, "{'title': 'M', 'year': 1}")], [({"title": "M"}, ": fits none of 2 forms (as an object with title and year: year is missing: expected an integer, got nothing; as an object with start and end: unknown field 'title': the fields are start and end; missing: start)")]),
-    Row("Union[Tuple[int, int], List[str]]", union(fixed(INT, INT), many(TEXT)), [([1, 2], "(1, 2)"), (["a", "b"], "['a', 'b']")], [
-        ([1], ": fits none of 2 forms (as a list of 2 (an integer and an integer): expected a list of 2 (an integer and an integer), got a list of 1; as a list: [0]: expected a string, got the number 1)"),
-        ([1, "a"], ": fits none of 2 forms (as a list of 2 (an integer and an integer): [1]: expected an integer, got the string 'a'; as a list: [0]: expected a string, got the number 1)"),
-    ]),
     Row("Union[dt.datetime, dt.date]", union(MOMENT, DATE), [("1999-12-31T12:00:00", "dt.datetime(1999, 12, 31, 12)"), ("1999-12-31", "dt.date(1999, 12, 31)")], wrong("expected a date and time such as 1969-07-20T09:30:00Z or a date such as 1969-07-20", 1)),
-    Row("Literal['a']", {**TEXT, "const": "a"}, [("a", "'a'")], wrong("expected 'a'", "A", "b")),
-    Row("Literal[-1, 1]", {**INT, "enum": [-1, 1]}, [(-1, "-1"), (1.0, "1", 1)], wrong("expected one of -1 or 1", 0, "1", True)),
-    Row("Literal['on', False]", {"enum": ["on", False]}, [("on", "'on'"), (False, "False")], wrong("expected one of 'on' or false", True, 0, "off")),
-    Row("Literal['größe', 'Größe']", {**TEXT, "enum": ["größe", "Größe"]}, [("Größe", "'Größe'")], wrong("expected one of 'größe' or 'Größe'", "grosse")),
-    Row("List[Literal['x', 'y']]", many({**TEXT, "enum": ["x", "y"]}), [(["x", "y"], "['x', 'y']")], [
-        (["z"], "[0]: expected one of 'x' or 'y', got the string 'z'"), *wrong("expected a list", "x"),
-    ]),
     Row("Mood", {**TEXT, "enum": ["good", "bad"]}, [("good", "Mood.GOOD")], [
         *wrong("expected one of 'good' or 'bad' (did you mean 'good'?)", "GOOD", "god"),
         *wrong("expected one of 'good' or 'bad'", 1),
@@ -587,7 +421,6 @@ ROWS: List[Row] = [
         *wrong("expected one of true or null", False, 1),
         *wrong("expected one of true or null (did you mean true?)", "YES"),
     ]),
-    Row("Half", {**NUM, "enum": [0.5, 1.0]}, [(0.5, "Half.HALF"), (1, "Half.WHOLE", 1.0)], wrong("expected one of 0.5 or 1.0", 0.75, "0.5")),
     Row("Words", ref("Words"), [({"value": 1, "at": "x", "extra": "y", "make": "z", "v0": 5}, "Words(1, 'y', 'x', 'z', 5)", {"value": 1, "extra": "y", "at": "x", "make": "z", "v0": 5})], [
         ({"value": "1"}, ".value: expected an integer, got the string '1'"),
         ({}, ".value is missing: expected an integer, got nothing"),
@@ -608,15 +441,7 @@ ROWS: List[Row] = [
         ({"lead": {"name": "Ann", "skills": ["a"]}, "members": {}, "places": [POINT, {"x": 1}], "budget": 1}, ".places[1].y is missing: expected a number, got nothing"),
         ({"lead": {"name": "Ann", "skills": ["a"]}}, ".members is missing: expected an object, got nothing (missing too: places and budget)"),
     ]),
-    Row("Frozen", ref("Frozen"), [({"a": 1}, "Frozen(1)")], [({"a": None}, ".a: expected an integer, got null")]),
-    Row("Box[Box[int]]", ref("Box_Box_int"), [({"content": {"content": 1}}, "Box(Box(1))", {"content": {"content": 1, "more": []}, "more": []})], [({"content": {"content": "1"}}, ".content.content: expected an integer, got the string '1'")]),
-    Row("Box[Point]", ref("Box_Point"), [({"content": POINT, "more": [POINT]}, "Box(Point(1.5, 2.0), [Point(1.5, 2.0)])")], [({"content": {"x": 1}}, ".content.y is missing: expected a number, got nothing")]),
     Row("Box[Optional[str]]", ref("Box_Union_str_NoneType"), [({"content": None}, "Box(None)", {"content": None, "more": []})], [({"content": 1}, ".content: expected a string or null, got the number 1")]),
-    Row("Dict[str, Tree]", free(ref("Tree")), [({"a": {"value": 1}}, "{'a': Tree(1)}", {"a": {"value": 1, "children": []}})], [({"a": {"value": 1, "children": {}}}, ".a.children: expected a list, got an empty object")]),
-    Row("Tuple[Chain, Chain]", fixed(ref("Chain"), ref("Chain")), [([{}, {"next": {}}], "(Chain(), Chain(Chain()))", [{"next": None}, {"next": {"next": None}}])], [
-        *wrong("expected a list of 2 (an object with next and an object with next)", [{}]),
-        ([{}, {"next": []}], "[1].next: expected an object (Chain) or null, got an empty list"),
-    ]),
     Row("Folder", ref("Folder"), [({"name": "a", "folders": [{"name": "b", "folders": []}]}, "{'name': 'a', 'folders': [{'name': 'b', 'folders': []}]}")], [
         ({"name": "a"}, ".folders is missing: expected a list, got nothing"),
         ({"name": "a", "folders": [{"name": "b"}]}, ".folders[0].folders is missing: expected a list, got nothing"),
@@ -625,7 +450,6 @@ ROWS: List[Row] = [
         ({"books": ["1"]}, ".books[0]: expected an integer, got the string '1'"),
         ({"books": [], "first": None}, ".first: expected an integer, got null"),
     ]),
-    Row("Shelf[Point]", ref("Shelf_Point"), [({"books": [POINT]}, "{'books': [Point(1.5, 2.0)]}")], [({"books": [{}]}, ".books[0].x is missing: expected a number, got nothing (missing too: y)")]),
     Row("Odder", ref("Odder"), [({}, "{}"), ({"from": 1, "a-b": None, "$x": {"b": 2}}, "{'from': 1, 'a-b': None, '$x': {'b': 2}}")], [
         ({"from": "1"}, ".from: expected an integer, got the string '1'"),
         ({"a-b": 1}, "['a-b']: expected a string or null, got the number 1"),
@@ -640,26 +464,9 @@ ROWS: List[Row] = [
         ({"held": "1"}, ".held: expected an integer, got the string '1'"),
         ({"held": 1, "note": None}, ".note: expected a string, got null"),
     ]),
-    Row("Cell[Annotated[str, Limits(max_length=1)]]", ref("Cell_str"), [({"held": "a"}, "Cell('a')", {"held": "a", "note": ""})], [({"held": "ab"}, ".held: expected at most 1 character, got 2")]),
-    Row("List[Span]", many(ref("Span")), [([{"start": 1}], "[Span(1)]", [{"start": 1, "end": None}])], [([[1, 2]], "[0]: expected an object with start and end, got a list of 2")]),
-    Row("Serial", INT, [(7, "7")], wrong("expected an integer", 7.5)),
     Row("Code", {**TEXT, "maxLength": 3}, [("abc", "'abc'")], [
         ("abcd", ": expected at most 3 characters, got 4"), *wrong("expected a string", 1),
     ]),
-    Row("Short", {**TEXT, "maxLength": 3}, [("abc", "'abc'")], [("abcd", ": expected at most 3 characters, got 4")]),
-    Row("Dict[str, Json]", free(union(NULL, BOOL, INT, NUM, TEXT, many(ref("Json")), free(ref("Json")))), [({"a": {"b": [1]}}, "{'a': {'b': [1]}}")], wrong("expected an object", [])),
-    Row("List[Alias]", many(ref("Alias")), [([1, [2]], "[1, [2]]")], [(["a"], "[0]: expected an integer or a list, got the string 'a'")]),
-    Row("List[dt.datetime]", many(MOMENT), [(["1999-12-31T00:00:00"], "[dt.datetime(1999, 12, 31)]")], [
-        (["soon"], "[0]: expected a date and time such as 1969-07-20T09:30:00Z, got the string 'soon'"),
-        ([1], "[0]: expected a date and time such as 1969-07-20T09:30:00Z, got the number 1"),
-    ], looser=True),
-    Row("Dict[str, dt.timedelta]", free(SECONDS), [({"a": 1.5}, "{'a': dt.timedelta(seconds=1.5)}")], [({"a": "1"}, ".a: expected a number of seconds, got the string '1'")]),
-    Row("PureWindowsPath", TEXT, [('C:\\a', "PureWindowsPath('C:/a')")], wrong("expected a path", None)),
-    Row("List[Decimal]", many(union(NUM, DIGITS)), [(["1.10", "2"], "[Decimal('1.10'), Decimal(2)]")], [
-        (["1,5"], "[0]: expected a number, or a string of digits, got the string '1,5'"),
-        (["1."], "[0]: expected a number, or a string of digits, got the string '1.'"),
-        (["NaN"], "[0]: expected a number, or a string of digits, got the string 'NaN'"),
-    ], out=many(DIGITS)),
     Row("Annotated[dt.timedelta, Limits(ge=0)]", {**NUM, "minimum": 0, "maximum": 86399999913599, "description": "seconds"}, [(60, "dt.timedelta(minutes=1)")], wrong("expected a number of at least 0", -1)),
     Row("Annotated[Optional[int], Limits(ge=1)]", {**union(INT, NULL), "minimum": 1}, [(1, "1"), (None, "None")], [
         *wrong("expected a number of at least 1", 0), *wrong("expected an integer or null", "1"),
@@ -670,26 +477,18 @@ ROWS: List[Row] = [
     Row("Annotated[Set[int], Limits(min_length=1, max_length=2)]", {**many(INT), "uniqueItems": True, "minItems": 1, "maxItems": 2}, [([1, 2], "{1, 2}")], [
         ([], ": expected at least 1 item, got 0"), ([1, 2, 3], ": expected at most 2 items, got 3"),
     ]),
-    Row("Annotated[Tuple[int, ...], Limits(max_length=1)]", {**many(INT), "maxItems": 1}, [([1], "(1,)")], [([1, 2], ": expected at most 1 item, got 2")]),
-    Row("Annotated[List[Annotated[str, Limits(min_length=1)]], Limits(min_length=1)]", {**many({**TEXT, "minLength": 1}), "minItems": 1}, [(["a"], "['a']")], [
-        ([], ": expected at least 1 item, got 0"), ([""], "[0]: expected at least 1 character, got 0"),
-    ]),
     Row("Annotated[float, at.Gt(0), at.Le(1)]", {**NUM, "exclusiveMinimum": 0, "maximum": 1}, [(1, "1.0", 1.0), (0.5, "0.5")], [
         *wrong("expected a number above 0", 0), *wrong("expected a number of at most 1", 1.5),
     ]),
     Row("Annotated[float, at.MultipleOf(0.5)]", {**NUM, "multipleOf": 0.5}, [(1.5, "1.5")], wrong("expected a multiple of 0.5", 0.35)),
     Row("Annotated[str, at.MinLen(2)]", {**TEXT, "minLength": 2}, [("ab", "'ab'")], [("a", ": expected at least 2 characters, got 1")]),
-    Row("Annotated[Colour, 'which one']", {**TEXT, "enum": ["red", "green"], "description": "which one"}, [("red", "Colour.RED")], wrong("expected one of 'red' or 'green' (did you mean 'red'?)", "Red")),
     Row("Annotated[Point, 'where']", {"$ref": "#/$defs/Point", "description": "where"}, [(POINT, "Point(1.5, 2.0)")], [({"x": 1}, ".y is missing: expected a number, got nothing")]),
     Row("pydantic.PositiveInt", {**INT, "exclusiveMinimum": 0}, [(1, "1")], wrong("expected a number above 0", 0)),
-    Row("pydantic.conint(ge=1, le=3)", {**INT, "minimum": 1, "maximum": 3}, [(3, "3")], wrong("expected a number of at most 3", 4)),
     Row("Keyed", ref("Keyed"), [({"amount": "1.5", "unitName": "g"}, "Keyed(amount=Decimal('1.5'), unitName='g')")], [
         ({"amount": "1", "unit": "g"}, ": unknown field 'unit', did you mean 'unitName'?"),
         ({}, ".amount is missing: expected a number, or a string of digits, got nothing"),
     ]),
     Row("Below", ref("Below"), [({"a": 1, "e": {"a": 2}}, "Below(1, e=Below(2))", {"a": 1, "b": "x", "c": [], "d": 7, "e": {"a": 2, "b": "x", "c": [], "d": 7, "e": None}})], [({"a": 1, "e": {}}, ".e.a is missing: expected an integer, got nothing")]),
-    Row("List[Model]", many(ref("Model")), [([{"a": 1}], "[Model(a=1)]", [{"a": 1, "b": [], "when": None}])], [([{"a": "1"}], "[0].a: expected an integer, got the string '1'")]),
-    Row("Optional[Model]", union(ref("Model"), NULL), [(None, "None"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({"b": []}, ".a is missing: expected an integer, got nothing")]),
     Row("Renamed", ref("Renamed"), [({"theSize": 2}, "Renamed(theSize=2)", {"kind": "renamed", "theSize": 2})], [
         ({"size": 2}, ".theSize is missing: expected an integer, got nothing"),
         ({"theSize": 0}, ".theSize: expected a number of at least 1, got the number 0"),
@@ -699,8 +498,6 @@ ROWS: List[Row] = [
         ({"pet": {}}, ".pet: fits none of 2 forms (kind is missing: expected a string, got nothing; theSize is missing: expected an integer, got nothing)"),
     ]),
     Row("Numbers", ref("Numbers"), [([1], "Numbers([1])")], [(["a"], "[0]: expected an integer, got the string 'a'"), *wrong("expected a list", {})]),
-    Row("Optional[Numbers]", union(ref("Numbers"), NULL), [([1], "Numbers([1])"), (None, "None")], [([None], "[0]: expected an integer, got null")]),
-    Row("Strict", ref("Strict"), [({"n": 1}, "Strict(n=1)")], [({"n": 1, "m": 2}, ": unknown field 'm': the fields are n"), ({}, ".n is missing: expected an integer, got nothing")]),
     Row("Crate[int]", ref("Crate_int_"), [({"inside": 1}, "Crate[int](inside=1)")], [({"inside": "x"}, ".inside: expected an integer, got the string 'x'")]),
     Row("Union[Model, Inner]", union(ref("Model"), ref("Inner")), [({"x": 1}, "Inner(x=1)"), ({"a": 1}, "Model(a=1)", {"a": 1, "b": [], "when": None})], [({}, ": fits none of 2 forms (as an object (Model): a is missing: expected an integer, got nothing; as an object (Inner): x is missing: expected an integer, got nothing)")]),
     Row("Annotated[Decimal, Limits(ge=1, multiple_of=0.5)]", {**union(NUM, DIGITS), "minimum": 1, "multipleOf": 0.5}, [("1.5", "Decimal('1.5')"), (2, "Decimal(2)", "2")], [
@@ -711,4 +508,22 @@ ROWS: List[Row] = [
         *wrong("expected a number below 1", "1"), *wrong("expected a number above 0", "0.0"),
         *wrong("expected a number below 1", 1),
     ], out={**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "exclusiveMinimum": 0, "exclusiveMaximum": 1}, looser=True),
+    Row("object", {}, [("x", "'x'")], []),
+    Row("List", many(), [([], "[]")], wrong("expected a list", {})),
+    Row("Iterable[int]", many(INT), [([1], "[1]")], wrong("expected a list", {})),
+    Row("Tuple", many(), [([], "()")], wrong("expected a list", "x")),
+    Row("Collection[int]", many(INT), [([1], "[1]")], wrong("expected a list", {"a": 1}, "1")),
+    Row("MutableSequence[int]", many(INT), [([1], "[1]")], wrong("expected a list", 1)),
+    Row("MutableSet[str]", unique(TEXT), [(["a"], "{'a'}")], [(["a", "a"], ": expected a list without duplicates, got the same item twice")]),
+    Row("MutableMapping[str, float]", free(NUM), [({"a": 1}, "{'a': 1.0}", {"a": 1.0})], [({"a": None}, ".a: expected a number, got null")]),
+    Row("Text", TEXT, [('é\u2028\x00', "'\\xe9\\u2028\\0'")], wrong("expected a string", 1)),
+    Row("PureWindowsPath", TEXT, [('C:\\a', "PureWindowsPath('C:/a')")], wrong("expected a path", None)),
+    Row("te.Any", {}, [(None, "None"), (0.5, "0.5")], []),
+    Row("Half", {**NUM, "enum": [0.5, 1.0]}, [(0.5, "Half.HALF"), (1, "Half.WHOLE", 1.0)], wrong("expected one of 0.5 or 1.0", 0.75, "0.5")),
+    Row("Pair[int]", ref("Pair_int"), [({"left": {"content": 1}, "right": {"content": [1]}}, "Pair(Box(1), Box([1]))", {"left": {"content": 1, "more": []}, "right": {"content": [1], "more": []}})], [
+        ({"left": {"content": 1}, "right": {"content": 1}}, ".right.content: expected a list, got the number 1"),
+        ({"left": {"content": "1"}, "right": {"content": []}}, ".left.content: expected an integer, got the string '1'"),
+    ]),
+    Row("Serial", INT, [(7, "7")], wrong("expected an integer", 7.5)),
+    Row("Strict", ref("Strict"), [({"n": 1}, "Strict(n=1)")], [({"n": 1, "m": 2}, ": unknown field 'm': the fields are n"), ({}, ".n is missing: expected an integer, got nothing")]),
 ]  # fmt: skip

@@ -32,7 +32,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def install(peers: Sequence[Peer]) -> bool:
-    """Make the environments; say which could not be made, and return whether all were."""
     with ThreadPoolExecutor(INSTALLERS) as pool:  # they wait for the network, mostly
         return all(list(pool.map(_install, peers)))
 

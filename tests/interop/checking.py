@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import threading
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
-from minimcp import SampleResult, ToolUse
+import minimcp
+from minimcp import Refused, SampleResult, ToolUse
 
 R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 ROOTS = ["file:///interop/one", "file:///interop/tw%C3%B6"]
 PARALLEL = 20
-SECONDS = 15.0
-"""How long one call may take."""
+SECONDS = 15.0  # how long one call may take
 
 
 class Host:
@@ -39,32 +41,21 @@ class Host:
         self.asked.append(request)
         return self.sampled(request)
 
-    def on_log(self, message: Any) -> None:
-        self._tell(message)
-
-    def on_tools_changed(self) -> None:
-        self._tell("tools")
-
-    def on_resources_changed(self) -> None:
-        self._tell("resources")
-
-    def on_prompts_changed(self) -> None:
-        self._tell("prompts")
-
-    def on_resource_updated(self, uri: str) -> None:
-        self._tell(("updated", uri))
-
     def _tell(self, item: Any) -> None:
         with self._changed:
             self.heard.append(item)
             self._changed.notify_all()
 
-    def wait_heard(self, enough: Callable[[list[Any]], Any]) -> list[Any]:
-        """Return what was told as soon as it is enough.
+    on_log = _tell
+    on_tools_changed = functools.partialmethod(_tell, "tools")
+    on_resources_changed = functools.partialmethod(_tell, "resources")
+    on_prompts_changed = functools.partialmethod(_tell, "prompts")
 
-        Raises:
-            AssertionError: It was not enough in time.
-        """
+    def on_resource_updated(self, uri: str) -> None:
+        self._tell(("updated", uri))
+
+    def wait_heard(self, enough: Callable[[list[Any]], Any]) -> list[Any]:
+        """Return what was told as soon as it is enough."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self.heard), SECONDS):
                 raise AssertionError(f"heard only {self.heard!r:.300}")
@@ -80,35 +71,83 @@ def answer_as_model(request: Any) -> SampleResult:
     return SampleResult(f"You said: {said}", "interop-model", stop_reason="endTurn")
 
 
-class Peer:
-    """A connected client, the host behind it, and what its revision has."""
+def refuse(request: Any) -> Any:
+    raise Refused("not today")
+
+
+def only(since: str, until: str = R5) -> Callable[[Any], Any]:
+    """Say that there is something to check in these revisions alone."""
+
+    def mark(check: Any) -> Any:
+        check.span = since, until
+        return check
+
+    return mark
+
+
+class Checks:
+    """The checks of a server, one method of a subclass for each: they look at a client and at the host behind it."""
+
+    takes: frozenset[str] = frozenset()  # these alone; all when there are none
 
     def __init__(self, client: Any, host: Host) -> None:
-        self.client, self.host = client, host
-        self.revision = client.revision
+        self.client, self.host, self.revision = client, host, client.revision
         self.modern = self.since(R5)
-        self.structured = self.since(R3)
 
     def since(self, revision: str) -> bool:
-        """Return whether the revision in use is this one or a later one."""
         return bool(self.revision >= revision)
+
+    def all(self) -> dict[str, Callable[[], None]]:
+        """The checks for the revision in use, by their names, in which an underscore stands for a blank."""
+        classes = [each for each in reversed(type(self).__mro__) if issubclass(each, Checks) and each is not Checks]
+        names = dict.fromkeys(name for each in classes for name in vars(each) if not name.startswith("_"))
+        found = {name: getattr(self, name) for name in names if not self.takes or name in self.takes}
+        spans = {name: getattr(check, "span", (R1, R5)) for name, check in found.items() if callable(check)}
+        return {
+            name.replace("_", " "): found[name] for name, (first, last) in spans.items()
+            if first <= self.revision <= last
+        }
 
     def call(self, name: str, arguments: Any = None, **options: Any) -> Any:
         options.setdefault("timeout", SECONDS)
         return self.client.call_tool(name, arguments, **options)
 
+    def text(self, name: str, arguments: Any = None, **options: Any) -> str:
+        return str(self.call(name, arguments, **options).text)
 
-class Check(NamedTuple):
-    """One check, and the revisions in which there is something to check."""
+    def json(self, name: str, arguments: Any = None) -> Any:
+        return json.loads(self.text(name, arguments))
 
-    run: Callable[[Peer], None]
-    since: str
-    until: str
+    def expect_refused(self, name: str, arguments: Any) -> None:
+        """Servers differ in whether this is the tool's error or the protocol's: we take both."""
+        error = expect_raised((minimcp.ToolError, minimcp.InvalidParams), lambda: self.call(name, arguments))
+        expect(bool(str(error)), True)
+
+    def expect_count(self, tool: str, arguments: Any, n: int) -> None:
+        """All reports of progress come, in order, on the caller's thread."""
+        seen: list[Any] = []
+        self.call(tool, arguments, on_progress=lambda report: seen.append(
+            (report.progress, report.total, threading.current_thread())))
+        expect(seen, [(i, n, threading.current_thread()) for i in range(1, n + 1)])
+
+    def expect_parallel(self, argument: str, said: str = "{}") -> None:
+        texts = [f"text {i}" for i in range(PARALLEL)]
+        results = self.client.call_tools([("echo", {argument: text}) for text in texts], timeout=SECONDS)
+        expect([result.text for result in results], [said.format(text) for text in texts])
 
 
-def checks(since: str = R1, until: str = R5, **functions: Callable[[Peer], None]) -> dict[str, Check]:
-    """Return checks by their names, in which an underscore stands for a blank."""
-    return {name.replace("_", " "): Check(function, since, until) for name, function in functions.items()}
+class Basics(Checks):
+    """What every server can be asked."""
+
+    def ping(self) -> None:
+        expect(self.client.ping(timeout=SECONDS) >= 0, True)
+
+    def unknown_tool(self) -> None:
+        self.expect_refused("no-such-tool", {})
+
+    def unknown_method(self) -> None:
+        error = expect_raised(minimcp.RpcError, lambda: self.client.request("vendor/nothing", timeout=SECONDS))
+        expect(error.from_peer, True)
 
 
 def expect(got: Any, wanted: Any) -> None:

@@ -99,12 +99,10 @@ finally:
     manager.shutdown_kernel(now=True)
 """
 
-PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}
-"""A block of README.rst, and what runs it."""
+PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block of README.rst, and what runs it
 
 
 def write_blocks(folder: Path) -> None:
-    """Put the files of README.rst into a folder."""
     for _, name, text in BLOCK.findall((ROOT / "README.rst").read_text("utf-8")):
         (folder / name).write_text(re.sub("^    ", "", text, flags=re.M), "utf-8")
 

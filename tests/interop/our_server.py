@@ -22,8 +22,7 @@ from tests.interop.our_features import add_all  # noqa: E402
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-BOUND = 5.0
-"""Seconds that a tool waits for another call, at most."""
+BOUND = 5.0  # seconds that a tool waits for another call, at most
 
 server = Server(
     "interop", version="0", instructions="Tools of the interop grid.", page_size=2, list_ttl=30,

@@ -26,29 +26,19 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
-WAYS = ("stdio", "http", "sse")
-"""How messages go: over stdio, Streamable HTTP, or the HTTP+SSE of 2024-11-05."""
+WAYS = ("stdio", "http", "sse")  # how messages go: over stdio, Streamable HTTP, or the HTTP+SSE of 2024-11-05
 
 
 class Fault(NamedTuple):
-    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go.
+    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go."""
 
-    Args:
-        role: The peer's: "server" or "client".
-        check: The name of the check.
-        reason: What the peer does, what the specification says, and where in the peer that stands.
-        since: The first revision; and the last one.
-        ways: Where it shows.
-        always: False for a race, in which the check passes often.
-    """
-
-    role: str
-    check: str
-    reason: str
-    since: str = R1
+    role: str  # the peer's: "server" or "client"
+    check: str  # the name of the check
+    reason: str  # what the peer does, what the specification says, and where in the peer that stands
+    since: str = R1  # the first revision; and the last one
     until: str = R5
-    ways: tuple[str, ...] = WAYS
-    always: bool = True
+    ways: tuple[str, ...] = WAYS  # where it shows
+    always: bool = True  # false for a race, in which the check passes often
 
 
 class Peer(NamedTuple):

@@ -21,13 +21,10 @@ from ..support import eventually
 from .roster import Asked, Fault, Peer
 
 HERE = Path(__file__).resolve().parent
-SESSION_SECONDS = 90.0
-"""When a session that is not over is killed, with everything that it started."""
+SESSION_SECONDS = 90.0  # when a session that is not over is killed, with everything that it started
 
-START_SECONDS = 30.0
-"""How long a server may take until it listens."""
-END_SECONDS = 10.0
-"""How long a server may take to end."""
+START_SECONDS = 30.0  # how long a server may take until it listens
+END_SECONDS = 10.0  # how long a server may take to end
 VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
 
 _ports = iter(range(20_000 + os.getpid() % 8_000, 32_000))
@@ -53,8 +50,7 @@ class Outcome(NamedTuple):
     session: Session
     revision: str
     checks: dict[str, Any]
-    known: dict[str, tuple[Fault, Any]]
-    """Checks that failed because the peer is wrong, and what they said."""
+    known: dict[str, tuple[Fault, Any]]  # checks that failed because the peer is wrong, and what they said
     stderr: str
 
     @property

@@ -18,11 +18,9 @@ from .work import Work
 
 THREADS = 4
 
-IDLE = IDLE_SECONDS + WAIT
-"""Seconds in which workers without work have ended."""
+IDLE = IDLE_SECONDS + WAIT  # seconds in which workers without work have ended
 
-ROUNDS = 60
-"""How many rounds a run has, and so how many samples."""
+ROUNDS = 60  # how many rounds a run has, and so how many samples
 
 
 def main(arguments: List[str]) -> int:

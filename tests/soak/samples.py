@@ -12,17 +12,14 @@ import os
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
-FEWEST = 12
-"""Samples below which no quarter says anything."""
+FEWEST = 12  # samples below which no quarter says anything
 
 
 class Kind(NamedTuple):
     name: str
     unit: str
-    allowed: float
-    """How much more the last quarter may have than the second."""
-    share: float
-    """The same as a part of what the second quarter has; the larger of the two counts."""
+    allowed: float  # how much more the last quarter may have than the second
+    share: float  # the same as a part of what the second quarter has; the larger of the two counts
 
 
 class Verdict(NamedTuple):
@@ -33,7 +30,6 @@ class Verdict(NamedTuple):
 
     @property
     def allowed(self) -> float:
-        """How much more the last quarter might have had."""
         return max(self.kind.allowed, self.kind.share * self.second)
 
     @property
@@ -52,15 +48,7 @@ HEADING = f"{'':<24}{'first':>10}{'2nd quarter':>12}{'4th quarter':>12}{'more':>
 
 
 def judge(kind: Kind, values: Sequence[float]) -> Verdict:
-    """Whether a series has grown.
-
-    Args:
-        kind: What was sampled.
-        values: The samples, at even distances.
-
-    Raises:
-        ValueError: There are fewer than `FEWEST`.
-    """
+    """Whether a series has grown."""
     if len(values) < FEWEST:
         raise ValueError(f"{len(values)} samples of {kind.name} are too few: let it run longer")
     quarter = len(values) // 4
@@ -74,7 +62,6 @@ def status_of(pid: int, field: str) -> int:
 
 
 def descriptors_of(pid: int) -> int:
-    """How many files a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
@@ -100,14 +87,13 @@ READERS: Dict[str, Callable[[int], float]] = {
     "memory": lambda pid: status_of(pid, "VmRSS") / 1024,
 }
 
-KINDS = (
+KINDS = (  # what is sampled of each process
     Kind("threads", "", 32, 0),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
     Kind("blocks", "k", 2.5, 0),  # of Python: what is lost, however small it is
 )
-"""What is sampled of each process."""
 
 KEPT = 64
 """Descriptors more that a process over HTTP may have: a connection is kept for each call that there was at once. A deed
@@ -119,22 +105,12 @@ RESTING = 2
 
 
 def has_come_to_rest(pids: Dict[int, float]) -> bool:
-    """Whether these processes have about as many threads again as they had.
-
-    Args:
-        pids: Processes, and the threads that each had.
-    """
+    """Whether these processes have about as many threads again as they had."""
     return all(status_of(pid, "Threads") <= threads + RESTING for pid, threads in pids.items())
 
 
 class Series:
-    """The samples of one process.
-
-    Args:
-        pid: Which.
-        name: Of the process. Put before the names of its kinds; empty for none.
-        kept: Descriptors more that it may have.
-    """
+    """The samples of one process."""
 
     def __init__(self, pid: int, name: str = "", kept: int = 0) -> None:
         self._pid, self.name = pid, name
@@ -146,10 +122,8 @@ class Series:
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
     def sample(self, blocks: int) -> None:
-        """Look at the process now. How many blocks its Python holds only itself can tell."""
         for kind, values in zip(KINDS, self.values):
             values.append(READERS[kind.name](self._pid) if kind.name in READERS else blocks / 1000)
 
     def verdicts(self) -> List[Verdict]:
-        """What became of each. Raises ValueError as `judge`."""
         return [judge(kind, values) for kind, values in zip(self.kinds, self.values)]

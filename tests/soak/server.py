@@ -14,22 +14,18 @@ from minimcp import Context, EventStore, HttpOptions, Server
 
 from ..history.server import make_server
 
-COMMAND = [sys.executable, "-S", "-m", "tests.soak.server"]
-"""What starts it, in the top of the repository."""
+COMMAND = [sys.executable, "-S", "-m", "tests.soak.server"]  # what starts it, in the top of the repository
 
-URI = "soak://{name}"
-"""What may be subscribed to."""
+URI = "soak://{name}"  # what may be subscribed to
 
-HTTP = HttpOptions(
+HTTP = HttpOptions(  # options that have whatever is bounded come to its bound in the first seconds of a soak
     event_store=EventStore(max_events=200, max_bytes=1 << 20),  # full before the first quarter is over
     session_ttl=10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
     max_sessions=10_000,
 )
-"""Options that have whatever is bounded come to its bound in the first seconds of a soak."""
 
 
-ARENA_MAX = -8
-"""M_ARENA_MAX of mallopt(3)."""
+ARENA_MAX = -8  # M_ARENA_MAX of mallopt(3)
 
 
 def with_one_heap() -> None:

@@ -19,8 +19,7 @@ WAYS = {"alone": "auto", "session": "handshake", "older": "handshake"}
 
 INFO = {"name": "soak", "version": "1"}
 
-STEPS = 50
-"""Of a call that somebody leaves in the middle: it takes about 0.1 s."""
+STEPS = 50  # of a call that somebody leaves in the middle: it takes about 0.1 s
 
 
 class WebServer:
@@ -35,13 +34,10 @@ class WebServer:
         self.pid, self._port = self._process.pid, int(self.url.split(":")[2].split("/")[0])
 
     def connect(self, way: str, **options: Any) -> minimcp.Client:
-        """A client that speaks in one of `WAYS`."""
         return minimcp.connect(self._older if way == "older" else self.url, revision=WAYS[way], **options)
 
     def close(self) -> None:
         self._process.communicate(timeout=WAIT)
-
-    # ------------------------------------------------------------ those who vanish
 
     def vanish(self, dice: random.Random) -> None:
         """Begin something, by raw bytes, and leave in the middle of it."""
@@ -81,7 +77,6 @@ class WebServer:
         self._send(peers, post(message("tools/call", params)), **session).until(b"data:")
 
     def _leave_older(self, dice: random.Random, peers: List[Peer]) -> None:
-        """A stream that has brought its first event."""
         self._send(peers, HttpRequest("GET", "/sse", {"Accept": "text/event-stream"})).until(b"data:")
 
 

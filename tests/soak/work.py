@@ -21,8 +21,7 @@ from .web import WAYS, WebServer
 
 SERVER = minimcp.StdioServer(COMMAND, cwd=ROOT)
 
-SHORT = 0.01
-"""Seconds that calls get which shall run out of time."""
+SHORT = 0.01  # seconds that calls get which shall run out of time
 
 
 def _elicit(request: Any) -> Dict[str, str]:
@@ -42,11 +41,7 @@ def _session(client: Client) -> Any:
 
 
 class Work:
-    """Clients that live as long as this, and what is done with them. Thread-safe.
-
-    Args:
-        seed: Decides what each thread does.
-    """
+    """Clients that live as long as this, and what is done with them. Thread-safe."""
 
     def __init__(self, seed: int) -> None:
         self.done: "Counter[str]" = Counter()
@@ -56,8 +51,7 @@ class Work:
         self._server, self._web = make(), WebServer()
         self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
-        self._heard: Dict[str, threading.Event] = {}
-        """By URI: somebody waits to hear of it."""
+        self._heard: Dict[str, threading.Event] = {}  # by URI: somebody waits to hear of it
         options: Dict[str, Any] = {"elicit": _elicit, "on_resource_updated": self._hear, "timeout": WAIT}
         self._child = minimcp.connect(SERVER, stderr=lambda line: None, **options)
         self.doomed = minimcp.connect(SERVER, stderr=lambda line: None, restart=True, **options)
@@ -123,8 +117,6 @@ class Work:
         with self._lock:
             self.done[name] += 1
 
-    # ------------------------------------------------------------ what is done
-
     def call(self, dice: random.Random, client: Any = None) -> None:
         """Calls that are answered, in every way, one after the other and at once."""
         client = client or dice.choice(self._clients)
@@ -146,7 +138,6 @@ class Work:
         assert dice.choice(self._clients).call_tool("ask", {"tag": tag, "size": 0}).text == tag
 
     def run_out_of_time(self, dice: random.Random) -> None:
-        """A call that nobody answers in time."""
         client = dice.choice(self._clients)
         arguments = {"tag": "late", "size": 0}
         _expect(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
@@ -162,7 +153,6 @@ class Work:
         assert eventually(other.done)
 
     def connect(self, dice: random.Random) -> None:
-        """A connection in memory that comes and goes, sometimes with calls under way."""
         with minimcp.connect(self._server, revision=dice.choice(["auto", "handshake"]), elicit=_elicit) as client:
             self._use_and_leave(client, dice)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import random
 import socket
 import ssl
 import threading
 import time
 import zlib
 from concurrent.futures import as_completed
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
@@ -184,23 +181,6 @@ def test_answers_to_other_requests_are_nobodys() -> None:
         assert client.call_tool("t").text == "done"
 
 
-def test_two_calls_at_once_get_their_own_answers_though_the_peer_swaps_ids() -> None:
-    held: List[Wire] = []
-
-    def swap(heard: Heard, wire: Wire) -> None:
-        held.append(wire)
-        assert eventually(lambda: len(held) == 2)
-        other = next(each for each in held if each is not wire)
-        wire.stream()
-        wire.event({"id": other.id, "result": {"content": [], "resultType": "complete"}})
-        wire.answer({"resultType": "complete", "content": [{"type": "text", "text": heard.headers["mcp-name"]}]})
-        wire.end()
-
-    with Peer({"tools/call": swap}) as peer, connect(peer) as client:
-        results = client.call_tools([("a", {}), ("b", {})])
-        assert [result.text for result in results] == ["a", "b"]
-
-
 def test_bodies_and_events_of_the_limit_are_taken_and_longer_ones_refused() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -333,46 +313,6 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
         assert len(peer.methods) == 7
 
 
-def test_what_the_stream_before_still_brings_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are connections of their own: what was sent before the next one began may come after that.
-
-    What is not subscribed to any more is not told, whichever stream brings it.
-    """
-    monkeypatch.setattr("minimcp.client.subscriptions.OVERLAP_SECONDS", WAIT)
-    streams: List[Wire] = []
-    over = threading.Event()
-
-    def listen(heard: Heard, wire: Wire) -> None:
-        wire.stream()
-        streams.append(wire)
-        wire.event(_about(wire, "subscriptions/acknowledged", notifications=heard.message["params"]["notifications"]))
-        over.wait(WAIT)
-
-    told: List[str] = []
-    discovered = {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}}
-    said: Any = {"subscriptions/listen": listen, "server/discover": lambda heard, wire: wire.result(discovered)}
-    with Peer(said) as peer, connect(peer, on_resource_updated=told.append) as client:
-        for uri in ("a:1", "a:2", "a:3"):
-            client.subscribe(uri)
-        client.unsubscribe("a:3")
-        first, _, third, last = streams
-        for wire, uri in ((last, "a:1"), (first, "a:2"), (third, "a:2")):
-            told.clear()
-            wire.event(_about(wire, "resources/updated", uri=uri))
-            assert eventually(lambda uri=uri: uri in told)  # at least once, whichever stream brings it
-        told.clear()
-        for uri in ("a:3", "a:3/below", "a:1/below"):
-            third.event(_about(third, "resources/updated", uri=uri))
-        assert eventually(lambda: told) and told == ["a:1/below"]
-        over.set()
-
-
-def _about(wire: Wire, method: str, **params: Any) -> Any:
-    """A notice on a stream."""
-    meta = {"io.modelcontextprotocol/subscriptionId": wire.id}
-    return {"method": f"notifications/{method}", "params": {**params, "_meta": meta}}
-
-
 # ------------------------------------------------------------ with a handshake
 
 
@@ -400,9 +340,7 @@ def test_a_session(revision: str, session: Any) -> None:
     lambda heard, wire: wire.whole(400), lambda heard, wire: wire.whole(200, b"<html>", "text/html"),
     lambda heard, wire: wire.whole(500), lambda heard, wire: wire.cut(), lambda heard, wire: wire.sock.recv(1),
 ])
-def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(
-    say: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GET_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, 0.5)
     with Peer({"GET": say, "DELETE": say}, handshake=True) as peer:
@@ -594,20 +532,6 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
 
 
-def test_a_value_is_unwrapped_though_its_session_was_begun_anew_for_the_call() -> None:
-    server = minimcp.Server("test")
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    with server.start_http() as running, minimcp.connect(running.url, revision="handshake", timeout=WAIT) as client:
-        server._listening[0]._http.sessions.clear()
-        assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
-    server.close()
-
-
 def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
     gone = {"tools/call": lambda heard, wire: wire.whole(404)}
     with Peer(gone, handshake=True) as peer, connect(peer) as client:
@@ -628,18 +552,6 @@ def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
         sent = sorted(heard.message["params"]["name"] for heard in peer.all("tools/call"))
         assert sent in (["hang", *"tttt"], ["hang", *"ttttt"])  # a call known to be refused is not sent before
         assert len(peer.all("initialize")) == 2
-
-
-def test_a_session_that_is_never_known_is_begun_anew_once() -> None:
-    said, alive = _sessions()
-    with Peer(said, handshake=True) as peer, connect(peer) as client:
-        peer._said["initialize"] = lambda heard, wire: wire.result(INITIALIZED, Mcp_Session_Id="stale")
-        alive.append("another")
-        for _ in range(2):
-            found = client.call_tools([("t", {}), ("t", {})], return_exceptions=True)
-            assert all(isinstance(each, minimcp.ConnectionLost) for each in found)
-            assert client._sessions.newest.session.wait_until_ended(WAIT)
-        assert len(peer.all("initialize")) == 1 + 1 + 2
 
 
 def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -766,25 +678,6 @@ def test_an_auth_that_fails() -> None:
         assert not peer.heard
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_leaves_the_connections_of_its_parent_alone() -> None:
-    done = threading.Event()
-
-    def wait(heard: Heard, wire: Wire) -> None:
-        assert done.wait(WAIT)
-        wire.result(DONE)
-
-    with Peer({"tools/call": wait}) as peer, connect(peer) as client:
-        running = client.submit(client.call_tool, "t")
-        peer.wait_for("tools/call")
-        child = os.fork()
-        if not child:
-            os._exit(not isinstance(client.loss, minimcp.ConnectionLost))
-        assert os.waitpid(child, 0)[1] == 0
-        done.set()
-        assert running.result(WAIT).text == "done"
-
-
 def test_a_proxy_is_asked() -> None:
     with Peer() as peer:
         with minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT):
@@ -835,31 +728,3 @@ def test_tls_and_what_it_is_checked_by() -> None:
             client.close()  # wakes a thread that reads through TLS
             with pytest.raises(minimcp.ConnectionLost):
                 future.result(WAIT)
-
-
-MUTATIONS = (
-    b"", b"\r\n", b"\x00", b"\xff\xfe", b"0", b"-1", b"99999999999999999999", b":", b"{", b"]", b"data: ", b"\n\n",
-)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_response_whatever_hangs_or_raises_what_is_not_ours(seed: int) -> None:
-    chance = random.Random(seed)
-
-    def mangled(heard: Heard, wire: Wire) -> None:
-        body, kind = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","content":[]}}' % wire.id, b"json"
-        if chance.random() < 0.5:
-            body, kind = b": c\nid: 1\nretry: 1\ndata: " + body + b"\n\n", b"event-stream"
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: %s/%s\r\nContent-Length: %d\r\n\r\n"
-        data = bytearray(head % (b"text" if kind == b"event-stream" else b"application", kind, len(body)) + body)
-        for _ in range(chance.randrange(4)):
-            at = chance.randrange(len(data))
-            data[at : at + chance.randrange(5)] = chance.choice(MUTATIONS)
-        wire.raw(bytes(data))
-        wire.cut()
-
-    with Peer({"tools/call": mangled}) as peer, connect(peer) as client:
-        for _ in range(60):
-            with suppress(minimcp.ConnectionLost, minimcp.ProtocolViolation, minimcp.RpcError):
-                client.call_tool("t")
-

@@ -14,20 +14,7 @@ from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpRequest
 
 from ..support import WAIT, eventually
-from .http_app import (
-    NEWEST,
-    Recording,
-    Served,
-    Shaken,
-    Stage,
-    alone,
-    call,
-    core_of,
-    message,
-    post,
-    serve,
-    stage_server,
-)  # fmt: skip
+from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
 
@@ -41,13 +28,10 @@ def code(response: Recording) -> Any:
 
 @requirement("SHTTP-02", "SHTTP-03", "M:HTTP-10", "M:HTTP-11")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
-@pytest.mark.parametrize(
-    ("header", "value", "status", "setting"),
-    [
-        ("Host", "evil.example", 421, "allowed_hosts"), ("Host", "localhost:80:evil.example", 421, "allowed_hosts"),
-        ("Origin", "http://evil.example", 403, "allowed_origins"), ("Origin", "null", 403, "allowed_origins"),
-    ],
-)
+@pytest.mark.parametrize(("header", "value", "status", "setting"), [
+    ("Host", "evil.example", 421, "allowed_hosts"), ("Host", "localhost:80:evil.example", 421, "allowed_hosts"),
+    ("Origin", "http://evil.example", 403, "allowed_origins"), ("Origin", "null", 403, "allowed_origins"),
+])
 def test_strangers_are_turned_away_before_their_body_is_read(
     core: Endpoint, verb: str, header: str, value: str, status: int, setting: str
 ) -> None:
@@ -127,29 +111,23 @@ def test_where_requests_stand_alone_there_is_only_post(server: Server, core: End
 
 
 @requirement("SHTTP-23", "SHTTP-24", "M:HTTP-30")
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Content-Type": "text/plain"}, 415), ({"Content-Type": None}, 415), ({"Content-Encoding": "gzip"}, 415),
-        ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Encoding": "identity"}, 200),
-        ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
-        ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
-        ({"Content-Length": str(5 * 1024 * 1024)}, 413),
-    ],
-)
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"Content-Type": "text/plain"}, 415), ({"Content-Type": None}, 415), ({"Content-Encoding": "gzip"}, 415),
+    ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Encoding": "identity"}, 200),
+    ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
+    ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
+    ({"Content-Length": str(5 * 1024 * 1024)}, 413),
+])
 def test_what_a_body_is_and_may_be_answered_with(core: Endpoint, headers: Any, status: int) -> None:
     assert serve(core, alone("server/discover", headers=headers)).status == status
 
 
 @requirement("SHTTP-11", "M:HTTP-29")
-@pytest.mark.parametrize(
-    ("body", "number"),
-    [
-        (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
-        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
-        (b'{"jsonrpc":"2.0","method":5}', -32600),
-    ],
-)
+@pytest.mark.parametrize(("body", "number"), [
+    (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
+    (b'{"jsonrpc":"2.0","method":5}', -32600),
+])
 def test_what_is_no_message_is_refused(core: Endpoint, body: bytes, number: int) -> None:
     response = serve(core, post(body))
     assert response.status == 400 and code(response) == number
@@ -178,17 +156,14 @@ def test_progress_makes_a_stream(core: Endpoint) -> None:
 
 
 @requirement("M:HTTP-27")
-@pytest.mark.parametrize(
-    ("request_", "status", "number"),
-    [
-        (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
-        (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
-        (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
-        (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
-        (alone("prompts/get", {"name": "x"}), 400, -32602),
-        (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
-    ],
-)
+@pytest.mark.parametrize(("request_", "status", "number"), [
+    (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
+    (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
+    (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
+    (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
+    (alone("prompts/get", {"name": "x"}), 400, -32602),
+    (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
+])
 def test_errors_have_the_status_that_they_deserve(
     core: Endpoint, request_: HttpRequest, status: int, number: Any
 ) -> None:
@@ -275,9 +250,7 @@ def test_a_question_is_an_answer_and_any_server_with_the_keys_goes_on(stage: Sta
     first = serve(core_of(servers[0]), call("name", capabilities={"elicitation": {}})).json["result"]
     assert first["resultType"] == "input_required"
     answers = {"name": {"action": "accept", "content": {"name": "Bob"}}}
-    params = {
-        "name": "name", "arguments": {}, "requestState": first["requestState"], "inputResponses": answers,
-    }
+    params = {"name": "name", "arguments": {}, "requestState": first["requestState"], "inputResponses": answers}
     second = serve(core_of(servers[1]), alone("tools/call", params, id=2, capabilities={"elicitation": {}}))
     assert second.json["result"]["content"][0]["text"] == "Bob"
     for server in servers:
@@ -327,14 +300,11 @@ def test_an_answer_that_is_too_long_is_an_error(stage: Stage) -> None:
 
 
 @requirement("M:HDR-6", "M:HDR-7", "M:HDR-8", "M:HDR-9", "M:HDR-13", "M:HDR-14")
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
-        {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
-        {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
+    {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
+    {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
+])
 def test_headers_that_differ_from_the_body_are_refused(core: Endpoint, headers: Any) -> None:
     response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
     assert response.status == 400 and code(response) == -32020 and response.json["id"] == 1
@@ -356,40 +326,34 @@ def test_names_have_no_case_and_values_may_be_encoded(core: Endpoint) -> None:
 
 
 @requirement("M:HDR-15", "M:HDR-17", "M:HDR-18")
-@pytest.mark.parametrize(
-    ("request_", "number"),
-    [
-        (post(message("nope", {"_meta": {VERSION_KEY: NEWEST}}), {"MCP-Protocol-Version": "v9"}), -32602)
-        for VERSION_KEY in ["io.modelcontextprotocol/protocolVersion"]
+@pytest.mark.parametrize(("request_", "number"), [
+    (post(message("nope", {"_meta": {VERSION_KEY: NEWEST}}), {"MCP-Protocol-Version": "v9"}), -32602)
+    for VERSION_KEY in ["io.modelcontextprotocol/protocolVersion"]
     ]
     + [
-        (alone("nope", version="v9", headers={"Mcp-Method": "other"}), -32020),
-        (alone("nope", version="v9"), -32022),
-        (alone("nope"), -32601),
-        (alone("tools/call", {"arguments": {}}), -32602),
-        (post(message("tools/list"), {"MCP-Protocol-Version": NEWEST}), -32602),
-    ],
-)
+    (alone("nope", version="v9", headers={"Mcp-Method": "other"}), -32020),
+    (alone("nope", version="v9"), -32022),
+    (alone("nope"), -32601),
+    (alone("tools/call", {"arguments": {}}), -32602),
+    (post(message("tools/list"), {"MCP-Protocol-Version": NEWEST}), -32602),
+])
 def test_the_first_thing_that_is_wrong_is_told(core: Endpoint, request_: HttpRequest, number: int) -> None:
     assert code(serve(core, request_)) == number
 
 
 @requirement("M:XH-17", "M:XH-18", "M:XH-19", "M:XH-20", "M:XH-21", "M:XH-22", "M:XH-23")
-@pytest.mark.parametrize(
-    ("arguments", "headers", "fits"),
-    [
-        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8=?="}, True),
-        ({"place": "Hello"}, {"Mcp-Param-Place": "Hello"}, True), ({"place": "Hello"}, {}, False),
-        ({"place": "Hello"}, {"Mcp-Param-Place": "hello"}, False), ({}, {"Mcp-Param-Place": "Hello"}, False),
-        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8?="}, False), ({}, {}, True),
-        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVs!!!bG8=?="}, False),
-        ({"place": "SGVsbG8="}, {"Mcp-Param-Place": "SGVsbG8="}, True), ({}, {"Mcp-Param-Other": "x"}, True),
-        ({"place": "=?BASE64?SGVsbG8=?="}, {"Mcp-Param-Place": "=?BASE64?SGVsbG8=?="}, True),
-        ({"number": 42}, {"Mcp-Param-Number": "42.0"}, True), ({"number": 42}, {"mcp-param-number": "42"}, True),
-        ({"number": 42}, {"Mcp-Param-Number": "43"}, False), ({"place": ""}, {"Mcp-Param-Place": ""}, True),
-        ({"place": ["x"]}, {}, True),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "headers", "fits"), [
+    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8=?="}, True),
+    ({"place": "Hello"}, {"Mcp-Param-Place": "Hello"}, True), ({"place": "Hello"}, {}, False),
+    ({"place": "Hello"}, {"Mcp-Param-Place": "hello"}, False), ({}, {"Mcp-Param-Place": "Hello"}, False),
+    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8?="}, False), ({}, {}, True),
+    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVs!!!bG8=?="}, False),
+    ({"place": "SGVsbG8="}, {"Mcp-Param-Place": "SGVsbG8="}, True), ({}, {"Mcp-Param-Other": "x"}, True),
+    ({"place": "=?BASE64?SGVsbG8=?="}, {"Mcp-Param-Place": "=?BASE64?SGVsbG8=?="}, True),
+    ({"number": 42}, {"Mcp-Param-Number": "42.0"}, True), ({"number": 42}, {"mcp-param-number": "42"}, True),
+    ({"number": 42}, {"Mcp-Param-Number": "43"}, False), ({"place": ""}, {"Mcp-Param-Place": ""}, True),
+    ({"place": ["x"]}, {}, True),
+])
 def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers: Any, fits: bool) -> None:
     response = serve(core, call("mirrored", arguments, headers=headers))
     assert (response.status == 200) is fits
@@ -524,14 +488,14 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
     thread = threading.Thread(target=core.serve, args=(call("elsewhere"), writer))
     thread.start()
     assert sending.wait(WAIT)
-    for response in core._responses:
+    for response in core._open.values():
         with response._changed:
             response._changed.notify_all()  # who waits looks again
     thread.join(0.05)
     assert thread.is_alive()
     go.set()
     thread.join(WAIT)
-    assert writer.ended and not core._responses
+    assert writer.ended and not core._open
 
 
 def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:

@@ -130,12 +130,12 @@ def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> Non
     for leaves in (False, True):
         client = Shaken(core)
         stream = listening(client)
-        assert eventually(lambda: list(core._streams))  # it has begun before it is followed
+        assert eventually(lambda: list(core._open))  # it has begun before it is followed
         if leaves:
             stream.writer.lose()
         client.delete()
         stream.finished()
-        assert not list(core._streams)
+        assert not list(core._open)
 
 
 @requirement("SEC-06")

@@ -124,14 +124,11 @@ def test_strangers_are_turned_away_on_both_paths(sse: SseServer, header: str, va
         assert writer.status == status
 
 
-@pytest.mark.parametrize(
-    ("verb", "path", "headers", "status"),
-    [
-        ("POST", "/sse", {}, 405), ("GET", "/messages", {}, 405), ("GET", "/", {}, 404), ("GET", "/sse/", {}, 404),
-        ("GET", "/sse", {"Accept": "application/json"}, 406), ("POST", "/messages", {}, 404),
-        ("POST", "/messages?session_id=x", {}, 404),
-    ],
-)
+@pytest.mark.parametrize(("verb", "path", "headers", "status"), [
+    ("POST", "/sse", {}, 405), ("GET", "/messages", {}, 405), ("GET", "/", {}, 404), ("GET", "/sse/", {}, 404),
+    ("GET", "/sse", {"Accept": "application/json"}, 406), ("POST", "/messages", {}, 404),
+    ("POST", "/messages?session_id=x", {}, 404),
+])
 def test_what_is_not_served(sse: SseServer, verb: str, path: str, headers: Any, status: int) -> None:
     writer = Recording()
     sse.serve(HttpRequest(verb, path, {"Host": "localhost", **headers}, b"{}"), writer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from minimcp import ProtocolViolation
+from minimcp.client.host import Host
 from minimcp.client.session import ClientSession
 from minimcp.protocol.lifecycle import (
     CAPABILITIES_KEY,
@@ -28,8 +28,9 @@ ASKING: "dict[str, Any]" = {"resultType": "input_required"}
 
 
 def speaking(era: Any) -> ClientSession:
-    handler: Any = SimpleNamespace(era=era)
-    return ClientSession("test", handler)
+    session = ClientSession("test", Host())
+    session.era = era
+    return session
 
 
 def test_before_and_after_a_handshake_only_the_token_of_progress_is_added() -> None:

@@ -164,7 +164,7 @@ def test_a_stream_that_the_server_ends(end: Callable[[Any, Any], None], said: An
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=said or "the stream has ended"):
                 changes.next(WAIT)
-        assert eventually(lambda: not client._sessions.newest.session.handler.streams), "nothing is kept of it"
+        assert eventually(lambda: not client._sessions.newest.session.streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
 

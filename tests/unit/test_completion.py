@@ -10,8 +10,11 @@ from typing import Any, Dict, Iterator, List, Literal, Optional, Union
 import pytest
 
 from minimcp.schema.annotations import kind_of
-from minimcp.server.completion import choices_of, read_texts, value_of
+from minimcp.server.completion import choices_of, value_of
+from minimcp.server.prompts import RegisteredPrompt
 from minimcp.types import Completion
+
+from .requests import config
 
 
 def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
@@ -19,7 +22,11 @@ def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
 
 
 def completers(**complete: Any) -> Any:
-    return read_texts(of_city, "prompt 'x'", {"complete": complete}, ()).completers
+    return method_completers(of_city, complete)
+
+
+def method_completers(handler: Any, complete: Any) -> Any:
+    return RegisteredPrompt(config(), handler, {"name": "x", "complete": complete}).completers
 
 
 def completed(completer: Any, text: str = "", **arguments: str) -> Any:
@@ -95,7 +102,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(TypeError, match=words) as caught:
             completers(city=completer)
         assert "prompt 'x': the completer of 'city'" in str(caught.value)
-    with pytest.raises(ValueError, match="'citty', which is no argument"):
+    with pytest.raises(ValueError, match="no argument to complete is called 'citty': did you mean 'city'"):
         completers(citty=["x"])
 
 
@@ -125,10 +132,6 @@ def test_what_a_completer_may_not_return() -> None:
     for found in ("Oslo", b"Oslo", None, 5, {"Oslo": 1}, ["Oslo", 5], [None], ["x"] * 50 + [b"y"]):
         with pytest.raises(TypeError, match="prompt 'x': the completer of 'city' returned"):
             completed(lambda value: found)  # noqa: B023
-
-
-def method_completers(handler: Any, completer: Any) -> Any:
-    return read_texts(handler, "prompt 'x'", {"complete": {"city": completer}}, ()).completers
 
 
 class Shelf:
@@ -163,16 +166,17 @@ def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> No
         ("complete_city", ["Oslo"]), ("complete_both", ["Oslo", "Odda", "tone"]), ("of_class", ["Shelf"]),
         ("static", ["Os"]),
     ):
-        found = method_completers(Shelf().of, vars(Shelf)[name])["city"]("Os", {"tone": "a"})
+        found = method_completers(Shelf().of, {"city": vars(Shelf)[name]})["city"]("Os", {"tone": "a"})
         assert found.values == values, name
-    assert method_completers(NewShelf().of, Shelf.complete_city)["city"]("", {}).values == ["new"], "overridden"
+    overridden = method_completers(NewShelf().of, {"city": Shelf.complete_city})
+    assert overridden["city"]("", {}).values == ["new"]
 
 
 def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
         with pytest.raises(TypeError, match=r"complete_city \(.*begins with self, and no object is known for it"):
             given = {"city" if handler is of_city else "value": Shelf.complete_city}
-            read_texts(handler, "prompt 'x'", {"complete": given}, ())
+            method_completers(handler, given)
 
 
 DEEP = "[" * 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -256,25 +256,44 @@ def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
             connection.send(b"{}\n")
 
 
-@pytest.mark.parametrize("slow", [False, True])
-def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_if_the_peer_takes_it(
-    slow: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
+    monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
+    monkeypatch.setattr(connection_module, "READER_SECONDS", WAIT)
+    with open_channel(room=0) as (connection, pipe, _):
+        waiting, changed = threading.Event(), connection.writer._changed
+        wait = changed.wait
+
+        def waits(timeout: Optional[float] = None) -> bool:
+            waiting.set()
+            return wait(timeout)
+
+        monkeypatch.setattr(changed, "wait", waits)
+        pipe.give(*[request(number, "ping") for number in range(100)])
+        assert waiting.wait(WAIT)
+        pipe.take(None)
+        assert len(pipe.lines(100)) == 100
+        pipe.give(request(100, "ping"))
+        assert len(pipe.lines(101)) == 101
+
+
+def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
     monkeypatch.setattr(connection_module, "READER_SECONDS", 0.05)
     with open_channel(room=0) as (connection, pipe, _):
         pipe.give(*[request(number, "ping") for number in range(100)])
-        if slow:
-            assert eventually(lambda: connection.writer.reader_bytes > 1000)
-            pipe.take(10)
-            assert eventually(lambda: pipe.room == 0)
-            pipe.take(None)
-            assert len(pipe.lines(100)) == 100
-            pipe.give(request(100, "ping"))
-            assert len(pipe.lines(101)) == 101
-        else:
-            assert connection.wait_until_ended(WAIT)
-            assert "the peer takes no answers" in str(connection.calls.cause)
+        assert connection.wait_until_ended(WAIT)
+        assert "the peer takes no answers" in str(connection.calls.cause)
+
+
+def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
+    pipe = ScriptedPipe()
+    connection = Connection(pipe, ScriptedRole(), name="test")
+    connection.renew_in_fork()
+    assert connection.ended and connection.wait_until_ended(0)
+    with pytest.raises(ConnectionLost, match="belongs to the process that made it, not to its fork"):
+        connection.calls.start("work", no_params)
 
 
 def test_a_failed_write_waits_for_what_the_reader_knows() -> None:

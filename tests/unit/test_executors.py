@@ -6,6 +6,8 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Callable, List, Optional
 
 import pytest
@@ -14,7 +16,7 @@ from minimcp.engine.requests import IncomingRequest, Route, current_request
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server.executors import Executor, Job, Main, Serial, Submitting, executor_of
+from minimcp.server.executors import Executor, Main, Serial, Submitting, executor_of
 
 from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
@@ -28,10 +30,10 @@ class Kept(Executor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.jobs: List[Job] = []
+        self.jobs: List[Callable[[], bool]] = []
 
-    def _arrived(self, job: Job) -> None:
-        self.jobs.append(job)
+    def _arrived(self, key: object, incoming: IncomingRequest) -> None:
+        self.jobs.append(partial(self._run, key))
 
 
 def exchange(
@@ -61,8 +63,7 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     kept.start(made)
     (job,) = kept.jobs
     assert (repr(kept), seen) == ("<Kept 1 waiting>", [])
-    assert [job.run(), job.run()] == [True, False]
-    job.run()
+    assert [job(), job(), job()] == [True, False, False]
     assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>"
     assert [line["result"] for line in answers(made)] == [{"n": 1}]
 
@@ -77,7 +78,7 @@ def test_a_request_that_is_cancelled_leaves_the_queue_and_never_runs(kept: Kept,
     if not waited_for:
         made.sink.requests.claim(made)
     made.cancel("enough")
-    assert repr(kept) == "<Kept 0 waiting>" and not kept.jobs[1].run() and called == []
+    assert repr(kept) == "<Kept 0 waiting>" and not kept.jobs[1]() and called == []
     assert ["error" in line for line in answers(made)] == [True] * waited_for
 
 
@@ -97,22 +98,8 @@ def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
 
     kept.start(exchange(lambda exchange: notes.append("runs") or {}), watch)  # type: ignore[func-returns-value]
     assert notes == ["waits"]
-    kept.jobs[0].run()
+    kept.jobs[0]()
     assert notes == ["waits", "begins", "runs"]
-
-
-def test_an_executor_that_fails_is_the_answer(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
-    called: List[Any] = []
-    made, gone = exchange(called.append), exchange(called.append)
-    gone.sink.requests.claim(gone)
-    for each in (made, gone):
-        kept.start(each)
-    for job in kept.jobs:
-        job.fail(ValueError("secret"))
-    assert called == [] and repr(kept) == "<Kept 0 waiting>"
-    assert "Internal error (reference" in answers(made)[0]["error"]["message"] and answers(gone) == []
-    kept.jobs[0].fail(ValueError("late"))
-    assert "after its job had been run" in caplog.messages[-1] and len(answers(made)) == 1
 
 
 def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: Kept) -> None:
@@ -120,8 +107,8 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
     kept.start(here)
     kept.start(there)
     with pytest.raises(KeyboardInterrupt):
-        kept.jobs[0].run()
-    assert Task(kept.jobs[1].run).result() is True
+        kept.jobs[0]()
+    assert Task(kept.jobs[1]).result() is True
     assert all("error" in answers(made)[0] for made in (here, there)) and current_request() is None
 
 
@@ -148,7 +135,7 @@ def test_names_and_objects() -> None:
     for wrong in ("Main", "", "thread", "pool"):
         with pytest.raises(ValueError, match="executor is None, 'main', an object with submit"):
             executor_of(wrong, known)
-    for other in (5, Serial, Main, object()):
+    for other in (5, Serial, ThreadPoolExecutor, object()):
         with pytest.raises(TypeError, match="executor is None, 'main', an object with submit"):
             executor_of(other, known)
     with pytest.raises(TypeError, match="on_pump_needed is a callable"):
@@ -313,22 +300,43 @@ def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> No
     assert eventually(lambda: not threads()) and caplog.messages == ["minimcp-serial: a fault"]
 
 
+def test_one_that_begins_again_waits_for_the_thread_before() -> None:
+    serial, first, second = Serial(), threading.Event(), threading.Event()
+    order: List[str] = []
+
+    def slow(_: IncomingRequest) -> Any:
+        first.set()
+        wait_for(second)
+        order.append("first")
+        return {}
+
+    serial.start(exchange(slow))
+    wait_for(first)
+    serial.leave(CONFIG)
+    later = Task(run, serial, lambda: order.append("second"))
+    assert eventually(lambda: len(threads()) == 2) and order == []
+    second.set()
+    later.result()
+    serial.leave(CONFIG)
+    assert order == ["first", "second"] and eventually(lambda: not threads())
+
+
 @pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])
 def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
-    executor, made = make(), exchange()
+    executor, made, parents = make(), exchange(), exchange()
+    if not isinstance(executor, Main):
+        run(executor)
+        executor._end()
+        executor._jobs = SimpleQueue()  # as if its thread were in the parent
+    executor.start(parents)
     executor._changed.acquire()
-    executor._queue[Job(exchange(), executor._queue, None)] = True
-    if isinstance(executor, Serial):
-        executor._thread.runs = True  # in the parent
-    executor.renew()
+    executor.renew_in_fork()
     assert repr(executor).endswith(" 0 waiting>")
     executor.start(made)
-    told(made)
     if isinstance(executor, Main):
         assert executor.pump() == 1
-    assert eventually(lambda: answers(made))
+    assert eventually(lambda: answers(made)) and not answers(parents)
     executor.leave(CONFIG)
-    assert eventually(lambda: not threads())
 
 
 # ------------------------------------------------------------ executors of an author
@@ -336,30 +344,37 @@ def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
 
 def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
     jobs: List[Any] = []
-    executor, made = Submitting(jobs.append), [exchange() for _ in range(4)]
-    for each in made[:3]:
+    there: List[threading.Thread] = []
+
+    def submit(job: Callable[[], None]) -> None:
+        there.append(threading.current_thread())
+        jobs.append(job)
+
+    executor, made = Submitting(submit), [exchange() for _ in range(4)]
+    for each in made:
         executor.start(each)
-    assert jobs == [], "the thread that reads calls nothing of an author"
-    assert [told(each) for each in made[:3]] == [1, 0, 0], "one thread hands over what there is, in order"
-    executor.start(made[3])
-    assert told(made[3]) == 1 and len(jobs) == 4
+    assert eventually(lambda: len(jobs) == 4)
+    assert len(set(there)) == 1 and there[0] is not threading.current_thread(), "one thread hands over what there is"
     made[1].cancel()
     assert [job() for job in [*jobs, *jobs]] == [None] * 8, "a second time does nothing"
     assert ["result" in answers(each)[0] for each in made] == [True, False, True, True]
-    assert [len(answers(each)) for each in made] == [1, 1, 1, 1]
+    assert [len(answers(each)) for each in made] == [1, 1, 1, 1] and not executor.running
+    executor.leave(CONFIG)
+    assert eventually(lambda: not threads("minimcp-submitting"))
 
 
-def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("runs_it", [False, True])
+def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, runs_it: bool) -> None:
 
     def broken(job: Callable[[], None]) -> None:
         if runs_it:
             job()
         raise SystemExit("closed")
 
-    executor = Submitting(broken)
-    for runs_it in (False, True):
-        made = exchange()
-        executor.start(made)
-        told(made)
-        assert ("result" in answers(made)[0]) is runs_it
-    assert "after its job had been run" in caplog.text
+    executor, made = Submitting(broken), exchange()
+    executor.start(made)
+    assert eventually(lambda: answers(made)) and ("result" in answers(made)[0]) is runs_it
+    executor.leave(CONFIG)
+    assert eventually(lambda: not threads("minimcp-submitting"))
+    assert ("minimcp-submitting: closed" in caplog.messages) is runs_it
+    assert runs_it or "Internal error (reference" in answers(made)[0]["error"]["message"]

@@ -25,8 +25,8 @@ def test_annotated_properties_are_found_however_deep() -> None:
         flag=marked("Flag", "boolean"),
     )
     assert mirrored({**deep, "required": ["region"]}) == [
-        Mirrored("Region", ("region",), "string"), Mirrored("Deep", ("a", "b", "c"), "integer"),
-        Mirrored("Flag", ("flag",), "boolean"),
+        Mirrored("Region", ("region",), "string"), Mirrored("Flag", ("flag",), "boolean"),
+        Mirrored("Deep", ("a", "b", "c"), "integer"),
     ]
     harmless = schema(**{"x-mcp-header": {"type": "string"}, "a": {"default": marked("A"), "enum": [marked("B")]}})
     assert mirrored(harmless) == []

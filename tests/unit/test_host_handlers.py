@@ -10,15 +10,15 @@ import pytest
 
 import minimcp
 from minimcp import Root
-from minimcp.client.host import Handlers, as_roots
+from minimcp.client.host import Host, as_roots
 from minimcp.protocol.versions import REVISIONS
 
 from ..answering import R4, Answering
 from ..support import eventually
 
 
-class Host:
-    """Handlers as methods."""
+class Functions:
+    """Host as methods."""
 
     on_tools_changed = None
 
@@ -36,20 +36,20 @@ class Late:
         raise NotImplementedError
 
 
-def gathered(handlers: Any, **keywords: Any) -> Handlers:
+def gathered(handlers: Any, **keywords: Any) -> Host:
     options = {name: keywords.pop(name) for name in ("roots", "sampling", "elicitation") if name in keywords}
-    return Handlers(handlers, keywords, **options)
+    return Host(handlers, keywords, **options)
 
 
 def test_an_object_and_keywords_are_one_set() -> None:
-    host = Host()
-    both = Handlers(host, {"on_log": None, "on_tools_changed": print, "elicit": repr}).functions
+    host = Functions()
+    both = Host(host, {"on_log": None, "on_tools_changed": print, "elicit": repr}).functions
     assert set(both) == {"sample", "elicit", "on_log", "on_tools_changed"} and both["on_tools_changed"] is print
-    assert Handlers().functions == {}
+    assert Host().functions == {}
     wrong: List[Any] = [
         (host, {"on_log": print}, "on_log is given twice"),
         (host, {"sample": print}, "sample is given twice"),
-        (Host, {}, "Host is a class"),
+        (Functions, {}, "Functions is a class"),
         ({"elicit": repr}, {}, r"a mapping: say \*\*handlers"),
         (object(), {}, "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object"),
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
@@ -78,7 +78,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
 def test_a_callback_of_another_library_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "minimcp")
     window = SimpleNamespace(on_mount=print, on_log=print)
-    assert set(Handlers(window).functions) == {"on_log"}
+    assert set(Host(window).functions) == {"on_log"}
     assert "handlers has on_mount, which nothing calls: there is sample, elicit, " in caplog.text
 
 
@@ -102,7 +102,7 @@ FULL: Dict[str, Any] = {"sample": repr, "elicit": repr, "list_roots": list}
 @pytest.mark.requirement("M:ELI-1", "M:SAM-1", "M:ROOT-1", "M:ROOT-4")
 def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
     def declared(**options: Any) -> List[Any]:
-        handlers = Handlers(None, FULL, **options)
+        handlers = Host(None, FULL, **options)
         return [handlers.capabilities(revision) for revision in REVISIONS]
 
     early = {"sampling": {}, "roots": {"listChanged": True}}
@@ -117,7 +117,7 @@ def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
     both: Dict[str, Any] = {"tools": {}, "context": {}}
     assert [each["sampling"] for each in some] == [{}, {}, {}, both, both]
     assert [each.get("elicitation") for each in some] == [None, None, None, {"url": {}}, {"url": {}}]
-    assert all(Handlers().capabilities(revision) == {} for revision in REVISIONS)
+    assert all(Host().capabilities(revision) == {} for revision in REVISIONS)
 
 
 @pytest.mark.requirement("ROOT-02", "ROOT-04", "M:ROOT-4")

@@ -24,7 +24,7 @@ class Runs(Registered):
 
     def __init__(self, call: Call, handler: Callable[[Context], Any]) -> None:
         self.noted = call.runs
-        super().__init__(call.config, handler, "t", None, None, None)
+        super().__init__(call.config, handler, "t")
 
     def call(self, incoming: Any) -> Any:
         self.noted.append(Context(incoming))

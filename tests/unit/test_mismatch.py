@@ -68,7 +68,7 @@ def test_messages() -> None:
     error = Mismatch("a string", 1).inside("b").inside(2).inside("a")
     assert str(copy(error).inside("x y")) == "['x y'].a[2].b: expected a string, got the number 1"
     assert str(error) == "a[2].b: expected a string, got the number 1"
-    assert shown_path([]) == "" and listed(["a", "b", "c"], "and") == "a, b and c" and repr(NOTHING) == "nothing"
+    assert shown_path([]) == "" and listed(["a", "b", "c"], "and") == "a, b and c"
     assert str(Mismatch("a string").inside("b").inside("a")) == "a.b is missing: expected a string, got nothing"
     assert str(Mismatch("a string")) == "expected a string, got nothing"
     assert str(Mismatch("", instead="a\nb\x1b[0m\ud800")) == "a\\nb\\x1b[0m\\ud800", "one line, whatever came"

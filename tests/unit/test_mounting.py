@@ -110,7 +110,7 @@ def test_the_options_of_the_mounting_server_hold() -> None:
             client.call_tool("lib__fail")
         with pytest.raises(RpcError, match="lib__strict: "):
             client.call_tool("lib__strict", {"number": "x"})
-        with pytest.raises(ToolError, match="lib__slow needs a client with sampling"):
+        with pytest.raises(ToolError, match="'lib__slow' needs a client with sampling"):
             client.call_tool("lib__slow")
     with minimcp.connect(host, revision=R1, sample=str) as client:
         assert client.call_tool("lib__slow").text == "quick"

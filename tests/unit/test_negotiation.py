@@ -7,9 +7,9 @@ from typing import Any, Dict, List
 import pytest
 
 import minimcp
-from minimcp.client.connect import Plan, wanted_revisions
+from minimcp.client.connect import wanted_revisions
 
-from ..answering import R1, R3, R4, R5, REVISIONS, Answering, error, initialized, result, silence
+from ..answering import R1, R3, R4, REVISIONS, Answering, error, initialized, result, silence
 from ..support import WAIT
 
 
@@ -26,11 +26,6 @@ def test_what_is_wanted() -> None:
     assert [each.name for each in wanted_revisions(R3)] == [R3]
     with pytest.raises(ValueError, match="2099-01-01"):
         wanted_revisions("2099-01-01")
-    plan = Plan(wanted_revisions("auto"), {}, {}, {}, 1)
-    assert plan.per_request is not None and plan.per_request.name == R5
-    assert plan.handshake is not None and plan.handshake.name == R4
-    assert plan.without_probe().per_request is None
-    assert Plan(wanted_revisions(R5), {}, {}, {}, 1).handshake is None
 
 
 def test_no_second_probe_when_the_revision_is_wrong_by_our_own_count() -> None:

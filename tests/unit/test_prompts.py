@@ -42,8 +42,8 @@ def untyped(x) -> str:  # type: ignore[no-untyped-def]
 @for_each(("function", "options", "kind", "words"), [
     (greet, {"name": 5}, TypeError, "name"), (waits, {}, TypeError, "is async"),
     (untyped, {}, TypeError, "no annotation"), (greet, {"icons": ["x"]}, TypeError, "icons"),
-    (greet, {"complete": {"nome": []}}, ValueError, "'nome', which is no argument"),
-    (greet, {"complete": {"ctx": []}}, ValueError, "'ctx', which is no argument"),
+    (greet, {"complete": {"nome": []}}, ValueError, "no argument to complete is called 'nome'"),
+    (greet, {"complete": {"ctx": []}}, ValueError, "no argument to complete is called 'ctx'"),
     (greet, {"complete": {"name": 5}}, TypeError, "completer of 'name'"),
 ])
 def test_what_registration_refuses(function: Any, options: Any, kind: Any, words: str) -> None:

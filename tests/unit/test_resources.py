@@ -89,7 +89,7 @@ def test_what_registration_refuses() -> None:
         (text, "a:b", {"annotations": {"priority": 2}}, ValueError, "priority"),
         (text, "a:b", {"icons": ["x"]}, TypeError, "icons"),
         (text, "a:b", {"mime_type": 5}, TypeError, "mime"),
-        (text, "a:b", {"complete": {"city": []}}, ValueError, "'city', which is no argument"),
+        (text, "a:b", {"complete": {"city": []}}, ValueError, "is called 'city': there is none"),
         (of_city, "a://{city}", {"complete": {"city": "Oslo"}}, TypeError, "list of strings"),
     ):
         made = resources()
@@ -110,45 +110,6 @@ def test_a_uri_is_taken_once() -> None:
     made.add("resource", text, {}, "a:B")
     assert count(made) == 3 and uris(made) == ["a:b", "a:B"]
     assert repr(made.resources._find("a:b")).startswith("<Readable 'a:b' = text (")
-
-
-def of_number(number: int) -> str:
-    """Tell of a number."""
-    return str(number)
-
-
-def of_other(other: int) -> str:
-    """Tell of another."""
-    return str(other)
-
-
-def of_place(place: str) -> str:
-    """Tell of a place."""
-    return place
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [((of_city, "a:{city}"), (of_place, "a:{place}")), ((of_city, "a:{city}"), (of_number, "a:{number}")),
-     ((of_number, "a:{number}"), (of_other, "a:{other}")), ((of_city, "a:{+city}x"), (of_place, "a:{+place}x"))],
-)
-def test_a_template_that_would_never_be_read_is_refused_and_both_places_are_named(first: Any, second: Any) -> None:
-    made = resources(first)
-    places = [f"{function.__name__} .*{function.__code__.co_firstlineno}" for function, _ in (first, second)]
-    with pytest.raises(ValueError, match=f"matches nothing that .* does not match before: {'.*; now '.join(places)}"):
-        made.add("resource", second[0], {}, second[1])
-    assert count(made) == 1
-    for function, uri in (second, first):
-        made.add("resource", function, {"replace": True}, uri)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [((of_number, "a:{number}"), (of_city, "a:{city}")), ((of_city, "a:{city}"), (of_place, "a:{+place}")),
-     ((of_city, "a:{?city}"), (of_place, "a:{?place}")), ((of_city, "a:{city}"), (of_place, "a:{place}/x"))],
-)
-def test_a_template_that_takes_what_the_first_leaves_is_taken(first: Any, second: Any) -> None:
-    assert count(resources(first, second)) == 2
 
 
 @pytest.mark.requirement("RES-12", "RES-02")

@@ -17,13 +17,11 @@ from ..rows import for_each
 FLAG = "True or False"
 
 WRONG_TYPES = [
-    *[(name, "text or None", 5) for name in ("title", "description", "website_url", "instructions")],
-    ("version", "text", 1.0), ("version", "text", None), ("list_cache_scope", "text", None),
+    ("instructions", "text or None", 5),
     *[(name, FLAG, wrong) for wrong in ("no", 1, None)
       for name in ("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")],
     *[("page_size", "a whole number or None", wrong) for wrong in ("3", 1.5, True, [1])],
     ("list_ttl", "a number of seconds", "1"), ("list_ttl", "a number of seconds", None),
-    ("icons", "a list of Icon objects or None", "icon.png"),
     ("capabilities", "a list of kinds, a mapping or None", 5),
     ("extensions", "a mapping or None", ["com.example/x"]),
     ("revisions", "a list of names or None", 2025), ("state_keys", "a list of keys or None", 5),
@@ -36,17 +34,15 @@ WRONG_VALUES = [
     ("page_size", 0, "page_size is at least 1, not 0"), ("list_ttl", -1, "list_ttl is at least 0, not -1"),
     *[("list_ttl", wrong, "list_ttl is a number of seconds, not") for wrong in (math.nan, math.inf, -math.inf)],
     ("executor", "elsewhere", "executor is None, 'main'"), ("executor", "pool", "not 'pool'"),
-    ("list_cache_scope", "secret", 'list_cache_scope is "private" or "public"'),
+    *[("list_cache_scope", wrong, 'list_cache_scope is "private" or "public"') for wrong in ("secret", None)],
     ("capabilities", {"roots"}, "capabilities are tools, .* not roots"),
     ("revisions", ["1999-01-01"], "1999-01-01"), ("revisions", [], "name one of"),
 ]  # fmt: skip
 
 MOVED = [
-    ("max_workers", "limits=Limits(workers=...)"), ("max_message_bytes", "limits=Limits(message_bytes=...)"),
-    ("max_streams", "limits=Limits(streams=...)"), ("max_rounds", "limits=Limits(rounds=...)"),
+    ("workers", "limits=Limits(workers=...)"),
     ("ask_timeout", "limits=Limits(ask_timeout=...)"), ("drain_grace", "limits=Limits(drain_grace=...)"),
     ("sessions", "http=HttpOptions(sessions=...)"), ("allowed_hosts", "http=HttpOptions(allowed_hosts=...)"),
-    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"),
 ]  # fmt: skip
 
 
@@ -57,6 +53,15 @@ def test_an_option_of_another_type_is_refused_by_name(name: str, what: str, wron
     message = str(caught.value)
     assert message.startswith(f"{name} is {what}") and "\n" not in message
     assert repr(wrong) in message or message.endswith(f"not {type(wrong).__name__}")
+
+
+@for_each(("name", "wrong", "wanted"), [
+    *[(name, 5, "a string") for name in ("title", "description", "website_url", "version")],
+    ("version", None, "a string"), ("icons", "icon.png", "a list (Icon)"), ("icons", ["i"], "a list (Icon)"),
+])
+def test_what_clients_see_of_a_server_is_refused_by_name(name: str, wrong: Any, wanted: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"Implementation: {name} must be {wanted}, not ")):
+        Server("s", **{name: wrong})
 
 
 @for_each(("name", "wrong", "words"), WRONG_VALUES)
@@ -164,11 +169,10 @@ def test_what_is_no_way() -> None:
         (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (lambda: connect(Misspelt()), r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m"),
-        (lambda: server.resource("a:b", prefix="x"), "prefix"),
+        (lambda: server.resource("a:b", prefix="x")(text), "prefix"),
         (lambda: server.resource("a:b", "name"), "did you mean name='name'"),
-        (lambda: server.resource("a:b", text), "did you mean server.add_resource\\(function, 'a:b'\\)"),
-        (lambda: server.add_resource("a:b", text), "the function comes first: server.add_resource\\(function, uri\\)"),
-        (lambda: server.add_resource(text, text), "the function comes first"),
+        (lambda: server.add_resource("a:b", text), "the URI of a resource is a str, not function"),
+        (lambda: server.add_resource(text, text), "the URI of a resource is a str, not function"),
         (lambda: server.tool(timeout="x")(text), "timeout is a number of seconds or None, not 'x'"),
         (lambda: server.tool(timeout=True)(text), "timeout is a number of seconds or None, not True"),
         (lambda: server.tool(lambda: 1), "a lambda has no name: say name="),

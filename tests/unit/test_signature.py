@@ -273,7 +273,7 @@ class Growing(Generic[T]):
     ("source", "words"),
     [
         ("async def f() -> None: ...", ["tool 'f' is async", "plain def"]),
-        ("async def f() -> Any: yield 1", ["async generator", "ctx.progress"]),
+        ("async def f() -> Any: yield 1", ["tool 'f' is async"]),
         ("def f() -> Any: yield 1", ["is a generator", "return a list"]),
         ("def f(a: int, *rest: str) -> None: ...", ["*rest", "rest: list[str]"]),
         ("def f(a: int, *rest: str, **more: str) -> None: ...", ["*rest"]),
@@ -291,7 +291,7 @@ class Growing(Generic[T]):
         ("def f(a: 1 / 0) -> None: ...", ["ZeroDivisionError"]),
         ("def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...", ["parameter 'a'", "the pattern '(' is no regular expression"]),
         ("def f() -> List[Annotated[str, Limits(pattern='(')]]: ...", ["return type", "the pattern '(' is no regular expression"]),
-        ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "a new type, without end"]),
+        ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "recursion"]),
         ("def f() -> List[Callable[..., int]]: ...", ["return type"]),
         ("f = Handler", ["is a class", "instance"]),
         ("f = Handler.method", ["takes self", "@minimcp.tool", "an object of its class"]),

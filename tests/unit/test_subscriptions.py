@@ -201,7 +201,7 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
 def test_a_fork_begins_anew() -> None:
     subscriptions = made("tools")
     opened = stream(subscriptions)
-    subscriptions.renew()
+    subscriptions.renew_in_fork()
     subscriptions.list_changed("tools")
     assert len(news(opened)) == 1, "only what was said before"
 

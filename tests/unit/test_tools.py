@@ -14,7 +14,7 @@ from minimcp.protocol.versions import BY_NAME
 from minimcp.server.executors import Main
 from minimcp.server.options import where
 from minimcp.server.registry import Registry
-from minimcp.server.tools import RegisteredTool, blocks_of, error_result, fit, make_tool, wrapped_schema
+from minimcp.server.tools import RegisteredTool, blocks_of, error_result, fit, wrapped_schema
 from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotations, UnknownContent
 
 from ..answering import R1, R3, R4, R5, REVISIONS
@@ -29,7 +29,7 @@ def echo(text: str = "") -> str:
 
 
 def added(function: Any = echo, **options: Any) -> RegisteredTool:
-    return make_tool(config(), function, options)  # type: ignore[arg-type]
+    return RegisteredTool(config(), function, options)
 
 
 def listed(made: Registry) -> Any:
@@ -239,7 +239,7 @@ def test_what_values_become() -> None:
 def test_a_handwritten_schema_is_checked() -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     assert result({"a": 1}, output_schema=schema)["structuredContent"] == {"a": 1}
-    for value, words in (({"a": 2}, "returned a wrong value"), (Text("a"), "annotate the tool with their classes")):
+    for value, words in (({"a": 2}, "returned a wrong value"), (Text("a"), "returned a wrong value")):
         failed = result(value, output_schema=schema)
         assert failed["isError"] and words in failed["content"][0]["text"]
     assert result(CallToolResult([Text("a")]), output_schema=schema) == {"content": [{"type": "text", "text": "a"}]}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import resource
 import signal
 import sys
-import threading
-import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -29,9 +24,6 @@ ERAS = (HANDSHAKE, MODERN)
 
 NEVER = 60.0
 """Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
-
-SLACK = float(os.environ.get("MINIMCP_SLACK", "20"))
-"""Seconds that a wait may take beyond its figure on a machine that others use too; less than what it is told from."""
 
 
 class ScriptedServer:
@@ -143,75 +135,5 @@ def lives(client: minimcp.Client) -> None:
     assert client.call_tool("echo", {"text": "alive"}, timeout=WAIT).text == "alive"
 
 
-@contextmanager
-def cpu_below(seconds: float) -> Iterator[None]:
-    """Bound the processor time of this process in the block: others move it less than the clock."""
-    before = time.process_time()
-    yield
-    spent = time.process_time() - before
-    assert spent < seconds, f"{spent:.2f} s of processor time, not {seconds}"
-
-
-@contextmanager
-def wall_below(seconds: float) -> Iterator[None]:
-    """Bound the time of the block: its figure and the slack of this machine."""
-    before = time.monotonic()
-    yield
-    spent = time.monotonic() - before
-    assert spent < seconds + SLACK, f"{spent:.2f} s, not {seconds}"
-
-
-@contextmanager
-def memory_below(megabytes: float) -> Iterator[None]:
-    """Bound the growth of this process at its highest within the block."""
-    _give_back()
-    before = _rss("VmRSS")
-    try:
-        Path("/proc/self/clear_refs").write_text("5", "ascii")  # the high-water mark begins anew
-    except OSError:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    yield
-    grown = (_rss("VmHWM") - before) / 1024
-    assert grown < megabytes, f"{grown:.0f} MB more, not {megabytes}"
-
-
-def _give_back() -> None:
-    """Have the C library hand back what is free now, and larger blocks as soon as they are: what is held counts."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        library.mallopt(-3, 65_536)  # M_MMAP_THRESHOLD; else it grows with each large block that is freed
-        library.malloc_trim(0)
-
-
-def _rss(field: str) -> int:
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1])
-    raise AssertionError(f"no {field}")
-
-
 PATIENCE = (0.1, 0.5, 2.0, 8.0)
 """Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is given more time."""
-
-
-class InThread:
-    """Run a function on a thread of the test's own and hand over how it ended."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
-        self._outcome: List[Any] = []
-
-        def run() -> None:
-            try:
-                self._outcome.append((function(*arguments, **keywords), None))
-            except BaseException as error:
-                self._outcome.append((None, error))
-
-        self.thread = threading.Thread(target=run, name="in-thread", daemon=True)
-        self.thread.start()
-
-    def ended(self) -> Any:
-        """Wait for the end; returns the result or the exception."""
-        self.thread.join(WAIT)
-        assert not self.thread.is_alive(), "the call has not ended"
-        value, error = self._outcome[0]
-        return value if error is None else error

@@ -13,7 +13,7 @@ from minimcp.engine import connection as channel
 from minimcp.stdio import child
 
 from ..support import WAIT, eventually, held
-from .clients import ERAS, Both, ScriptedServer, lives
+from .clients import ERAS, Both, ScriptedServer, lives, make_scripted  # noqa: F401, a fixture
 from .harness import RawServer
 from .messages import EVERY, MODERN
 

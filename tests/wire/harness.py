@@ -315,10 +315,6 @@ class RawServer:
                 return int(line.split()[1])
         raise AssertionError(f"no {field}")
 
-    def descriptors(self) -> int:
-        """How many files the server has open."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
     def cpu(self) -> float:
         """Seconds of processor time that the server used."""
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()

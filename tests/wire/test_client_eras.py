@@ -8,7 +8,7 @@ import pytest
 
 import minimcp
 
-from .clients import HANDSHAKE, PATIENCE, Script, make_scripted  # noqa: F401
+from .clients import HANDSHAKE, PATIENCE, Script
 from .messages import CAPABILITIES_KEY, CLIENT_KEY, HANDSHAKES, MODERN, VERSION_KEY
 
 PROBE, SHAKE = ["server/discover"], ["initialize", "notifications/initialized"]

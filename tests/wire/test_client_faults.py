@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
-from itertools import count
 from pathlib import Path
 from typing import Any, List
 
@@ -19,19 +17,9 @@ import pytest
 import minimcp
 from minimcp.stdio import child
 
+from ..scripted import Task
 from ..support import WAIT, child_processes, eventually
-from .clients import (  # noqa: F401
-    ERAS,
-    NEVER,
-    PATIENCE,
-    InThread,
-    Script,
-    cpu_below,
-    lives,
-    make_scripted,
-    memory_below,
-    wall_below,
-)
+from .clients import ERAS, NEVER, Script, lives
 from .messages import MODERN
 
 LIMITED = minimcp.Limits(message_bytes=1 << 20)
@@ -72,9 +60,9 @@ def test_k01_a_server_that_dies_in_a_call_ends_all_at_once_with_the_same_cause(
         monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(revision) as client:
-        waiting = [InThread(client.call_tool, "hold", timeout=NEVER) for _ in range(20)]
+        waiting = [Task(client.call_tool, "hold", timeout=NEVER) for _ in range(20)]
         server.heard("tools/call", 20)
-        ends = [call.ended() for call in (*waiting, InThread(client.call_tool, tool, timeout=NEVER))]
+        ends = [call.ended() for call in (*waiting, Task(client.call_tool, tool, timeout=NEVER))]
         assert {type(end) for end in ends} == {minimcp.ConnectionLost}
         if exit_code is not None:
             assert {end.exit_code for end in ends} == {exit_code}
@@ -98,42 +86,7 @@ def test_k01_half_a_line_and_silence_is_a_timeout_and_no_line_feed_is_needed_at_
         assert client.call_tool("unended", timeout=NEVER).text == "unended"
 
 
-def test_k01_a_killed_server_is_told_with_the_signal(scripted: Script) -> None:
-    server = scripted()
-    with server.connect("handshake") as client:
-        call = InThread(client.call_tool, "hold", timeout=NEVER)
-        server.heard("tools/call")
-        os.kill(server.journal("start")[0]["pid"], signal.SIGKILL)
-        error = call.ended()
-        assert isinstance(error, minimcp.ConnectionLost) and error.signal == signal.SIGKILL
-
-
 # ---------------------------------------------------------------- K05, K06, K08, K09: floods
-
-
-@pytest.mark.requirement("LOG-10", "LOG-06")
-def test_k05_a_flood_of_notifications_and_a_handler_that_does_not_return(scripted: Script) -> None:
-    server = scripted()
-    entered, release, last = threading.Event(), threading.Event(), threading.Event()
-    taken: List[int] = []
-
-    def on_log(message: Any) -> None:
-        taken.append(message.data)
-        if message.data == 19_999:
-            last.set()
-        entered.set()
-        release.wait(WAIT)
-
-    try:
-        with server.connect("handshake", on_log=on_log) as client:
-            assert client.call_tool("note-flood", timeout=NEVER).text == "after the flood"
-            assert entered.wait(WAIT)
-            lives(client)
-            release.set()
-            assert last.wait(WAIT)
-    finally:
-        release.set()
-    assert taken == sorted(taken)  # in wire order, whatever was dropped
 
 
 def test_k08_a_line_above_the_limit_is_skipped_and_an_answer_above_it_is_lost(scripted: Script) -> None:
@@ -172,82 +125,6 @@ def test_k09_stderr_goes_where_it_is_asked_to(scripted: Script, tmp_path: Path) 
     assert (tmp_path / "err").read_bytes() == b"Traceback: out of luck\n"
 
 
-@pytest.mark.figures
-@pytest.mark.parametrize("revision", ERAS)
-def test_k05_to_k09_the_figures(scripted: Script, revision: str) -> None:
-    seen: List[Any] = []
-    with scripted().connect(revision) as client, cpu_below(1), wall_below(1), memory_below(10):
-        assert client.call_tool("note-flood", timeout=NEVER).text == "after the flood"
-    with scripted().connect("handshake", on_log=seen.append) as client, cpu_below(1.5), wall_below(1), memory_below(32):
-        assert client.call_tool("note-flood", timeout=NEVER).text == "after the flood"
-        assert eventually(lambda: seen and seen[-1].data == 19_999)
-    with scripted().connect(revision) as client:
-        lives(client)
-        with cpu_below(2), wall_below(2), memory_below(4 * 50):
-            assert len(client.call_tool("big", {"bytes": 50_000_000}, timeout=NEVER).text) == 50_000_000
-    with scripted().connect(revision, limits=LIMITED) as client:
-        lives(client)
-        with memory_below(1 + 8):
-            client.call_tool("no-newline-flood", {"bytes": 64 << 20, "text": "after"}, timeout=NEVER)
-    with memory_below(8), scripted(start="stderr-flood").connect(revision) as client:
-        lives(client)
-
-
-# ---------------------------------------------------------------- K10: a server that does not read
-
-MANY = "x" * 5_000_000
-
-
-@pytest.mark.usefixtures("hasty")
-@pytest.mark.requirement("LIFE-18", "M:CAN-7")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k10_five_megabytes_to_a_server_that_stopped_reading_end_with_their_call(
-    scripted: Script, revision: str
-) -> None:
-    """By its timeout, its token, or the end of its client."""
-    token = minimcp.CancelToken()
-    for how in ("timeout", "cancel", "close"):
-        client = scripted().connect(revision)
-        client.call_tool("stop-reading")
-        if how == "timeout":
-            for arguments in ({"text": MANY}, {}):
-                with pytest.raises((minimcp.RequestTimeout, minimcp.ConnectionLost)):
-                    client.call_tool("echo", arguments, timeout=0.1)
-        else:
-            call = InThread(client.call_tool, "echo", {"text": MANY}, timeout=NEVER, cancel=token)
-            token.cancel() if how == "cancel" else client.close()
-            assert isinstance(call.ended(), (minimcp.Cancelled, minimcp.ConnectionLost))
-        client.close()
-
-
-@pytest.mark.requirement("LIFE-19", "M:CAN-8", "STDIO-12", "M:STD-14", "CANC-02")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k10_a_call_half_written_when_its_time_is_over_is_finished_and_cancelled(
-    scripted: Script, revision: str
-) -> None:
-    server = scripted()
-    with server.connect(revision) as client:
-        for seconds in PATIENCE:
-            client.call_tool("pause", {"seconds": 2 * seconds}, timeout=NEVER)
-            with pytest.raises(minimcp.RequestTimeout):
-                client.call_tool("hold", {"text": MANY}, timeout=seconds)
-            lives(client)
-            if any(record["length"] > len(MANY) for record in server.journal("line")):
-                break
-        cancelled = server.heard("notifications/cancelled")
-    whole = [record for record in server.journal("line") if record["length"] > len(MANY)]
-    assert len(whole) == 1 and len(cancelled) == 1
-    assert f'"id":{cancelled[0]["params"]["requestId"]},' in whole[0]["text"].replace(" ", "")
-
-
-@pytest.mark.requirement("STDIO-12", "M:STD-14", "M:STD-17")
-@pytest.mark.parametrize("revision", ERAS)
-def test_k10_both_sides_write_five_megabytes_at_once(scripted: Script, revision: str) -> None:
-    with scripted(start="duplex").connect(revision) as client:
-        assert client.call_tool("echo", {"text": MANY}, timeout=NEVER).text == MANY
-        lives(client)
-
-
 # ---------------------------------------------------------------- restart
 
 
@@ -283,7 +160,7 @@ def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: 
         monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
-        held = [InThread(client.call_tool, "hold") for _ in range(3)]
+        held = [Task(client.call_tool, "hold") for _ in range(3)]
         server.heard("tools/call", 3)
         with pytest.raises(minimcp.ConnectionLost):
             client.call_tool(tool)
@@ -297,70 +174,10 @@ def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: 
 
 
 @pytest.mark.requirement("M:STD-12")
-def test_a_server_that_dies_at_each_start(scripted: Script, tmp_path: Path) -> None:
-    server = scripted()
-    broken = tmp_path / "broken"
-    begin = (
-        "import os, sys\n"
-        f"if os.path.exists({str(broken)!r}): sys.exit('no database')\n"
-        "os.execv(sys.executable, [sys.executable] + sys.argv[1:])"
-    )
-    server.command = [sys.executable, "-S", "-c", begin, *server.command[1:]]
-    with server.connect(MODERN, restart=True, timeout=WAIT) as client:
-        lives(client)
-        broken.touch()
-        kill(client, server.journal("start")[-1]["pid"])
-        for call in (lambda: client.call_tool("echo"), lambda: client.call_tool("echo"), client.list_tools):
-            with pytest.raises(minimcp.ConnectionFailed, match="no database") as caught:
-                call()
-            assert caught.value.exit_code == 1
-        broken.unlink()
-        lives(client)
-        assert len(server.journal("start")) == 2
-
-
-@pytest.mark.requirement("M:STD-12")
 def test_many_callers_at_once_start_one_server(scripted: Script) -> None:
     server = scripted(discover=["modern", "slow"])
     with server.connect(MODERN, restart=True, timeout=WAIT) as client:
         lives(client)
         kill(client, server.journal("start")[-1]["pid"])
-        assert [call.ended() for call in [InThread(lives, client) for _ in range(20)]] == [None] * 20
+        assert [call.ended() for call in [Task(lives, client) for _ in range(20)]] == [None] * 20
     assert len(server.journal("start")) == 2 and len(server.messages("tools/call")) == 21
-
-
-def test_a_server_killed_while_many_call_answers_each_at_most_once(scripted: Script) -> None:
-    """Each call ends with its answer or with the loss, and what came to no end was sent once."""
-    server = scripted()
-    over = threading.Event()
-    with server.connect(MODERN, restart=True, timeout=WAIT) as client:
-
-        def call(thread: int) -> List[str]:
-            answered = []
-            for number in count():
-                if number >= 15 and over.is_set():
-                    break
-                text = f"{thread}-{number}"
-                try:
-                    assert client.call_tool("echo", {"text": text}).text == text
-                    answered.append(text)
-                except (minimcp.ConnectionLost, minimcp.ConnectionFailed):  # the second: killed while it started
-                    pass
-            return answered
-
-        tasks = [InThread(call, thread) for thread in range(6)]
-        for number in (1, 2):
-            assert eventually(lambda number=number: len(server.journal("start")) == number)  # type: ignore[misc]
-            try:
-                os.kill(server.journal("start")[-1]["pid"], signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        over.set()
-        answered = [text for task in tasks for text in task.ended()]
-        try:
-            lives(client)
-        except minimcp.ConnectionLost:  # nobody has called since the last kill
-            lives(client)
-    sent = [message["params"]["arguments"]["text"] for message in server.messages("tools/call")]
-    sent = [text for text in sent if text != "alive"]
-    assert len(sent) == len(set(sent)) and set(answered) <= set(sent)

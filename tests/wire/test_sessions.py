@@ -15,7 +15,6 @@ from .conftest import Serve, speaking
 from .harness import RawServer
 from .messages import (
     ABSENT,
-    EVERY,
     HANDSHAKES,
     METHOD,
     MODERN,
@@ -27,7 +26,7 @@ from .messages import (
     modern,
     notification,
     request,
-)  # fmt: skip
+)
 
 NEWEST = HANDSHAKES[-1]
 ENDS = ("2024-11-05", "2025-11-25")
@@ -129,23 +128,6 @@ def test_what_hurries_past_initialized_is_served(serve: Serve) -> None:
     server.lives()
 
 
-@pytest.mark.requirement("LIFE-31", "LIFE-12", "LIFE-13", "LIFE-15")
-@pytest.mark.parametrize("revision", ENDS)
-def test_a_second_initialize_opens_the_session_anew(serve: Serve, revision: str) -> None:
-    server = serve(revision)
-    assert server.ask("initialize", hello("5"))["result"]["protocolVersion"] == NEWEST
-    assert server.ask("initialize", {})["error"]["code"] == PARAMS  # and changes nothing
-    assert NEWEST in server.text("about")
-    for offer in (*HANDSHAKES, revision):
-        found = server.result("initialize", hello(offer))
-        server.notify("notifications/initialized")
-        assert found["protocolVersion"] == offer in server.text("about")
-    assert found["capabilities"]["tools"] == {"listChanged": True}
-    server.call("grow", {"name": "late"})
-    assert [message["method"] for message in server.fence()] == ["notifications/tools/list_changed"]
-    assert "late" in [tool["name"] for tool in server.result("tools/list")["tools"]]
-
-
 @pytest.mark.requirement("BASE-15", "LIFE-15", "LIFE-16", "TOOL-01")
 @pytest.mark.parametrize("revision", ENDS)
 def test_a_server_without_any_feature(serve: Serve, revision: str) -> None:
@@ -169,24 +151,6 @@ def test_methods_that_are_not_there_ping_and_notifications_that_are_none(server:
     for method in ("notifications/nope", "tools/list", "ping", "initialize", "notifications/message"):
         for given in ({}, {"params": {}}, {"params": {"x": 1}}, {"params": [1]}, {"params": "x"}):
             server.write({"jsonrpc": "2.0", "method": method, **given})
-
-
-@pytest.mark.requirement("M:VER-S5", "M:VER-S6", "M:VER-S7", "M:VER-S8", "LIFE-12")
-def test_the_eras_meet_on_one_pipe(serve: Serve) -> None:
-    """Modern requests before, during and after a handshake: each message is judged by itself."""
-    server = serve()
-
-    def modern_call() -> str:
-        server.write(request("m", "tools/call", modern({"name": "about", "arguments": {}})))
-        return str(server.answer("m")["result"]["content"][0]["text"])
-
-    assert MODERN in modern_call()
-    server.initialize("2025-06-18")
-    assert MODERN in modern_call() and "2025-06-18" in server.text("about")
-    server.write(request("d", "server/discover", modern()))
-    assert MODERN in server.answer("d")["result"]["supportedVersions"]
-    assert "resultType" not in server.call("report", {"values": [1]}, token=5)  # a bare _meta is not modern
-    assert [message["params"]["progressToken"] for message in server.fence()] == [5]
 
 
 @pytest.mark.requirement("M:VER-S12", "M:ERR-8")
@@ -220,16 +184,6 @@ def test_a_handler_that_does_not_finish_gets_the_grace_and_no_more(serve: Serve)
     server = serve("2025-06-18", limits={"drain_grace": 0.3})
     server.begin_call("never")
     assert server.result("shutdown") == {}
-    assert server.rest() == [] and server.exit() == 0
-
-
-@pytest.mark.requirement("SEED-01")
-def test_shutdown_in_an_array_and_outside_a_session(serve: Serve) -> None:
-    server = serve("2025-03-26")
-    server.revision = MODERN
-    assert server.ask("shutdown")["error"]["code"] == METHOD, "a request that stands alone ends nobody's session"
-    server.write([request(1, "ping"), request(2, "shutdown")])
-    assert sorted(each["id"] for each in server.message()) == [1, 2]
     assert server.rest() == [] and server.exit() == 0
 
 
@@ -271,12 +225,6 @@ def test_c06_one_line_one_array_one_answer_each(server: RawServer) -> None:
     assert sorted("error" in message for message in batch) == [False, True]
 
 
-@pytest.mark.requirement("BATCH-06")
-@pytest.mark.parametrize("server", [*EVERY, None], indirect=True)
-def test_c06_an_empty_array_is_one_error(server: RawServer) -> None:
-    assert server.error(b"[]") == REQUEST
-
-
 @pytest.mark.requirement("BATCH-07", "BATCH-06")
 @speaking(*BATCHING)
 def test_c06_an_invalid_element_has_an_entry_of_its_own(server: RawServer) -> None:
@@ -315,32 +263,6 @@ def test_c06_an_array_is_one_error_elsewhere(server: RawServer) -> None:
     one = call(1, "x") if server.revision != MODERN else request(1, "tools/list", modern())
     for elements in ([one], [one, one], [notification("notifications/a")], [1, 2]):
         assert server.error(encode(elements).rstrip()) == REQUEST
-
-
-@pytest.mark.requirement("BATCH-15", "SEED-09")
-def test_c06_a_switch_accepts_them_everywhere_and_they_have_a_limit(serve: Serve) -> None:
-    server = serve("2025-06-18", accept_batches=True, limits={"batch": 5})
-    server.lives()
-    assert {message["id"] for message in exchange(server, *(request(n, "ping") for n in range(5)))} == {*range(5)}
-    assert exchange(server, *(request(n, "ping") for n in range(6)))["error"]["code"] == REQUEST
-    server.lives()
-
-
-@pytest.mark.requirement("BATCH-04", "CANC-04", "PROG-11")
-@speaking("2025-03-26")
-def test_c06_a_cancelled_call_has_no_entry_and_progress_stands_alone(server: RawServer) -> None:
-    watch = request("w", "tools/call", {"name": "watch", "arguments": {"name": "batch"}})
-    server.write([watch, call("e", "x")])
-    server.text("wait_for", {"name": "batch", "what": "begin"})
-    server.notify("notifications/cancelled", {"requestId": "w"})
-    server.text("wait_for", {"name": "batch", "what": "end"})
-    (batch,) = server.fence() or [server.message()]  # it leaves when the worker does, be that behind the ping
-    assert [one["id"] for one in batch] == ["e"]
-    count = {"name": "count", "arguments": {"n": 2}, "_meta": {"progressToken": "b"}}
-    server.write([request("c", "tools/call", count)])
-    found = [server.message() for _ in range(3)]
-    assert [message["params"]["progress"] for message in found[:2]] == [1, 2]
-    assert [message["id"] for message in found[2]] == ["c"]
 
 
 # ---------------------------------------------------------------- pages

@@ -12,8 +12,7 @@ if sys.version_info < (3, 11):
 
 UNICODE = "Grüße, 世界 \U0001f600 \u2028 \x7f end"
 PARALLEL = 20
-SECONDS = 20.0
-"""How long a check may take."""
+SECONDS = 20.0  # how long a check may take
 
 Check = Callable[..., Awaitable[None]]
 

@@ -33,105 +33,108 @@ def web_client(url: str) -> Any:
     return sse_client(url) if url.endswith("/sse") else streamable_http_client(url)
 
 
-class Version1:
-    """What the checks need, on a ClientSession of 1.x."""
+def is_url(command: list[str]) -> bool:
+    return command[0].startswith("http")
 
-    def __init__(self, session: Any, server: Any, host: Host) -> None:
-        self.session, self.server_name, self.host = session, server.serverInfo.name, host
-        self.revision, self.modern = server.protocolVersion, False
 
+def parameters(command: list[str]) -> StdioServerParameters:
+    return StdioServerParameters(command=command[0], args=command[1:])
+
+
+class Peer:
+    """What the checks need, on a ClientSession of 1.x or a Client of 2.x, whose methods mostly have the same names."""
+
+    def __init__(self, api: Any, host: Host) -> None:
+        self.api, self.host = api, host
+
+    async def call(self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None) -> Any:
+        return await self.api.call_tool(name, arguments, timeout, progress)
+
+    async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: self.call(name, arguments, progress=progress))
+            await started.wait()
+            await self.give_up()
+            group.cancel_scope.cancel()
+
+    async def give_up(self) -> None:
+        """Say on the wire that the last call is given up, where the SDK does not."""
+
+    async def page(self, kind: str, cursor: str | None = None, **options: Any) -> Any:
+        return dump(await getattr(self.api, f"list_{kind}")(cursor=cursor, **options))
+
+    async def ping(self) -> Any:
+        return await self.api.send_ping()
+
+    async def all_logs(self) -> None:
+        await self.api.set_logging_level("debug")
+
+    async def logs(self, level: str) -> None:
+        """Have the tool `logs` called when messages of this level and above are wanted."""
+        await self.api.set_logging_level(level)
+        await self.call("logs")
+
+    async def unknown_method(self) -> Any:
+        request = types.Request[Any, str](method="vendor/nothing", params={})
+        return await getattr(self.api, "session", self.api).send_request(request, types.EmptyResult)
+
+    async def read(self, uri: str) -> Any:
+        return dump(await self.api.read_resource(uri))
+
+    async def prompt(self, name: str, arguments: Any = None) -> Any:
+        return dump(await self.api.get_prompt(name, arguments))
+
+    async def subscribe(self, uri: str) -> None:
+        await self.api.subscribe_resource(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        await self.api.unsubscribe_resource(uri)
+
+    async def complete(self, ref: Any, argument: Any, chosen: Any) -> Any:
+        return await self.api.complete(ref, argument, chosen)
+
+    @staticmethod
+    def is_error(result: Any) -> bool:
+        return bool(dump(result).get("isError"))
+
+    @staticmethod
+    def structured(result: Any) -> Any:
+        return dump(result).get("structuredContent")
+
+    @staticmethod
+    def media(block: Any) -> str:
+        return str(dump(block)["mimeType"])
+
+
+class Version1(Peer):
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version1]:
         types.LATEST_PROTOCOL_VERSION = revision
         host = Host()
-        if command[0].startswith("http"):
-            transport = web_client(command[0])
-        else:
-            transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+        transport = stdio_client(parameters(command)) if not is_url(command) else web_client(command[0])
         async with (transport as (reading, writing, *_),
                     ClientSession(reading, writing, **host.callbacks()) as session):
-            yield cls(session, await session.initialize(), host)
+            server, peer = await session.initialize(), cls(session, host)
+            peer.server_name, peer.revision, peer.modern = server.serverInfo.name, server.protocolVersion, False
+            yield peer
 
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None,
-                   timeout: float | None = None) -> Any:
-        number = self.session._request_id
+    async def call(self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None) -> Any:
+        self.number = self.api._request_id
         try:
             limit = None if timeout is None else timedelta(seconds=timeout)
-            return await self.session.call_tool(name, arguments, limit, progress)
+            return await self.api.call_tool(name, arguments, limit, progress)
         except PeerError:
             if timeout is not None:
-                await self.tell_cancelled(number)
+                await self.give_up()
             raise
 
-    async def tell_cancelled(self, number: int) -> None:
-        """Say on the wire that a call is given up; this version leaves that to its user."""
-        note = types.CancelledNotification(
-            params=types.CancelledNotificationParams(requestId=number, reason="enough"))
-        await self.session.send_notification(types.ClientNotification(note))
-
-    async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
-        number = self.session._request_id
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: self.call(name, arguments, progress=progress))
-            await started.wait()
-            await self.tell_cancelled(number)
-            group.cancel_scope.cancel()
-
-    async def page(self, kind: str, cursor: str | None = None) -> Any:
-        return dump(await getattr(self.session, f"list_{kind}")(cursor))
-
-    async def ping(self) -> Any:
-        return await self.session.send_ping()
-
-    async def all_logs(self) -> None:
-        await self.session.set_logging_level("debug")
-
-    async def logs(self, level: str) -> None:
-        """Have the tool `logs` called when messages of this level and above are wanted."""
-        await self.session.set_logging_level(level)
-        await self.call("logs")
-
-    async def unknown_method(self) -> Any:
-        request = types.Request[Any, str](method="vendor/nothing", params={})
-        return await self.session.send_request(request, types.EmptyResult)
-
-    async def read(self, uri: str) -> Any:
-        return dump(await self.session.read_resource(uri))
-
-    async def prompt(self, name: str, arguments: Any = None) -> Any:
-        return dump(await self.session.get_prompt(name, arguments))
-
-    async def subscribe(self, uri: str) -> None:
-        await self.session.subscribe_resource(uri)
-
-    async def unsubscribe(self, uri: str) -> None:
-        await self.session.unsubscribe_resource(uri)
-
-    async def complete(self, ref: Any, argument: Any, chosen: Any) -> Any:
-        return await self.session.complete(ref, argument, chosen)
-
-    @staticmethod
-    def is_error(result: Any) -> bool:
-        return bool(result.isError)
-
-    @staticmethod
-    def structured(result: Any) -> Any:
-        return result.structuredContent
-
-    @staticmethod
-    def media(block: Any) -> str:
-        return str(block.mimeType)
+    async def give_up(self) -> None:
+        params = types.CancelledNotificationParams(requestId=self.number, reason="enough")
+        await self.api.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
 
 
-class Version2:
-    """What the checks need, on a Client of 2.x."""
-
-    def __init__(self, client: Any, host: Host) -> None:
-        self.client, self.host, self.revision = client, host, client.protocol_version
-        self.server_name = client.server_info.name if client.server_info else None
-        self.modern = client.session.discover_result is not None
-
+class Version2(Peer):
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version2]:
@@ -139,69 +142,25 @@ class Version2:
         if revision in mcp.client.session.HANDSHAKE_PROTOCOL_VERSIONS:
             mode, mcp.client.session.LATEST_HANDSHAKE_VERSION = "legacy", revision
         host = Host()
-        if command[0].startswith("http"):
-            target = web_client(command[0])
-        else:
-            target = StdioServerParameters(command=command[0], args=command[1:])
+        target = web_client(command[0]) if is_url(command) else parameters(command)
         async with Client(target, mode=mode, log_level="debug", **host.callbacks()) as client:
-            yield cls(client, host)
+            peer = cls(client, host)
+            peer.server_name = client.server_info.name if client.server_info else None
+            peer.revision, peer.modern = client.protocol_version, client.session.discover_result is not None
+            yield peer
 
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None,
-                   timeout: float | None = None) -> Any:
-        return await self.client.call_tool(name, arguments, timeout, progress)
-
-    async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: self.call(name, arguments, progress=progress))
-            await started.wait()
-            group.cancel_scope.cancel()
-
-    async def page(self, kind: str, cursor: str | None = None, cache_mode: str = "refresh") -> Any:
-        return dump(await getattr(self.client, f"list_{kind}")(cursor=cursor, cache_mode=cache_mode))
-
-    async def ping(self) -> Any:
-        return await self.client.send_ping()
+    async def page(self, kind: str, cursor: str | None = None, **options: Any) -> Any:
+        return await super().page(kind, cursor, **{"cache_mode": "refresh", **options})
 
     async def all_logs(self) -> None:
         if not self.modern:
-            await self.client.set_logging_level("debug")
+            await super().all_logs()
 
     async def logs(self, level: str) -> None:
-        """Have the tool `logs` called when messages of this level and above are wanted."""
-        if not self.modern:
-            await self.client.set_logging_level(level)
-        await self.client.call_tool("logs", meta={LEVEL_KEY: level} if self.modern else None)
-
-    async def unknown_method(self) -> Any:
-        request = types.Request[Any, str](method="vendor/nothing", params={})
-        return await self.client.session.send_request(request, types.EmptyResult)
-
-    async def read(self, uri: str) -> Any:
-        return dump(await self.client.read_resource(uri))
-
-    async def prompt(self, name: str, arguments: Any = None) -> Any:
-        return dump(await self.client.get_prompt(name, arguments))
-
-    async def subscribe(self, uri: str) -> None:
-        await self.client.subscribe_resource(uri)
-
-    async def unsubscribe(self, uri: str) -> None:
-        await self.client.unsubscribe_resource(uri)
-
-    async def complete(self, ref: Any, argument: Any, chosen: Any) -> Any:
-        return await self.client.complete(ref, argument, chosen)
-
-    @staticmethod
-    def is_error(result: Any) -> bool:
-        return bool(result.is_error)
-
-    @staticmethod
-    def structured(result: Any) -> Any:
-        return result.structured_content
-
-    @staticmethod
-    def media(block: Any) -> str:
-        return str(block.mime_type)
+        if self.modern:
+            await self.api.call_tool("logs", meta={LEVEL_KEY: level})
+        else:
+            await super().logs(level)
 
 
 Adapter: Any = Version1 if Client is None else Version2

@@ -14,8 +14,7 @@ from python_host import ROOTS, dump, refused, types
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-SEAL = 20
-"""Where in a state of our server its signature stands."""
+SEAL = 20  # where in a state of our server its signature stands
 
 CHANGES = {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 UPDATED = "notifications/resources/updated"
@@ -155,7 +154,7 @@ async def check_cache(peer: Peer) -> None:
 async def check_listen(peer: Peer) -> None:
     """What came is fresh when the event is there, though the client keeps lists for a while."""
     options = {"tools_list_changed": True, "resource_subscriptions": ["note://pixel"]}
-    async with peer.client.listen(**options) as stream:
+    async with peer.api.listen(**options) as stream:
         honored = dump(stream.honored)
         expect(honored, {"toolsListChanged": True, "resourceSubscriptions": ["note://pixel"]})
         for uri in ("note://all", "note://pixel"):
@@ -166,7 +165,7 @@ async def check_listen(peer: Peer) -> None:
         await text_of(peer, "grow")
         expect(type(await stream.__anext__()).__name__, "ToolsListChanged")
         expect(len(await everything(peer, "tools")), before + 1)
-    async with peer.client.listen(prompts_list_changed=True, resources_list_changed=True) as stream:
+    async with peer.api.listen(prompts_list_changed=True, resources_list_changed=True) as stream:
         await text_of(peer, "shrink")
         kinds = {type(await stream.__anext__()).__name__, type(await stream.__anext__()).__name__}
         expect(kinds, {"PromptsListChanged", "ResourcesListChanged"})
@@ -311,27 +310,26 @@ async def check_asking_resource(peer: Peer) -> None:
 
 async def check_rounds_by_hand(peer: Peer) -> None:
     """Drive the rounds without the SDK's loop; a state that somebody has touched is not taken."""
-    first = await peer.client.session.call_tool("ask_twice", {}, allow_input_required=True)
+    first = await peer.api.session.call_tool("ask_twice", {}, allow_input_required=True)
     ((key, question),) = first.input_requests.items()
     expect((key, question.method), ("who", "elicitation/create"))
     answer = types.ElicitResult(action="accept", content={"name": "Bo"})
     state = first.request_state
     touched = f"{state[:SEAL]}{'B' if state[SEAL] == 'A' else 'A'}{state[SEAL + 1:]}"
     again = {"input_responses": {key: answer}, "allow_input_required": True}
-    expect(await code_of(peer.client.session.call_tool("ask_twice", {}, request_state=touched, **again)), -32602)
-    second = await peer.client.session.call_tool("ask_twice", {}, request_state=first.request_state, **again)
+    expect(await code_of(peer.api.session.call_tool("ask_twice", {}, request_state=touched, **again)), -32602)
+    second = await peer.api.session.call_tool("ask_twice", {}, request_state=first.request_state, **again)
     expect(dump(second.input_requests["age"].params)["message"], "How old is Bo?")
 
 
 HANDSHAKE, MODERN = ("2024-11-05", "2025-11-25"), ("2026-07-28", "2026-07-28")
 FORMS, URLS = ("2025-06-18", "2026-07-28"), ("2025-11-25", "2026-07-28")
-SPANS = {
+SPANS = {  # the first revision and the last one of checks that not every revision has something for
     **dict.fromkeys(("list changes", "subscriptions"), HANDSHAKE),
     **dict.fromkeys(("cache", "listen", "rounds by hand"), MODERN),
     **dict.fromkeys(("form", "form wrong", "many", "twice", "asking prompt", "choices", "asking resource"), FORMS),
     **dict.fromkeys(("url", "url error", "sampling tools"), URLS),
 }
-"""The first revision and the last one of checks that not every revision has something for."""
 
 FEATURES = {name: (each, SPANS.get(name, ("2024-11-05", "2026-07-28"))) for name, each in checks_of(globals()).items()}
 """The checks in order, in which the cache comes before changes: the SDK may throw kept lists away after those."""

@@ -54,13 +54,7 @@ def embedded() -> Any:
 
 
 class Features:
-    """What is registered, and what the one client of this process wants to hear.
-
-    Args:
-        server: A FastMCP of 1.x or an MCPServer of 2.x.
-        pixel: The bytes of a picture.
-        encoded: The same as base64.
-    """
+    """What is registered, and what the one client of this process wants to hear."""
 
     def __init__(self, server: Any, pixel: bytes, encoded: str) -> None:
         self.server, self.pixel, self.encoded = server, pixel, encoded

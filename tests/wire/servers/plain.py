@@ -6,6 +6,7 @@ names a function below that is run before the server.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -218,10 +219,6 @@ class Wordless(Exception):
     __repr__ = __str__
 
 
-class Stray(BaseException):
-    """No Exception at all."""
-
-
 def recurse(n: int) -> int:
     """Never return."""
     return recurse(n + 1) + 1
@@ -232,12 +229,7 @@ RAISED = {
     "KeyboardInterrupt": KeyboardInterrupt,
     "MemoryError": MemoryError,
     "GeneratorExit": GeneratorExit,
-    "StopIteration": StopIteration,
     "Wordless": Wordless,
-    "Stray": Stray,
-    "OSError": lambda: OSError(28, "No space left on device"),
-    "BrokenPipeError": BrokenPipeError,
-    "ValueError": lambda: ValueError("a\nb \ud800 \u2028"),
     "InvalidParams": lambda: InvalidParams("not these"),
     "ResourceNotFound": lambda: ResourceNotFound("gone"),
     "UrlElicitationRequired": lambda: UrlElicitationRequired("open it", {"elicitations": []}),
@@ -249,8 +241,6 @@ def raiser(kind: str) -> str:
     """Raise this."""
     if kind == "RecursionError":
         return str(recurse(0))
-    if kind == "exit":
-        sys.exit("bye")
     raise RAISED[kind]()
 
 
@@ -270,31 +260,14 @@ def cycle() -> list[Any]:
     return knot
 
 
-def nested(depth: int) -> Any:
-    """A list in a list in a list."""
-    found: Any = 1
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
 RETURNED = {
     "nan": lambda: float("nan"),
     "infinity": lambda: {"x": [float("inf")]},
     "bytes": lambda: b"raw",
     "cycle": cycle,
     "unprintable": Unprintable,
-    "unprintable inside": lambda: {"x": Unprintable()},
-    "set": lambda: {1, 2},
-    "complex": lambda: 1j,
-    "odd keys": lambda: {(1, 2): 3},
-    "generator": lambda: (i for i in range(3)),
-    "function": lambda: print,
     "surrogate": lambda: "\ud800",
-    "surrogate inside": lambda: {"x\udfff": ["\ud800"]},
-    "deep": lambda: nested(100_000),
-    "huge number": lambda: int("9" * 4000) ** 2,
-    "none": lambda: None,
+    "deep": lambda: functools.reduce(lambda inner, _: [inner], range(100_000), 1),
     "large": lambda: "x" * 10_000_000,
 }
 
@@ -341,26 +314,6 @@ def child_descriptors() -> str:
     return done.stdout.decode()
 
 
-def limit_files(most: int) -> str:
-    """Allow this process so many open files."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return "limited"
-
-
-def no_more_threads(on: bool) -> str:
-    """From now on no thread starts (or threads start again)."""
-
-    def refuse(self: threading.Thread) -> None:
-        if threading.current_thread() is threading.main_thread():
-            return START(self)  # it may still be setting the server up
-        raise RuntimeError("can't start new thread")
-
-    threading.Thread.start = refuse if on else START  # type: ignore[method-assign]
-    return "done"
-
-
 SHARED_META = {"com.example/mine": [1], "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "9"}}
 
 
@@ -380,13 +333,11 @@ def grow(name: str) -> str:
     return "grown"
 
 
-START = threading.Thread.start
-
 if TOOLS:
     for tool in (
         echo, add, take, length, big, slow, deaf_slow, hold, hold_file, release, never, watch, wait_for, count, report,
         report_late, report_when_released, log, log_all, about, fail, raiser, returns, prints, child_descriptors,
-        limit_files, no_more_threads, tagged, grow,
+        tagged, grow,
     ):  # fmt: skip
         server.tool(tool)
     server.tool(requires=("sampling", "elicitation.url"))(needs_sampling)

@@ -7,26 +7,18 @@ import threading
 from functools import lru_cache
 from typing import Any, Dict, List, Optional
 
-from ...support import WAIT
-from ...web import Heard, Peer, Say, Wire
+from ..support import WAIT
+from ..web import Heard, Peer, Say, Wire
 from . import web_tools
 
 
 @lru_cache(maxsize=None)
 def one_gigabyte() -> bytes:
-    """It is the same for each case."""
     return web_tools.bomb(1024)
 
 
 class Hostile(Peer):
-    """One server, from its making until `dispose`.
-
-    Args:
-        said: What it does by method or verb, where it is not what the name of the tool says.
-        handshake: Which era it speaks.
-        session: The id of the session that it opens; None opens none.
-        tls: How it proves who it is; None speaks without TLS.
-    """
+    """One server, from its making until `dispose`."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
-from ...web import Heard, Wire
+from ..web import Heard, Wire
 
 if TYPE_CHECKING:
     from .web_server import Hostile
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 Tool = Callable[["Hostile", Heard, Wire], Any]
 
 MEGABYTE = 1 << 20
-TICK = 0.02
-"""Seconds between two bytes of what drips."""
+TICK = 0.02  # seconds between two bytes of what drips
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -31,16 +30,12 @@ OPEN = '{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[' 
 """The beginning of an answer; ID becomes the request's."""
 
 
-# ------------------------------------------------------------ what is said rightly
-
-
 def arguments(heard: Heard) -> Dict[str, Any]:
     found: Dict[str, Any] = heard.message["params"].get("arguments") or {}
     return found
 
 
 def answer(heard: Heard, text: str = "", id: Any = ..., **more: Any) -> bytes:
-    """The answer with this text, or what the caller asked for."""
     content = [{"type": "text", "text": text or arguments(heard).get("text", "well")}]
     result = {"resultType": "complete", "content": content, **more}
     return json.dumps({"jsonrpc": "2.0", "id": heard.message["id"] if id is ... else id, "result": result}).encode()
@@ -66,7 +61,6 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def raw(text: str) -> Tool:
-    """Answer by this alone; ID in it becomes the request's id."""
     return lambda web, heard, wire: say(heard, wire, text.replace("ID", json.dumps(heard.message["id"])).encode())
 
 
@@ -77,9 +71,6 @@ def first(data: bytes) -> Tool:
         say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard))
 
     return tool
-
-
-# ------------------------------------------------------------ ids (K03)
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
@@ -102,7 +93,6 @@ def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def one_other_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """Nothing but the answer to somebody else."""
     say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000))
 
 
@@ -115,9 +105,6 @@ def swapped(web: Hostile, heard: Heard, wire: Wire) -> None:
     ids = web.meet(heard)
     other = next((id for id in ids if id != heard.message["id"]), None)
     say(heard, wire, answer(heard, "not yours", other), answer(heard, "yours"))
-
-
-# ------------------------------------------------------------ much (K05, K06, K08, K12)
 
 
 def flood(web: Hostile, heard: Heard, wire: Wire) -> None:
@@ -189,9 +176,6 @@ def exploding(status: int, kind: str) -> Tool:
     return tool
 
 
-# ------------------------------------------------------------ slow and cut (K11, K16)
-
-
 def drip(head: bytes, byte: bytes = b" ") -> Tool:
     """A byte now and then, for ever."""
 
@@ -252,15 +236,11 @@ def cut_stream(how: str) -> Tool:
     return tool
 
 
-# ------------------------------------------------------------ other statuses (K13 to K15)
-
-
 def status(number: int, body: bytes = b"", kind: Any = "text/html", **headers: str) -> Tool:
     return lambda web, heard, wire: wire.whole(number, body, kind, **headers)
 
 
-PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000
-"""Far more than anybody wants to see in a message."""
+PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000  # far more than anybody wants to see in a message
 
 SHAPES = {
     "error-not-object": '{"jsonrpc":"2.0","id":ID,"error":"boom"}',

@@ -1,1 +1,0 @@
-"""What is hostile on purpose: the servers that clients are let loose on, and settings for subjects in Python."""

@@ -1,1 +1,0 @@
-"""Our own subjects: an adapter for our client. Our server is tests/wire/servers/plain.py."""
