@@ -226,7 +226,7 @@ def _value(name: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
     for value in readings:
         if check({name: value}) is None:
             return value
-    raise UsageError(check({name: readings[0]}))
+    raise UsageError(str(check({name: readings[0]})))
 
 
 def _json_or_text(text: str) -> Any:

@@ -307,6 +307,8 @@ class HttpSession(ClientSession):
     in_order = False
     _endpoint: Optional[str] = None
     """Where messages are posted; None where that is the URL of the server."""
+    _reopens = True
+    """Whether the stream that belongs to no request is asked for again when it ends."""
 
     def __init__(
         self, server: HttpServer, host: Host, limits: Limits,
@@ -388,7 +390,7 @@ class HttpSession(ClientSession):
         raise refusal
 
     def _lose(self, cause: Exception) -> None:
-        """End all calls and refuse further ones with this cause, and tell the handler. Idempotent."""
+        """End all calls and refuse further ones with this cause. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
@@ -552,21 +554,24 @@ class HttpSession(ClientSession):
                     response = self._fetcher.send(http, "GET", {**GET_HEADERS, **self._session_headers(), **last})
                 except (ConnectionFailed, ConnectionLost) as error:
                     failures += 1
-                    if call is not None and failures == RESUME_TRIES:
+                    if not self._reopens or (call is not None and failures == RESUME_TRIES):
                         raise
                     log.debug("%s: %s", self.name, error)
                 self._opened.set()
                 continue
             seen, brief, failures = reader.last_id, Deadline(FIRST_PAUSE), 0
             with closing(response):
-                if response.status != 200 or media_type(response.headers.get("Content-Type"))[0] != MEDIA_TYPE:
-                    what = f"the event stream was cut and cannot be resumed: HTTP {response.status}"
-                    raise ConnectionLost(f"{self.name}: {what}")
+                kind = media_type(response.headers.get("Content-Type"))[0]
+                if response.status != 200 or kind != MEDIA_TYPE:
+                    what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
+                    shown = one_line(response.start(SHOWN_BYTES))
+                    raise ConnectionLost(f"{self.name}: no event stream but {what}: {shown}")
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
                 return
-            if call is not None and not (reader.last_id and self._resumes):
-                raise ConnectionLost(f"{self.name}: the event stream ended before the answer{cut}")
+            if not (self._reopens if call is None else reader.last_id and self._resumes):
+                missing = "" if call is None else " before the answer"
+                raise ConnectionLost(f"{self.name}: the server ended the event stream{missing}{cut}")
             empty = empty + 1 if reader.last_id == seen and not brief.expired else 0
             asked = FIRST_PAUSE if reader.retry is None else min(reader.retry / 1000, LONGEST_RETRY)
             reader.begin()

@@ -11,7 +11,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from typing import Any, Callable, TypeVar
 from urllib.parse import urljoin
 
@@ -19,10 +18,9 @@ from ..client.connect import Plan
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
-from ..protocol.sse import MEDIA_TYPE, Event, EventReader
+from ..protocol.sse import Event
 from .client import ERROR_BYTES, HttpServer, HttpSession
 from .fetch import AbortableRequest, Response, origin
-from .headers import media_type
 
 ENDPOINT_SECONDS = 10.0
 """What the server gets to name the URL for messages."""
@@ -42,6 +40,7 @@ class SseSession(HttpSession):
     """A connection over HTTP+SSE; arguments and errors as `HttpSession`."""
 
     in_order = True
+    _reopens = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -54,24 +53,12 @@ class SseSession(HttpSession):
 
     def _read(self) -> None:
         """Read the stream until it ends, and hand over what it brings."""
-        reason = "the server ended the event stream"
         try:
-            http = self._request_aside()
-            if self.cause is None:
-                reason += self._read_stream(http)
+            self._follow(self._request_aside(), None, None)
         except Exception as error:
-            reason = str(error)
+            self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(f"{self.name}: {error}"))
         finally:
-            self._lose(ConnectionLost(reason if self.name in reason else f"{self.name}: {reason}"))
             self._named.set()
-
-    def _read_stream(self, http: AbortableRequest) -> str:
-        with closing(self._fetcher.send(http, "GET", {"Accept": MEDIA_TYPE})) as response:
-            kind = media_type(response.headers.get("Content-Type"))[0]
-            if response.status != 200 or kind != MEDIA_TYPE:
-                shown = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
-                raise ProtocolViolation(f"{self.name}: no event stream but {shown}: {one_line(response.start(200))}")
-            return self._read_events(response, EventReader(self._limits.message_bytes), None)
 
     def _take_event(self, event: Event, call: Any) -> None:
         if event.event != "endpoint" or self._endpoint:
@@ -81,7 +68,7 @@ class SseSession(HttpSession):
         if origin(url) != origin(self._url) or any(char <= " " for char in url):
             # messages, and what proves who we are, go nowhere else
             where = one_line(event.data)
-            raise ProtocolViolation(f"{self.name}: messages are posted to the same origin, not to {where}", event.data)
+            raise ProtocolViolation(f"messages are posted to the same origin, not to {where}", event.data)
         self._endpoint = url
         self._named.set()
 

@@ -242,13 +242,11 @@ class Response:
         return body
 
     def read_rest(self, seconds: float) -> None:
-        """Read to the end if it comes soon, so that the connection can be kept; what still comes is dropped."""
-        until = time.monotonic() + seconds
+        """Read the end if it comes soon, so that the connection can be kept."""
         with suppress(Exception):  # then it is closed
             sock = self._raw.connection.sock
             sock.settimeout(seconds)
-            while self._raw.read1(PIECE_BYTES):
-                sock.settimeout(max(0.001, until - time.monotonic()))
+            self._raw.read1(PIECE_BYTES)
             sock.settimeout(None)
 
     def close(self) -> None:

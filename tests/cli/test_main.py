@@ -28,24 +28,21 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
     assert (done.code, done.err) == (2, "") and done.out.startswith("usage: python -m minimcp COMMAND")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run, vendor"),
-        (["call"], "the following arguments are required: TARGET, TOOL"),
-        (["read", "x.py"], "the following arguments are required: URI"),
-        (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
-        (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
-        (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
-        (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
-        (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
-        (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
-        (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
-        (["ping", ""], "an empty command starts nothing"),
-        (["demo", "now"], "unrecognized arguments: now"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, run, vendor"),
+    (["call"], "the following arguments are required: TARGET, TOOL"),
+    (["read", "x.py"], "the following arguments are required: URI"),
+    (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
+    (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
+    (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
+    (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
+    (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
+    (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
+    (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
+    (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
+    (["ping", ""], "an empty command starts nothing"),
+    (["demo", "now"], "unrecognized arguments: now"),
+])
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
