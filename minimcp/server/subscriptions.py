@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import LATER, IncomingRequest, Line, Sink
+from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
 from ..errors import InternalError, InvalidParams
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -181,7 +181,7 @@ class Subscriptions:
                 raise InternalError(f"more than {most} streams are open (Limits.streams)")
             stream.tell("acknowledged", ACKNOWLEDGED, {"notifications": honoured})
             self._streams[incoming] = stream
-        incoming.on_cancel(lambda: self._streams.pop(incoming, None))
+        CancelToken.on_cancel(incoming, lambda: self._streams.pop(incoming, None))  # before the reader reads on
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
