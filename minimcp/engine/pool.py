@@ -20,9 +20,6 @@ log = logging.getLogger("minimcp.pool")
 IDLE_SECONDS = 10.0
 """How long a thread without a job is kept."""
 
-COMING = 2
-"""How many jobs may be on their way to a thread at the same time."""
-
 Job = Callable[[], object]
 
 here = threading.local()
@@ -62,8 +59,9 @@ def waiting() -> Iterator[None]:
 class Pool:
     """Runs jobs in order of arrival on as many threads as may run at the same time.
 
-    At most `COMING` jobs at a time are on their way to a thread. One that has taken a job sends the next before it
-    begins; so short jobs are run by few threads, and none waits for a slow one while there is room.
+    A thread that has run a job takes the next from the queue. While jobs wait that may start, one more thread is on its
+    way to them; once it runs it sends for the next. So short jobs are run by few threads, with few switches between
+    them, and none waits for a slow one while there is room.
 
     Args:
         size: Jobs that run at the same time, not counting those that wait inside this library; None means no limit.
@@ -88,9 +86,10 @@ class Pool:
         """Begin without threads."""
         self._lock = threading.RLock()  # a signal handler that cancels a call may come in the middle of this
         self.queue: deque[Any] = deque()
-        self._sent: SimpleQueue[tuple[Job, bool]] = SimpleQueue()  # jobs for threads, and whether they count
-        self._running = self._coming = 0
-        self._idle = 0  # threads without a job, less the jobs that are sent; less than 0 where threads are missing
+        self._sent: SimpleQueue[Optional[Job]] = SimpleQueue()  # for idle threads: a job; None: look at the queue
+        self._running = 0
+        self._called = False  # whether a thread is on its way to the queue
+        self._idle = 0  # threads without a job, less what is sent to them; less than 0 where threads are missing
         self._keeps = True
 
     def submit(self, job: Job) -> None:
@@ -107,9 +106,7 @@ class Pool:
         """Run a job at once, on a thread that does not count."""
         with self._lock:
             self._keeps = True
-            self._sent.put((job, False))
-            self._idle -= 1
-            self._advance()
+            self._send(job)
 
     def run(self, job: Job) -> None:
         """Run a job on this thread, when it may start; after those that were submitted before.
@@ -120,6 +117,10 @@ class Pool:
         with self._lock:
             self.queue.append(place)
             self._advance()
+            if self._idle < 0 and self._running < self._size and not place.is_set():  # those before it have no thread
+                self.queue.remove(place)
+                self._running += 1
+                place.set()
         place.wait()
         outer, here.pool = getattr(here, "pool", None), self
         try:
@@ -131,9 +132,9 @@ class Pool:
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their jobs. What is queued is still run."""
         with self._lock:
-            for _ in range(self._idle):
-                self.spawn(bool)  # a job that does nothing
             self._keeps = False
+            for _ in range(self._idle):
+                self._send(bool)  # a job that does nothing
 
     def count(self, change: int) -> None:
         """A thread counts from now on (1), or does not any more (-1)."""
@@ -144,17 +145,24 @@ class Pool:
     # ------------------------------------------------------------ threads
 
     def _advance(self) -> None:
-        """Begin what is queued, as far as there is room, and start the threads that are missing (lock held)."""
+        """Let the first in the queue begin, if one may, or call a thread for it (lock held)."""
         while self.queue and self._running < self._size:
-            if isinstance(self.queue[0], threading.Event):
-                self.queue.popleft().set()
-            elif self._coming < COMING:
-                self._sent.put((self.queue.popleft(), True))
-                self._coming += 1
-                self._idle -= 1
-            else:
+            if not isinstance(self.queue[0], threading.Event):
+                if not self._called:
+                    self._called = True
+                    self._send(None)
                 break
             self._running += 1
+            self.queue.popleft().set()
+        self._start_threads()
+
+    def _send(self, job: Optional[Job]) -> None:
+        """Send a job to an idle thread, or to a new one (lock held)."""
+        self._sent.put(job)
+        self._idle -= 1
+        self._start_threads()
+
+    def _start_threads(self) -> None:
         while self._idle < 0:
             self._numbers += 1
             try:
@@ -167,30 +175,51 @@ class Pool:
     def _live(self) -> None:
         while True:
             try:
-                job, counts = self._sent.get(timeout=IDLE_SECONDS)
+                sent = self._sent.get(timeout=IDLE_SECONDS)
             except Empty:
                 with self._lock:
                     if self._idle > 0:
                         self._idle -= 1
                         return
                 continue  # one was sent just now
+            job = self._next(called=True) if sent is None else sent
+            counts = sent is None
+            while job is not None:
+                here.pool = self if counts else None
+                try:
+                    job()
+                except BaseException as error:  # jobs answer for themselves: this is a fault of ours
+                    log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+                job = sent = None  # an idle thread keeps nothing of what it did
+                here.pool = None
+                job, counts = self._next(ran=counts), True
             with self._lock:
-                self._coming -= counts
-                self._advance()
-            here.pool = self if counts else None
-            try:
-                job()
-            except BaseException as error:  # jobs answer for themselves: this is a fault of ours
-                log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-            del job  # an idle thread keeps nothing of what it did
-            here.pool = None
-            with self._lock:
-                self._running -= counts
-                self._idle += 1
-                self._advance()
                 if not self._keeps and self._idle > 0:
                     self._idle -= 1
                     return
+
+    def _next(self, *, called: bool = False, ran: bool = False) -> Optional[Job]:
+        """What a thread runs next; None: nothing may start, and it is idle.
+
+        Args:
+            called: Whether it was called to the queue.
+            ran: Whether it has counted until now.
+        """
+        with self._lock:
+            self._running -= ran
+            self._called = self._called and not called
+            job: Optional[Job] = None
+            while job is None and self.queue and self._running < self._size:
+                first = self.queue.popleft()
+                self._running += 1
+                if isinstance(first, threading.Event):
+                    first.set()
+                else:
+                    job = first
+            if job is None:
+                self._idle += 1
+            self._advance()
+            return job
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r} {self._running} running, {len(self.queue)} queued, {self._idle} idle>"
