@@ -146,7 +146,8 @@ class Writer:
 
     def renew_in_fork(self) -> None:
         """Begin with an empty queue."""
-        self._changed = threading.Condition()  # orders writes
+        self._lock = threading.RLock()  # orders writes
+        self._changed = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         self.pending = self.reader_bytes = self._taken = 0
         self._loss: Any = None
@@ -170,7 +171,7 @@ class Writer:
                 return False
         if self._trace is not None:
             self._note(line)
-        with self._changed:
+        with self._lock:
             if self._loss is None and not self.pending and len(line) <= SMALL and not self._pool.queue:
                 try:
                     line = line[self._transport.send(line, 0.0) :]

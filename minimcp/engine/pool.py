@@ -106,22 +106,26 @@ class Pool:
         """Run a job at once, on a thread that does not count."""
         with self._lock:
             self._keeps = True
-            self._send(job)
+            self._sent.put(job)
+            self._idle -= 1
+            self._advance()
 
     def run(self, job: Job) -> None:
         """Run a job on this thread, when it may start; after those that were submitted before.
 
         Blocks: until another job ends or waits, if as many run already as may.
         """
-        place = threading.Event()
         with self._lock:
-            self.queue.append(place)
-            self._advance()
-            if self._idle < 0 and self._running < self._size and not place.is_set():  # those before it have no thread
-                self.queue.remove(place)
+            # Where the system gives no threads, nobody comes for those that are queued before.
+            begins = self._running < self._size and (not self.queue or self._idle < 0)
+            if begins:
                 self._running += 1
-                place.set()
-        place.wait()
+            else:
+                place = threading.Event()
+                self.queue.append(place)
+                self._advance()
+        if not begins:
+            place.wait()
         outer, here.pool = getattr(here, "pool", None), self
         try:
             job()
@@ -132,9 +136,9 @@ class Pool:
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their jobs. What is queued is still run."""
         with self._lock:
-            self._keeps = False
             for _ in range(self._idle):
-                self._send(bool)  # a job that does nothing
+                self.spawn(bool)  # a job that does nothing
+            self._keeps = False
 
     def count(self, change: int) -> None:
         """A thread counts from now on (1), or does not any more (-1)."""
@@ -145,24 +149,16 @@ class Pool:
     # ------------------------------------------------------------ threads
 
     def _advance(self) -> None:
-        """Let the first in the queue begin, if one may, or call a thread for it (lock held)."""
+        """Let the first in the queue begin, if one may, or call a thread for it; start what is missing (lock held)."""
         while self.queue and self._running < self._size:
             if not isinstance(self.queue[0], threading.Event):
                 if not self._called:
                     self._called = True
-                    self._send(None)
+                    self._sent.put(None)
+                    self._idle -= 1
                 break
             self._running += 1
             self.queue.popleft().set()
-        self._start_threads()
-
-    def _send(self, job: Optional[Job]) -> None:
-        """Send a job to an idle thread, or to a new one (lock held)."""
-        self._sent.put(job)
-        self._idle -= 1
-        self._start_threads()
-
-    def _start_threads(self) -> None:
         while self._idle < 0:
             self._numbers += 1
             try:

@@ -60,6 +60,7 @@ SPARE_CONNECTIONS = 64
 """Connections beyond the most, for as long as it takes to refuse them."""
 
 _PIECE_BYTES = 64 * 1024
+_READ_BYTES = 16 * 1024  # more costs a page fault each time
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -223,7 +224,7 @@ class Connection:
         try:
             if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
-            return self.socket.recv(_PIECE_BYTES, flags) or None
+            return self.socket.recv(_READ_BYTES, flags) or None
         except (BlockingIOError, InterruptedError):
             return b""
         except OSError:

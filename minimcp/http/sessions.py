@@ -158,7 +158,8 @@ class Response(Sink):
         self._pending: list[Line] = [] if pending is None else pending
         self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
         self._write_lock = threading.RLock()  # orders what is written
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
@@ -248,7 +249,7 @@ class Response(Sink):
 
     def finish(self, line: bytes = b"") -> None:
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
-        with self._changed:
+        with self._lock:
             first, self._answered = not self._answered, True
         if not (first or self.streaming):
             return
@@ -267,7 +268,7 @@ class Response(Sink):
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)
         finally:
-            with self._changed:
+            with self._lock:
                 self.done = True  # not before: who is in `serve` takes the response for complete then
                 self._changed.notify_all()
 

@@ -88,12 +88,26 @@ def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[.
     ran = threading.Event()
     pool.submit(ran.set)
     assert pool.queue
+    other = Task(pool.run, release.is_set)
+    assert eventually(lambda: "2 queued" in repr(pool))
     release.set()
     wait_for(ran)
     own.result()
+    other.result()
     with pytest.raises(LookupError):
         pool.run(lambda: {}["x"])
     assert eventually(lambda: "0 running" in repr(pool)) and getattr(here, "pool", None) is None
+
+
+def test_a_thread_of_ours_begins_where_another_ends(make: Callable[..., Pool]) -> None:
+    pool, inside, release = make(1), threading.Event(), threading.Event()
+    own = Task(pool.run, lambda: (inside.set(), release.wait(WAIT)))
+    wait_for(inside)
+    other = Task(pool.run, release.is_set)
+    assert eventually(lambda: "1 queued" in repr(pool))
+    release.set()
+    own.result()
+    other.result()
 
 
 def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
