@@ -685,14 +685,15 @@ def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong."""
+    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
     name, http = given["name"], given["http"]
     for option in given["unknown"]:
         from ..http.options import HttpOptions
 
         for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-            if option in cls.__dataclass_fields__:
-                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({option}=...)")
+            now = option if option in cls.__dataclass_fields__ else option.replace("max_", "", 1)
+            if now in cls.__dataclass_fields__:
+                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""

@@ -40,7 +40,8 @@ WRONG_VALUES = [
 ]  # fmt: skip
 
 MOVED = [
-    ("workers", "limits=Limits(workers=...)"),
+    ("max_workers", "limits=Limits(workers=...)"), ("message_bytes", "limits=Limits(message_bytes=...)"),
+    ("max_body_bytes", "http=HttpOptions(body_bytes=...)"), ("max_sessions", "http=HttpOptions(max_sessions=...)"),
     ("ask_timeout", "limits=Limits(ask_timeout=...)"), ("drain_grace", "limits=Limits(drain_grace=...)"),
     ("sessions", "http=HttpOptions(sessions=...)"), ("allowed_hosts", "http=HttpOptions(allowed_hosts=...)"),
 ]  # fmt: skip
