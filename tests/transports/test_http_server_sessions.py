@@ -144,18 +144,6 @@ def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     assert listening.finished().messages == []
 
 
-@requirement("SHTTP-33")
-def test_a_question_is_on_the_stream_and_its_answer_a_post(core: Endpoint) -> None:
-    client = Shaken(core, elicitation={})
-    asked = client.begin("tools/call", called("name"))
-    asked.writer.wait_for(lambda: asked.writer.messages)
-    question = asked.writer.messages[0]
-    assert question["method"] == "elicitation/create"
-    answer = {"action": "accept", "content": {"name": "Bob"}}
-    assert client.send({"jsonrpc": "2.0", "id": question["id"], "result": answer}).status == 202
-    assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Bob"
-
-
 def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
     client, other = Shaken(core, elicitation={}), Shaken(core)
     asked = client.begin("tools/call", called("name"))
@@ -314,13 +302,6 @@ def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
     assert client.send({"jsonrpc": "2.0", "id": 1, "result": {}}).status == 400
     progress = client.request("tools/call", called("count", **PROGRESS))
     assert progress.streamed and b"id:" not in progress.body
-
-
-@requirement("SHTTP-32")
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_without_sessions_there_is_only_post(loose: Endpoint, verb: str) -> None:
-    response = serve(loose, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
-    assert response.status == 405 and response.headers["Allow"] == "POST"
 
 
 def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Answer, Context, Elicit, ElicitUrl, ListRoots, Root, Sample
+from minimcp import Context, ListRoots
 from minimcp.server.input_rounds import asker_of
 
 from ..answering import R3, R4, R5
@@ -25,26 +25,6 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
 def context(revision: str = R4, of: Any = Context) -> Any:
     made = exchange(params={"name": "t"}, revision=revision, capabilities=ALL, sink=AnsweringSink(answer))
     return of(made), made.sink
-
-
-@pytest.mark.requirement("ELIC-17", "SAMP-05", "ROOT-02", "M:ELI-7")
-def test_each_question() -> None:
-    ctx, outlet = context()
-    assert ctx.elicit("How many?", {"n": int}) == Answer("accept", {"n": 1})
-    assert ctx.elicit_url("Pay", "https://x.y", elicitation_id="e", key="pay") == Answer("accept")
-    assert ctx.sample("hi", 5, system="s", tools=[], tool_choice="none").text == "ho"
-    assert ctx.list_roots() == [Root("file:///a")]
-    found = ctx.ask_all({
-        "a": Elicit("How many?", {"n": int}), "b": ElicitUrl("Pay", "https://x.y"), "c": Sample("hi"), "d": ListRoots(),
-    })
-    assert list(found) == ["a", "b", "c", "d"] and found["c"].model == "m"
-    methods = ["elicitation/create", "elicitation/create", "sampling/createMessage", "roots/list"]
-    assert [request["method"] for request in outlet.asked] == methods * 2
-    assert outlet.asked[2]["params"] == {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5, "systemPrompt": "s",
-        "tools": [], "toolChoice": {"mode": "none"},
-    }
-    assert ctx.step("s", lambda: 5) == 5 and ctx.round == 1 and len(ctx.call_id) == 32 and ctx.call_id == ctx.call_id
 
 
 def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:

@@ -32,6 +32,7 @@ def test_annotated_properties_are_found_however_deep() -> None:
     assert mirrored(harmless) == []
 
 
+@pytest.mark.requirement("M:XH-2", "M:XH-3", "M:XH-4", "M:XH-5")
 @for_each(("words", "wrong"), [
     *[("the name of a header", schema(a=marked(name))) for name in ("", "two words", "a:b", "Ä", "a\n", 5, None)],
     *[("string, an integer or a boolean", schema(a=marked("A", kind)))
@@ -54,6 +55,7 @@ def test_the_value_of_a_call_is_found_by_its_path() -> None:
     assert there.value({"a": {}}) is None and there.value({"a": 5}) is None and there.value(None) is None
 
 
+@pytest.mark.requirement("M:HDR-19", "M:XH-12")
 @pytest.mark.parametrize(
     ("value", "written"),
     [

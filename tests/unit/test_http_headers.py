@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from typing import Any, Optional
+from typing import Optional
 
 import pytest
 
@@ -34,35 +33,6 @@ def test_headers_have_names_without_case_and_values_without_blanks() -> None:
 def test_representations_show_no_values() -> None:
     request = HttpRequest("POST", "/mcp", {"Authorization": "secret"}, b"secret")
     assert "secret" not in repr(request) + repr(request.headers) + repr(HttpResponse(200, [], b"secret"))
-
-
-class Counted(io.BytesIO):
-    """Counts what is read of it."""
-
-    taken = 0
-
-    def read(self, size: Any = -1) -> bytes:
-        piece = super().read(size)
-        self.taken += len(piece)
-        return piece
-
-
-@pytest.mark.parametrize("size", [0, 1, 100, 100_000])
-def test_a_body_is_read_no_further_than_one_byte_above_its_limit(size: int) -> None:
-    body = b"x" * size
-    for limit, longer in ((size, False), (size + 1, False), (size - 1, True), (None, False)):
-        if limit is None or limit >= 1:
-            service = HttpService(HttpOptions(body_bytes=limit))
-            file = Counted(body + b"y" * 10 if longer else body)
-            for given in (file, body):
-                request = HttpRequest("POST", "/", {}, given)
-                if longer:
-                    with pytest.raises(HttpError, match="body_bytes") as caught:
-                        service.body_of(request)
-                    assert caught.value.status == 413
-                else:
-                    assert service.body_of(request) == body
-            assert limit is None or file.taken <= limit + 1
 
 
 @pytest.mark.parametrize(
