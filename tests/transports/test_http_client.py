@@ -39,9 +39,6 @@ def connect(peer: Peer, **options: Any) -> minimcp.Client:
     return minimcp.connect(peer.url, **{"timeout": WAIT, "connect_timeout": WAIT, **options})
 
 
-# ------------------------------------------------------------ requests that stand alone
-
-
 @pytest.mark.requirement("M:VER-C14", "M:HDR-1", "M:HDR-2", "M:HDR-3", "M:HTTP-2", "M:HTTP-3")
 def test_a_call_that_stands_alone() -> None:
     with Peer() as peer, connect(peer) as client:
@@ -183,9 +180,6 @@ def test_answers_to_other_requests_are_nobodys() -> None:
         assert client.call_tool("t").text == "done"
 
 
-# ------------------------------------------------------------ mirrored headers
-
-
 def _tools(*schemas: Any) -> Json:
     tools = [{"name": f"t{number}", "inputSchema": schema} for number, schema in enumerate(schemas)]
     return {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
@@ -277,9 +271,6 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
         with pytest.raises(ValueError, match="too large"):
             client.call_tool("t0", {"n": 2**60})
         assert len(peer.methods) == 7
-
-
-# ------------------------------------------------------------ with a handshake
 
 
 @pytest.mark.requirement("SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16")
@@ -483,9 +474,6 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pyte
         assert len(peer.all("initialize")) == 2
 
 
-# ------------------------------------------------------------ a server that is busy
-
-
 def _busy(*waits: str, status: int = 429) -> "Dict[str, Any]":
     """It takes no call for as long as there are waits to ask for."""
     left = list(waits)
@@ -539,9 +527,6 @@ def test_cancelling_in_a_session_is_said() -> None:
             client.call_tool("slow", timeout=1)
         told = peer.wait_for("notifications/cancelled")
         assert told.message["params"]["requestId"] == peer.all("tools/call")[0].message["id"]
-
-
-# ------------------------------------------------------------ what users bring
 
 
 class _Signed(AuthBase):

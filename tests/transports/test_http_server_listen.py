@@ -23,7 +23,6 @@ def server(stage: Stage) -> Iterator[Server]:
 
     @server.tool
     def polled(ctx: Context) -> str:
-        """Let the client go, and report when the test says so."""
         ctx.progress(1)
         released = ctx.close_stream(retry=0.5)
         stage.entered.set()
@@ -51,9 +50,6 @@ def listening(client: Shaken, **headers: str) -> Served:
     found = client.listen(**headers)
     found.writer.wait_for(lambda: found.writer.status)
     return found
-
-
-# ------------------------------------------------------------ GET
 
 
 @requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
@@ -144,9 +140,6 @@ def test_a_silent_stream_gets_comments(server: Server) -> None:
     core.close()
 
 
-# ------------------------------------------------------------ coming back
-
-
 @requirement("SHTTP-40", "SHTTP-41", "SHTTP-42", "SHTTP-47", "X-12")
 def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
     client, other = Shaken(core), Shaken(core)
@@ -203,7 +196,6 @@ def test_a_handler_lets_the_client_go_and_it_comes_back(core: Endpoint, stage: S
 def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: Endpoint, stage: Stage) -> None:
     @server.tool
     def gone(ctx: Context) -> str:
-        """Let the client go at once, twice."""
         return f"{ctx.close_stream(0.1)} {ctx.close_stream(0.1)}"
 
     client = Shaken(core)

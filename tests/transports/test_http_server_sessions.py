@@ -25,9 +25,6 @@ def called(name: str, arguments: Any = None, **more: Any) -> Any:
     return {"name": name, "arguments": arguments or {}, **more}
 
 
-# ------------------------------------------------------------ from the first to the last
-
-
 @requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "SEC-02", "M:VER-S5")
 def test_initialize_opens_a_session(core: Endpoint) -> None:
     ids = {Shaken(core).headers["Mcp-Session-Id"] for _ in range(20)}
@@ -54,7 +51,6 @@ def test_a_second_initialize_opens_the_session_anew(server: Server, core: Endpoi
 
     @server.tool
     def about(ctx: Context) -> str:
-        """Say what is known of the session."""
         assert ctx.session is not None
         ctx.session["calls"] = ctx.session.get("calls", 0) + 1
         return f"{ctx.revision} {ctx.client.supports('sampling')} {ctx.session['calls']}"
@@ -129,9 +125,6 @@ def test_both_eras_at_once(core: Endpoint) -> None:
     assert "resultType" not in client.request("tools/list").json["result"]
 
 
-# ------------------------------------------------------------ streams of requests
-
-
 @requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-17", "SHTTP-18", "SHTTP-34", "SHTTP-35")
 def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     client = Shaken(core)
@@ -195,9 +188,6 @@ def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage
     assert eventually(lambda: client.request("tools/list").status == 404)
 
 
-# ------------------------------------------------------------ arrays
-
-
 @requirement("BATCH-10", "BATCH-11", "X-11")
 def test_an_array_is_answered_by_an_array(core: Endpoint) -> None:
     client = Shaken(core, revision="2025-03-26")
@@ -247,9 +237,6 @@ def test_accept_batches_takes_them_always(stage: Stage) -> None:
     server.close()
 
 
-# ------------------------------------------------------------ how many, and how long
-
-
 def test_sessions_are_limited(server: Server) -> None:
     core = core_of(server, max_sessions=2)
     clients = [Shaken(core) for _ in range(2)]
@@ -284,9 +271,6 @@ def test_closing_ends_the_sessions(core: Endpoint) -> None:
     assert client.request("ping").status == 503
 
 
-# ------------------------------------------------------------ without sessions
-
-
 @pytest.fixture
 def loose(server: Server) -> Endpoint:
     return core_of(server, sessions=False)
@@ -309,7 +293,6 @@ def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -
 
     @server.tool
     def state(ctx: Context) -> str:
-        """Ask."""
         return f"{ctx.session}"
 
     client = Shaken(loose)

@@ -176,9 +176,6 @@ def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(connected: Ca
             call()
 
 
-# ------------------------------------------------------------ pages
-
-
 def paged(**pages: Any) -> Any:
     """Answers `tools/list` by cursor; ``first`` has none."""
     return lambda message: pages[message["params"].get("cursor", "first")](message)

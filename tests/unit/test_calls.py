@@ -83,9 +83,6 @@ def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
         assert len(sent(server, "tools/call")) == 4 + 6
 
 
-# ---------------------------------------------------------------- many at once
-
-
 def test_nothing_is_sent_of_a_batch_that_is_no_json() -> None:
     client, server = connected({})
     with client:
@@ -114,9 +111,6 @@ def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
             client.call_tools([("a", None)] * 4, cancel=Interrupted())
         assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 3)
         assert "0 outgoing" in repr(client)
-
-
-# ---------------------------------------------------------------- tools whose schemas are not known
 
 
 class Mirror:

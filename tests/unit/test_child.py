@@ -42,9 +42,6 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     assert not child_processes()
 
 
-# ------------------------------------------------------------ starting
-
-
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     (("python server.py",), TypeError, "must be a list"), (([],), ValueError, "is empty"),
     ((["a", 5],), TypeError, "command must hold str, not int"),
@@ -80,9 +77,6 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     with no_threads(monkeypatch), pytest.raises(ConnectionFailed, match="new thread"):
         ChildTransport(StdioServer([sys.executable, "-c", ECHO]), limit=None)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
-
-
-# ------------------------------------------------------------ speaking and ending
 
 
 def test_what_it_started_ends_with_it(start: Start) -> None:
@@ -159,8 +153,6 @@ def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -
     assert own and own <= set(others)
 
 
-# ------------------------------------------------------------ stderr
-
 TALKING = "import sys\nsys.stderr.buffer.write(b'one\\r\\ntwo \\xff\\nlast'); sys.stderr.flush()"
 
 
@@ -230,8 +222,6 @@ def test_a_line_without_end_is_cut(start: Start) -> None:
     transport.close()
     assert sum(map(len, lines)) == 200_000 and len(transport.stderr_tail) == 65536
 
-
-# ------------------------------------------------------------ this process's own streams
 
 SERVE = """
 import os, sys

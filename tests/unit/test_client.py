@@ -125,9 +125,6 @@ def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
 
 
-# ---------------------------------------------------------------- the farewell that the specification does not have
-
-
 @pytest.mark.requirement("SEED-01")
 @pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
 def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,9 +130,6 @@ def test_a_server_that_has_become_another_one_is_probed_again() -> None:
         assert peer.methods[:2] == ["initialize", "server/discover"] and peer.url not in client_sse._known
 
 
-# ------------------------------------------------------------ the oldest transport
-
-
 class Old:
     """A server of HTTP+SSE: one stream that brings everything."""
 

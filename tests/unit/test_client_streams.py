@@ -28,9 +28,6 @@ def told(changes: Changes, count: int) -> List[Any]:
     return [(change.kind, change.uri) for change in (changes.next(WAIT) for _ in range(count))]
 
 
-# ---------------------------------------------------------------- filters
-
-
 @pytest.mark.requirement("M:SUB-12")
 @pytest.mark.parametrize("params", [
     {}, {"notifications": None}, {"notifications": []}, {"notifications": {"toolsListChanged": 1}},
@@ -39,9 +36,6 @@ def told(changes: Changes, count: int) -> List[Any]:
 ])
 def test_what_is_not_understood_is_not_honoured(params: Any) -> None:
     assert Filter.from_wire(params) == Filter()
-
-
-# ---------------------------------------------------------------- what comes out
 
 
 @pytest.mark.requirement("M:SUB-17", "M:SUB-7", "M:STD-6", "M:SUB-18", "M:SUB-12")
@@ -121,8 +115,6 @@ def test_a_session_filters_what_comes_unasked() -> None:
         assert host.subscriptions() == [("subscribe", "a://1"), ("unsubscribe", "a://1")]
 
 
-# ---------------------------------------------------------------- how it ends
-
 ENDINGS: List[Any] = [
     ("result", lambda host, id: host.pipe.give({"jsonrpc": "2.0", "id": id, "result": {}}), None),
     ("cancelled", lambda host, id: host.pipe.give(
@@ -167,9 +159,6 @@ def test_a_stream_that_the_server_ends(end: Callable[[Any, Any], None], said: An
         assert eventually(lambda: not client._sessions.newest.session.streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
-
-
-# ---------------------------------------------------------------- what it may cost
 
 
 @pytest.mark.requirement("M:SUB-14")

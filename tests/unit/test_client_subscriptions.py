@@ -42,9 +42,6 @@ def opened(host: Host, **keywords: Any) -> Iterator[Any]:
         yield client
 
 
-# ---------------------------------------------------------------- how a stream begins
-
-
 FAULTS: Dict[str, Any] = {
     "silence": (
         lambda id: [notice("notifications/other")], RequestTimeout,
@@ -138,9 +135,6 @@ def test_a_connection_that_is_lost_while_a_stream_begins() -> None:
         assert not client._sessions.newest.session.streams
 
 
-# ---------------------------------------------------------------- sessions
-
-
 @pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
 def test_what_a_session_subscribes_to_is_shared() -> None:
     host = Host(session=True)
@@ -216,9 +210,6 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
             with pytest.raises(Cancelled):
                 task.result()
         assert host.subscriptions() == [("subscribe", "a://1")]
-
-
-# ---------------------------------------------------------------- the client's own stream
 
 
 class Heard:
@@ -359,9 +350,6 @@ def test_a_server_that_gives_no_stream_is_connected_all_the_same(
     with opened(host, on_tools_changed=print) as client:
         assert client.ping() >= 0
     assert "no stream of changes" in caplog.text
-
-
-# ---------------------------------------------------------------- clients that go
 
 
 def test_a_client_that_only_listens_is_closed_at_exit() -> None:

@@ -49,7 +49,6 @@ def script(tmp_path: Path) -> Path:
 
 
 def starts(monkeypatch: pytest.MonkeyPatch, start: Callable[[], Any]) -> None:
-    """Have this function called in the place of starting a process."""
     made = type("ChildTransport", (), {"__new__": lambda cls, *_, **__: start()})
     monkeypatch.setattr(connecting, "ChildTransport", made)
 
@@ -215,9 +214,6 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
-
-
-# ---------------------------------------------------------------- which revision to speak
 
 
 def test_what_is_wanted() -> None:

@@ -56,19 +56,16 @@ def test_the_value_of_a_call_is_found_by_its_path() -> None:
 
 
 @pytest.mark.requirement("M:HDR-19", "M:XH-12")
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        ("us-west1", "us-west1"), ("us west 1", "us west 1"), ("file:///a%20b", "file:///a%20b"), (42, "42"),
-        (-7, "-7"),
-        (True, "true"), (False, "false"), ("", ""), ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-        (" padded ", "=?base64?IHBhZGRlZCA=?="), (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
-        ("us-west1 ", "=?base64?dXMtd2VzdDEg?="), ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-        ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="), ("\tindented", "=?base64?CWluZGVudGVk?="),
-        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="), ("=?base64?", "=?base64?"),
-        ("=?BASE64?a?=", "=?BASE64?a?="),
-    ],
-)
+@pytest.mark.parametrize(("value", "written"), [
+    ("us-west1", "us-west1"), ("us west 1", "us west 1"), ("file:///a%20b", "file:///a%20b"), (42, "42"),
+    (-7, "-7"),
+    (True, "true"), (False, "false"), ("", ""), ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+    (" padded ", "=?base64?IHBhZGRlZCA=?="), (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
+    ("us-west1 ", "=?base64?dXMtd2VzdDEg?="), ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+    ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="), ("\tindented", "=?base64?CWluZGVudGVk?="),
+    ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="), ("=?base64?", "=?base64?"),
+    ("=?BASE64?a?=", "=?BASE64?a?="),
+])
 def test_values_are_written_and_read(value: Any, written: str) -> None:
     assert header_value(value) == written
     text = from_header(written)
@@ -90,15 +87,12 @@ def test_what_is_not_written_or_read() -> None:
             from_header(text)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "value", "same"),
-    [
-        ("integer", "42.0", 42, True), ("integer", "42", 42, True), ("integer", "42.5", 42, False),
-        ("integer", "42", 42.0, True), ("integer", "1", True, False), ("integer", "x", "x", True),
-        ("string", "42.0", "42", False), ("boolean", "true", True, True), ("boolean", "True", True, False),
-        ("string", "a", ["a"], False),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text", "value", "same"), [
+    ("integer", "42.0", 42, True), ("integer", "42", 42, True), ("integer", "42.5", 42, False),
+    ("integer", "42", 42.0, True), ("integer", "1", True, False), ("integer", "x", "x", True),
+    ("string", "42.0", "42", False), ("boolean", "true", True, True), ("boolean", "True", True, False),
+    ("string", "a", ["a"], False),
+])
 def test_a_header_agrees_with_a_value(kind: str, text: str, value: Any, same: Optional[bool]) -> None:
     assert Mirrored("A", ("a",), kind).agrees(text, value) is same
 

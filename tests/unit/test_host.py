@@ -59,9 +59,6 @@ def sampled(returned: Any, *, revision: str = R4, sampling: Any = (), **params: 
     return ask("sampling/createMessage", asked, revision=revision, sample=sample, sampling=sampling)
 
 
-# ---------------------------------------------------------------- elicitation
-
-
 @dataclasses.dataclass
 class Person:
     name: str
@@ -186,9 +183,6 @@ def test_without_a_checker_an_answer_is_sent_unchecked(
     assert "an answer is sent unchecked: pip install jsonschema" in caplog.text
 
 
-# ---------------------------------------------------------------- sampling
-
-
 @pytest.mark.requirement("SAMP-05", "SAMP-07", "SAMP-08", "SAMP-12", "M:SAM-8")
 def test_what_sample_may_return() -> None:
     text, other = {"type": "text", "text": "ho"}, {"type": "text", "text": "x"}
@@ -232,9 +226,6 @@ def test_tools_for_a_model() -> None:
     params = {"messages": [asked, {"role": "user", "content": [answer]}], "maxTokens": 1}
     assert ask("sampling/createMessage", params, sample=sample)["content"] == use
     assert seen == [{"role": "assistant", "content": use}, {"role": "user", "content": answer}]
-
-
-# ---------------------------------------------------------------- refusing and failing
 
 
 @pytest.mark.requirement("SAMP-13", "ROOT-05", "BASE-21")
@@ -291,9 +282,6 @@ def test_a_question_right_after_the_handshake_is_answered() -> None:
         assert server.pipe.heard(1) == {"s1": {"roots": []}}
 
 
-# ---------------------------------------------------------------- at the same time
-
-
 @pytest.mark.requirement("ELIC-30")
 def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "minimcp")
@@ -318,9 +306,6 @@ def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture)
         assert eventually(lambda: seen == [True])
         server.pipe.ask("roots/list", id="s2")
         assert list(server.pipe.heard(1)) == ["s2"]
-
-
-# ---------------------------------------------------------------- the clock
 
 
 @pytest.mark.requirement("M:CAN-7")

@@ -22,7 +22,6 @@ from ..support import eventually
 
 
 class Functions:
-    """Host as methods."""
 
     on_tools_changed = None
 
@@ -143,9 +142,6 @@ def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
         assert server.pipe.methods() == ["server/discover"]
     with minimcp.connect(Answering()) as client, pytest.raises(RuntimeError, match="has no roots"):
         client.roots_changed()
-
-
-# ---------------------------------------------------------------- where callbacks run
 
 
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:

@@ -49,9 +49,6 @@ def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
     return None
 
 
-# ------------------------------------------------------------ what is taken
-
-
 BODIES = [
     (POST + b"\r\n", b""), (POST + b"Content-Length: 0\r\n\r\n", b""),
     (POST + b"Content-Length: 005\r\n\r\nhello", b"hello"), (POST + b"Content-Length:5 \r\n\r\nhello", b"hello"),
@@ -97,9 +94,6 @@ def test_targets(line: bytes, path: str) -> None:
 @for_each("host", [b"", b"a", b"a:80", b"[::1]", b"[::1]:80", b"127.0.0.1:1", b"x_y.example"])
 def test_hosts(host: bytes) -> None:
     assert parse_head(b"GET / HTTP/1.1\r\nHost: " + host).headers == {"host": host.decode()}
-
-
-# ------------------------------------------------------------ what is refused
 
 
 REQUEST_LINES = [
@@ -252,9 +246,6 @@ def _outcome(data: bytes, size: Optional[int]) -> object:
     except HttpError:
         return found, "refused"
     return found, "open"
-
-
-# ------------------------------------------------------------ responses
 
 
 def head(

@@ -35,21 +35,18 @@ def test_representations_show_no_values() -> None:
     assert "secret" not in repr(request) + repr(request.headers) + repr(HttpResponse(200, [], b"secret"))
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Content-Type": "application/json"}, 0), ({"Content-Type": "Application/JSON ; charset=UTF-8"}, 0),
-        ({"Content-Type": 'application/json;charset="utf-8"'}, 0),
-        ({"Content-Type": "application/json; profile=x"}, 0),
-        ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Type": "text/plain"}, 415),
-        ({"Content-Type": "application/jsonevil"}, 415), ({"Content-Type": "text/plain; application/json"}, 415),
-        ({"Content-Type": ""}, 415), ({}, 415),
-        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
-        *(({"Content-Type": "application/json", "Content-Length": length}, status) for length, status in (
-            ("5", 0), ("6", 413), ("9" * 19, 413), ("9" * 5000, 413), ("²", 0), ("-6", 0), ("", 0),
-        )),
-    ],
-)
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"Content-Type": "application/json"}, 0), ({"Content-Type": "Application/JSON ; charset=UTF-8"}, 0),
+    ({"Content-Type": 'application/json;charset="utf-8"'}, 0),
+    ({"Content-Type": "application/json; profile=x"}, 0),
+    ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Type": "text/plain"}, 415),
+    ({"Content-Type": "application/jsonevil"}, 415), ({"Content-Type": "text/plain; application/json"}, 415),
+    ({"Content-Type": ""}, 415), ({}, 415),
+    ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415),
+    *(({"Content-Type": "application/json", "Content-Length": length}, status) for length, status in (
+        ("5", 0), ("6", 413), ("9" * 19, 413), ("9" * 5000, 413), ("²", 0), ("-6", 0), ("", 0),
+    )),
+])
 def test_what_headers_say_of_a_body(headers: dict[str, str], status: int) -> None:
     service = HttpService(HttpOptions(body_bytes=5))
     if not status:
@@ -64,42 +61,33 @@ def test_a_media_type_has_parameters() -> None:
     assert media_type('Text/Event-Stream; a=1; B="x"; c') == ("text/event-stream", {"a": "1", "b": "x"})
 
 
-@pytest.mark.parametrize(
-    ("accept", "taken"),
-    [
-        (["application/json, text/event-stream"], True), (["*/*"], True), (["text/html", "application/*;q=0.5"], True),
-        (["application/json;q=0"], False), (["application/json;q=0.000"], False), (["text/html"], False), ([], False),
-        (["application/jsonevil"], False),
-    ],
-)
+@pytest.mark.parametrize(("accept", "taken"), [
+    (["application/json, text/event-stream"], True), (["*/*"], True), (["text/html", "application/*;q=0.5"], True),
+    (["application/json;q=0"], False), (["application/json;q=0.000"], False), (["text/html"], False), ([], False),
+    (["application/jsonevil"], False),
+])
 def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
     assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ("localhost", ("localhost", None)), ("LocalHost:80", ("localhost", 80)),
-        ("[::1]:8000", ("::1", 8000)), ("127.0.0.1:65535", ("127.0.0.1", 65535)),
-        ("localhost:65536", None), ("localhost:80:evil.example", None), ("localhost:", None), ("a@localhost", None),
-        ("localhost/", None), ("", None), ("::1", None), ("local host", None), ("localhost,evil.example", None),
-        ("localhost.", None), ("[::1", None), ("localhost:8o", None), ("localhost\n", None),
-    ],
-)
+@pytest.mark.parametrize(("value", "found"), [
+    ("localhost", ("localhost", None)), ("LocalHost:80", ("localhost", 80)),
+    ("[::1]:8000", ("::1", 8000)), ("127.0.0.1:65535", ("127.0.0.1", 65535)),
+    ("localhost:65536", None), ("localhost:80:evil.example", None), ("localhost:", None), ("a@localhost", None),
+    ("localhost/", None), ("", None), ("::1", None), ("local host", None), ("localhost,evil.example", None),
+    ("localhost.", None), ("[::1", None), ("localhost:8o", None), ("localhost\n", None),
+])
 def test_a_host_is_read_whole(value: str, found: Optional[tuple[str, Optional[int]]]) -> None:
     assert parse_host(value) == found
 
 
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ("http://localhost:3000", ("http", ("localhost", 3000))),
-        ("http://localhost", ("http", ("localhost", 80))), ("https://[::1]", ("https", ("::1", 443))),
-        ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
-        ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("value", "found"), [
+    ("http://localhost:3000", ("http", ("localhost", 3000))),
+    ("http://localhost", ("http", ("localhost", 80))), ("https://[::1]", ("https", ("::1", 443))),
+    ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
+    ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
+    ("", None),
+])
 def test_an_origin_is_read_whole(value: str, found: object) -> None:
     assert parse_origin(value) == found
 
@@ -116,16 +104,13 @@ def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None
     return refusal(policy, ("Host", host), ("Origin", origin))[0]
 
 
-@pytest.mark.parametrize(
-    ("host", "origin", "code"),
-    [
-        ("localhost:8000", None, None), ("127.0.0.1", None, None), ("[::1]:1", None, None), (None, None, 400),
-        ("evil.example", None, 421), ("localhost:80:evil.example", None, 421), ("localhost.evil.example", None, 421),
-        ("localhost", "http://localhost:3000", None), ("localhost", "https://127.0.0.1", None),
-        ("localhost", "http://evil.example", 403), ("localhost", "null", 403),
-        ("localhost", "http://127.0.0.1:1@evil.example", 403), ("localhost", "http://localhost.evil.example", 403),
-    ],
-)
+@pytest.mark.parametrize(("host", "origin", "code"), [
+    ("localhost:8000", None, None), ("127.0.0.1", None, None), ("[::1]:1", None, None), (None, None, 400),
+    ("evil.example", None, 421), ("localhost:80:evil.example", None, 421), ("localhost.evil.example", None, 421),
+    ("localhost", "http://localhost:3000", None), ("localhost", "https://127.0.0.1", None),
+    ("localhost", "http://evil.example", 403), ("localhost", "null", 403),
+    ("localhost", "http://127.0.0.1:1@evil.example", 403), ("localhost", "http://localhost.evil.example", 403),
+])
 def test_only_this_machine_is_let_in_by_default(
     host: Optional[str], origin: Optional[str], code: Optional[int]
 ) -> None:
