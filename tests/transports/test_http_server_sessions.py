@@ -262,15 +262,6 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     assert eventually(lambda: len(core.sessions) == 0)
 
 
-def test_closing_ends_the_sessions(core: Endpoint) -> None:
-    client = Shaken(core)
-    listening = client.listen()
-    listening.writer.wait_for(lambda: listening.writer.streamed)
-    core.close()
-    assert listening.finished().ended and len(core.sessions) == 0
-    assert client.request("ping").status == 503
-
-
 @pytest.fixture
 def loose(server: Server) -> Endpoint:
     return core_of(server, sessions=False)

@@ -185,14 +185,6 @@ def test_what_a_constructor_refuses_does_not_fit() -> None:
     assert "multi" not in refused(kind("Checked").read, {"a": 1.5})
 
 
-def test_fields_that_are_made_and_not_given_are_in_the_result_only() -> None:
-    area = SPACE["Area"](3.0)
-    assert kind("Area", writing=True).write(area) == {"side": 3.0, "size": 9.0}
-    assert "size" not in kind("Area").schema["properties"]
-    assert kind("Area").read({"side": 3}) == area
-    assert kind("Attrs", writing=True).schema["required"] == ["a", "b", "c", "d"]
-
-
 def test_two_classes_of_one_name_have_two_definitions() -> None:
     def make(type_: Any) -> Any:
         return dataclass(type("Same", (), {"__annotations__": {"a": type_}, "__module__": __name__}))

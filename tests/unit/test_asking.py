@@ -9,6 +9,7 @@ import pytest
 from minimcp import (
     Answer,
     Cancelled,
+    Context,
     InvalidParams,
     MethodNotFound,
     ProtocolViolation,
@@ -74,6 +75,18 @@ def test_a_key_is_used_once() -> None:
     with pytest.raises(RuntimeError, match="'a' is the key of two steps"):
         one.step("a", int)
     assert one.ask_all({}) == {}
+
+
+def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:
+    one, made = asker()
+    for ctx in (Context(made), Context(made, one.inner("inner")), Context(made, one.inner("inner"))):
+        ctx.elicit("m", {"n": int}, key="k")
+        assert list(ctx.ask_all({"l": ListRoots()})) == ["l"]
+        ctx.step("s", int)
+        ctx.list_roots()
+    assert sorted(one._used) == [
+        "inner#1/k", "inner#1/l", "inner#1/roots-2", "inner#2/k", "inner#2/l", "inner#2/roots-3", "k", "l", "roots-1"
+    ]
 
 
 def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:

@@ -71,19 +71,6 @@ def test_two_streams_on_one_connection_are_told_apart() -> None:
         assert client.ping() >= 0
 
 
-def test_what_waits_already_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    host = Host()
-    with minimcp.connect(host) as client, client.listen(**ALL) as changes:
-        (id,) = host.listens()
-        host.pipe.give(*[about(id, TOOLS), about(id, UPDATED, uri="a://1")] * 50)
-        client.ping()
-        assert told(changes, 2) == [("tools_list_changed", None), ("resource_updated", "a://1")]
-        with pytest.raises(RequestTimeout, match="nothing changed within 0.01 s"):
-            changes.next(0.01)
-        host.pipe.give(about(id, TOOLS))
-        assert told(changes, 1) == [("tools_list_changed", None)]
-
-
 def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.client")
     host = Host()
@@ -96,23 +83,6 @@ def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixtu
         )
         assert told(changes, 1) == [("prompts_list_changed", None)] and changes.honored.resource_subscriptions
     assert caplog.text.count("a notification that tells of no change") == 4
-
-
-@pytest.mark.requirement("M:SUB-24")
-def test_a_session_filters_what_comes_unasked() -> None:
-    host = Host(session=True)
-    with minimcp.connect(host, revision=R4) as client:
-        with client.listen(**ALL) as every, client.listen(tools_list_changed=True) as some:
-            host.pipe.give(
-                notice(PROMPTS), notice(UPDATED), notice(UPDATED, uri="b://1"), notice(UPDATED, uri="a://1/x"),
-                notice("notifications/other"), notice(TOOLS),
-            )
-            assert told(every, 3) == [
-                ("prompts_list_changed", None), ("resource_updated", "a://1/x"), ("tools_list_changed", None)
-            ]
-            assert told(some, 1) == [("tools_list_changed", None)]
-        host.pipe.give(notice(TOOLS))
-        assert host.subscriptions() == [("subscribe", "a://1"), ("unsubscribe", "a://1")]
 
 
 ENDINGS: List[Any] = [

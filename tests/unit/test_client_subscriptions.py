@@ -156,18 +156,6 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert not client._sessions.newest._listened and not client._sessions.newest.uris
 
 
-@pytest.mark.requirement("M:SUB-24", "M:SUB-12")
-def test_what_a_session_does_not_offer_is_not_honoured() -> None:
-    host = Host(session=True, capabilities={"tools": {}, "resources": {"listChanged": True}})
-    with opened(host, revision=R4) as client:
-        with client.listen(True, True, True, ["a://1"]) as changes:
-            assert changes.honored == Filter(resources_list_changed=True)
-        assert not host.subscriptions()
-        for ask in (client.subscribe, client.unsubscribe):
-            with pytest.raises(CapabilityNotSupported, match=r"resources\.subscribe"):
-                ask("a://1")
-
-
 def test_a_subscription_of_a_session_that_fails_takes_the_others_back() -> None:
     host = Host(session=True, **{"resources/subscribe": [result(), error(-32602, "no such"), result()]})
     with opened(host, revision=R4) as client:

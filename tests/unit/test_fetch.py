@@ -36,12 +36,6 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     assert done.stdout.strip() == b"False", done.stderr
 
 
-@pytest.mark.parametrize("options", [{"cert": "/no/such/file"}, {"verify": "/no/such/file"}])
-def test_options_that_cannot_be(options: Any) -> None:
-    with pytest.raises(ValueError, match="https://localhost/: .*file"):
-        Fetcher("https://localhost/", **options)
-
-
 class TinyPieces:
     """A response whose body comes in so many pieces of two bytes."""
 

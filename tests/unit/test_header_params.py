@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import pytest
 
-from minimcp.schema.header_params import LARGEST, Mirrored, from_header, header_value, in_headers, mirrored
+from minimcp.schema.header_params import LARGEST, Mirrored, from_header, header_value, mirrored
 
 from ..rows import for_each
 
@@ -49,12 +49,6 @@ def test_annotations_that_are_wrong(words: str, wrong: Any) -> None:
         mirrored(wrong)
 
 
-def test_the_value_of_a_call_is_found_by_its_path() -> None:
-    there = Mirrored("A", ("a", "b"), "string")
-    assert there.value({"a": {"b": "x"}}) == "x"
-    assert there.value({"a": {}}) is None and there.value({"a": 5}) is None and there.value(None) is None
-
-
 @pytest.mark.requirement("M:HDR-19", "M:XH-12")
 @pytest.mark.parametrize(("value", "written"), [
     ("us-west1", "us-west1"), ("us west 1", "us west 1"), ("file:///a%20b", "file:///a%20b"), (42, "42"),
@@ -85,21 +79,3 @@ def test_what_is_not_written_or_read() -> None:
     for text in ("caf\xe9", "a\x01", "a\tb"):
         with pytest.raises(ValueError, match="outside of ASCII"):
             from_header(text)
-
-
-@pytest.mark.parametrize(("kind", "text", "value", "same"), [
-    ("integer", "42.0", 42, True), ("integer", "42", 42, True), ("integer", "42.5", 42, False),
-    ("integer", "42", 42.0, True), ("integer", "1", True, False), ("integer", "x", "x", True),
-    ("string", "42.0", "42", False), ("boolean", "true", True, True), ("boolean", "True", True, False),
-    ("string", "a", ["a"], False),
-])
-def test_a_header_agrees_with_a_value(kind: str, text: str, value: Any, same: Optional[bool]) -> None:
-    assert Mirrored("A", ("a",), kind).agrees(text, value) is same
-
-
-def test_parameters_are_annotated_by_name() -> None:
-    plain = schema(a={"type": "string"}, b={"type": "integer"})
-    assert in_headers(plain, {"a": "Region"}) == schema(a=marked("Region"), b={"type": "integer"})
-    assert in_headers(plain, {}) == plain and in_headers({}, {}) == {"type": "object"}
-    with pytest.raises(ValueError, match="no parameter"):
-        in_headers(plain, {"c": "Region"})

@@ -14,7 +14,6 @@ from minimcp.http.headers import (
     HttpRequest,
     HttpResponse,
     accepts,
-    media_type,
     parse_host,
     parse_origin,
 )
@@ -55,10 +54,6 @@ def test_what_headers_say_of_a_body(headers: dict[str, str], status: int) -> Non
     with pytest.raises(HttpError) as caught:
         service.check_body(Headers(headers))
     assert caught.value.status == status
-
-
-def test_a_media_type_has_parameters() -> None:
-    assert media_type('Text/Event-Stream; a=1; B="x"; c') == ("text/event-stream", {"a": "1", "b": "x"})
 
 
 @pytest.mark.parametrize(("accept", "taken"), [
