@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -26,7 +26,7 @@ from minimcp.client.subscriptions import Changes, Filter
 
 from ..answering import R4, Answer, error, result, silence
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
-from ..scripted import Task, cancelled, notice, wait_for
+from ..scripted import Task, cancelled, notice, result as ended, wait_for
 from ..support import WAIT, eventually
 
 
@@ -58,10 +58,6 @@ FAULTS: Dict[str, Any] = {
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
 }
 """What a server does about a listen, and what comes of it."""
-
-
-def ended(id: Any) -> Dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "result": {}}
 
 
 def failed(id: Any, code: int, text: str) -> Dict[str, Any]:
@@ -421,43 +417,28 @@ def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixtu
     assert caplog.text.count("a notification that tells of no change") == 4
 
 
-ENDINGS: List[Any] = [
-    ("result", lambda host, id: host.pipe.give({"jsonrpc": "2.0", "id": id, "result": {}}), None),
-    ("cancelled", lambda host, id: host.pipe.give(
-        notice("notifications/cancelled", requestId=id, reason="full")
-    ), "the server ended the stream: full"),
-    ("result-then-cancelled", lambda host, id: host.pipe.give(
-        {"jsonrpc": "2.0", "id": id, "result": {}}, notice("notifications/cancelled", requestId=id)
-    ), None),
-    ("error", lambda host, id: host.pipe.give(
-        {"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "broken"}}
-    ), r"the server ended the stream: broken \(-32603\)"),
-    ("nonsense", lambda host, id: host.pipe.give({"jsonrpc": "2.0", "id": id}), "the stream has ended: "),
-    ("loss", lambda host, id: host.pipe.end(), "the peer closed the connection"),
-]
+ENDINGS: Dict[str, Any] = {
+    "result": (lambda id: [ended(id)], None),
+    "cancelled": (lambda id: [cancelled(id, "full")], "the server ended the stream: full"),
+    "result-then-cancelled": (lambda id: [ended(id), cancelled(id)], None),
+    "error": (lambda id: [failed(id, -32603, "broken")], r"the server ended the stream: broken \(-32603\)"),
+    "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], "the stream has ended: "),
+    "loss": (None, "the peer closed the connection"),
+}
 
 
 @pytest.mark.requirement("M:SUB-9", "M:SUB-11", "M:SUB-10")
-@pytest.mark.parametrize("end,said", [each[1:] for each in ENDINGS], ids=[each[0] for each in ENDINGS])
-def test_a_stream_that_the_server_ends(end: Callable[[Any, Any], None], said: Any) -> None:
-    host = Host()
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_stream_that_the_server_ends(ending: str) -> None:
+    host, (make, said) = Host(), ENDINGS[ending]
     with minimcp.connect(host) as client, client.listen(**ALL) as changes:
         (id,) = host.listens()
         host.pipe.give(about(id, TOOLS))
-        end(host, id)
-        seen = []
-
-        def iterate() -> None:
-            for change in changes:
-                seen.append(change.kind)
-
-        if said is None:
-            iterate()
-            iterate()
-        else:
-            for _ in range(2):
-                with pytest.raises(ConnectionLost, match=said):
-                    iterate()
+        host.pipe.give(*make(id)) if make else host.pipe.end()
+        seen: List[str] = []
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match=said) if said else nullcontext():
+                seen.extend(change.kind for change in changes)
         assert seen == ["tools_list_changed"], "what came before the end comes out"
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=said or "the stream has ended"):

@@ -28,9 +28,12 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY_BYTES = 1000
 
 
-def requests(data: bytes, size: Optional[int] = None) -> List[Tuple[Head, bytes]]:
-    """The whole requests in `data`, fed in pieces of `size`."""
-    parser, found = RequestParser(body_bytes=BODY_BYTES), []
+Found = List[Tuple[Head, bytes]]
+
+
+def requests(data: bytes, size: Optional[int] = None, found: Optional[Found] = None) -> Found:
+    """The whole requests in `data`, fed in pieces of `size`; they are added to `found`."""
+    parser, found = RequestParser(body_bytes=BODY_BYTES), [] if found is None else found
     for at in range(0, len(data), size or len(data)):
         awaited = parser.feed(data[at : at + (size or len(data))])
         while awaited == READY:
@@ -234,15 +237,9 @@ def test_any_bytes_are_requests_or_refused() -> None:
 
 def _outcome(data: bytes, size: Optional[int]) -> object:
     """All that comes of it; of a refusal only that it is one, as what is wrong first depends on the pieces."""
-    found: List[Tuple[Head, bytes]] = []
-    parser = RequestParser(body_bytes=BODY_BYTES)
+    found: Found = []
     try:
-        for at in range(0, len(data), size or len(data)):
-            awaited = parser.feed(data[at : at + (size or len(data))])
-            while awaited == READY:
-                assert parser.head is not None and parser.body is not None
-                found.append((parser.head, parser.body))
-                awaited = parser.feed(b"")
+        requests(data, size, found)
     except HttpError:
         return found, "refused"
     return found, "open"
