@@ -115,22 +115,6 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Option
     assert len(cache._entries) == 0
 
 
-@pytest.mark.requirement("M:CACHE-13")
-def test_an_eviction_wins_over_what_is_being_fetched() -> None:
-    cache = Cache()
-    mark = cache.mark("tools/list")
-    cache.changed("prompts_list_changed")
-    cache.keep(key(), {"ttlMs": 1000}, mark)
-    assert cache.find(key()) is not None
-    for evict in (lambda: cache.changed("tools_list_changed"), cache.clear, lambda: cache.evict("tools/list")):
-        mark = cache.mark("tools/list")
-        evict()
-        cache.keep(key(), {"ttlMs": 1000}, mark)
-        assert cache.find(key()) is None
-    keep(cache, key())
-    assert cache.find(key()) is not None
-
-
 def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ENTRIES", 3)
     cache = Cache()

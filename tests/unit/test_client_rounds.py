@@ -14,7 +14,7 @@ from minimcp import CancelToken, Refused
 from minimcp.client import calls as module
 from minimcp.engine import timer as deadlines
 
-from ..answering import Answering, result, silence
+from ..answering import Answering, later, result, silence
 from ..rows import for_each
 from ..scripted import Task, wait_for
 from ..support import WAIT, MovedTime, eventually
@@ -310,20 +310,14 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(deadlines, "time", moved)
     client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)
     with client:
-        def later() -> None:
-            """It is later than the call may last, and it looks at the clock."""
-            moved.ahead += 2 * WAIT
-            for call in client._sessions.newest.session.calls.waiting():
-                call.queue.put(None)
-
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)
-        later()
+        later(client, moved)
         assert not threading.Event().wait(0.1) and task.thread.is_alive()
         slow.gate.set()
         assert eventually(lambda: len(legs(server)) == 2)
         assert not threading.Event().wait(0.1) and task.thread.is_alive(), "it has its time still"
-        later()
+        later(client, moved)
         with pytest.raises(minimcp.RequestTimeout):
             task.result()
         assert len(legs(server)) == 2

@@ -80,21 +80,6 @@ def test_silence_is_no_verdict_over_http() -> None:
         assert peer.methods == ["server/discover"]
 
 
-@pytest.mark.requirement("M:VER-C1", "M:VER-C2")
-def test_a_version_that_is_refused_is_asked_for_again() -> None:
-    refusals = [1]
-
-    def discover(heard: Heard, wire: Wire) -> None:
-        if refusals:
-            refusals.pop()
-            wire.error(UNSUPPORTED, data={"supported": ["2026-07-28"]})
-        else:
-            wire.result(DISCOVERED)
-
-    with Peer({"server/discover": discover}) as peer, connect(peer) as client:
-        assert client.revision == "2026-07-28" and peer.methods == ["server/discover"] * 2
-
-
 @pytest.mark.requirement("M:VER-C19")
 def test_what_wants_the_handshake_is_not_probed_again() -> None:
     with Peer(handshake=True) as peer:

@@ -139,10 +139,6 @@ def test_fields(given: Dict[str, Any], fits: List[Any], misfits: List[Any], plai
             assert older == NAMES
 
 
-def test_a_whole_number_is_an_int_whatever_the_client_writes() -> None:
-    assert type(form_of(schema(i={"type": "integer"})).read({"i": 2.0})["i"]) is int
-
-
 @pytest.mark.requirement("ELIC-16")
 def test_what_is_left_out_has_its_default() -> None:
     """And what has none is asked for."""

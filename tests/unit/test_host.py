@@ -19,7 +19,7 @@ from minimcp.engine import timer as deadlines
 from minimcp.protocol.versions import REVISIONS
 
 from .. import answering
-from ..answering import R1, R2, R3, R4, Answering, initialized, result
+from ..answering import R1, R2, R3, R4, Answering, initialized, later, result
 from ..scripted import Task, cancelled, notice, wait_for
 from ..support import WAIT, MovedTime, eventually
 
@@ -332,21 +332,15 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
 
     server = Answering({"x": work, "y": answer, "z": answering.silence})
     with minimcp.connect(server, revision=R4, elicit=elicit) as client:
-        def later() -> None:
-            """It is later than both calls may last, and they look at the clock."""
-            moved.ahead += 2 * WAIT
-            for call in client._sessions.newest.session.calls.waiting():
-                call.queue.put(None)
-
         late = Task(lambda: client.request("z", timeout=WAIT))
         assert eventually(lambda: "z" in server.pipe.methods())
         task = Task(lambda: client.request("x", timeout=WAIT))
         wait_for(begun)
-        later()
+        later(client, moved)
         assert not threading.Event().wait(0.1) and task.thread.is_alive() and late.thread.is_alive()
         gate.set()
         server.pipe.heard(1)
-        later()
+        later(client, moved)
         with pytest.raises(minimcp.RequestTimeout):
             late.result()
         with pytest.raises(minimcp.RequestTimeout):
