@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable, Dict, List, Optional
 
 from .scripted import ScriptedPipe, dumps, request
-from .support import eventually
+from .support import WAIT, MovedTime, eventually
 
 R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -103,3 +103,10 @@ class Answering:
     def open_pipe(self) -> AnsweringPipe:
         self.pipe = AnsweringPipe(self.answers)
         return self.pipe  # type: ignore[no-any-return]
+
+
+def later(client: Any, moved: MovedTime) -> None:
+    """It is later than any call of this client may last, and they look at the clock."""
+    moved.ahead += 2 * WAIT
+    for call in client._sessions.newest.session.calls.waiting():
+        call.queue.put(None)

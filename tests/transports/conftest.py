@@ -29,5 +29,4 @@ def server(stage: Stage) -> Iterator[Server]:
 
 @pytest.fixture
 def core(server: Server) -> Endpoint:
-    """The HTTP side of `server`, without sockets."""
     return core_of(server)

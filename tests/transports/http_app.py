@@ -65,7 +65,6 @@ class Recording(ResponseWriter):
         self._tell()
 
     def lose(self) -> None:
-        """The peer is gone."""
         self.gone = True
         self.cancel()
 
@@ -104,21 +103,18 @@ class Served(threading.Thread):
         self.core.serve(self.request, self.writer)
 
     def finished(self) -> Recording:
-        """The response, once it is complete."""
         self.join(WAIT)
         assert not self.is_alive()
         return self.writer
 
 
 def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
-    """Serve one request on this thread."""
     writer = Recording()
     core.serve(request, writer, **options)
     return writer
 
 
 def core_of(server: Server, **changes: Any) -> Endpoint:
-    """The HTTP side of a server, without sockets."""
     return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **changes})
 
 
@@ -142,7 +138,6 @@ def alone(
     method: str, params: Any = None, headers: Optional[Mapping[str, Any]] = None, *, id: Any = 1,
     capabilities: Any = None, version: str = NEWEST,
 ) -> HttpRequest:
-    """A request that stands alone."""
     given = dict(params or {})
     envelope = {VERSION: version, CAPABILITIES: capabilities or {}, **given.pop("_meta", {})}
     mirrored = {"MCP-Protocol-Version": version, "Mcp-Method": method}
@@ -208,19 +203,16 @@ def stage_server(stage: Stage, **options: Any) -> Server:
 
     @server.tool
     def add(a: int, b: int) -> int:
-        """Add."""
         return a + b
 
     @server.tool
     def count(ctx: Context, to: int = 3) -> str:
-        """Report progress."""
         for number in range(to):
             ctx.progress(number, to)
         return "counted"
 
     @server.tool
     def hold(ctx: Context) -> str:
-        """Wait for the test."""
         stage.entered.set()
         ctx.on_cancel(stage.cancelled.set)
         assert stage.go.wait(WAIT)
@@ -232,44 +224,36 @@ def stage_server(stage: Stage, **options: Any) -> Server:
 
     @server.tool
     def name(ctx: Context) -> str:
-        """Ask the user."""
         return str(ctx.elicit("Your name?", {"name": str}, key="name").require()["name"])
 
     @server.tool(requires=["sampling"])
     def needy() -> str:
-        """Needs a model."""
         raise AssertionError("it is not called")
 
     @server.tool
     def broken(ctx: Context, report: bool = False) -> str:
-        """Fail."""
         if report:
             ctx.progress(1)
         raise ValueError("secret words")
 
     @server.tool
     def region(ctx: Context) -> str:
-        """Say what a header said."""
         return ctx.headers.get("X-Region", "none")
 
     @server.tool
     def pooled() -> str:
-        """Run elsewhere."""
         return threading.current_thread().name
 
     @server.tool(headers={"place": "Place", "number": "Number"})
     def mirrored(place: str = "", number: int = 0) -> str:
-        """Have arguments in headers."""
         return f"{place}/{number}"
 
     @server.resource("notes://one")
     def one() -> str:
-        """A note."""
         return "note"
 
     @server.prompt
     def brief() -> str:
-        """A prompt."""
         return "be brief"
 
     return server

@@ -72,7 +72,6 @@ class Peer:
         return found
 
     def rest(self) -> bytes:
-        """All that comes until the server closes."""
         data = self.more()
         while data:
             self._rest += data
@@ -94,7 +93,6 @@ class Peer:
         return Response(status, headers, self.exactly(int(headers.get("content-length", "0"))))
 
     def chunk(self) -> bytes:
-        """The next chunk; empty at the end."""
         data = self.exactly(int(self.until(b"\r\n"), 16))
         assert self.exactly(2) == b"\r\n"
         return data
@@ -112,7 +110,6 @@ class Peer:
             pass
 
     def reset(self) -> None:
-        """Leave without a word."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import ssl
@@ -19,8 +18,11 @@ from requests.auth import AuthBase, HTTPDigestAuth
 
 import minimcp
 from minimcp.http import client as http_client, client_sse
+from minimcp.http.client import RequestHeaders
+from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.protocol.messages import Json
 
+from ..answering import Answering, result
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
@@ -35,9 +37,6 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:
     return minimcp.connect(peer.url, **{"timeout": WAIT, "connect_timeout": WAIT, **options})
-
-
-# ------------------------------------------------------------ requests that stand alone
 
 
 @pytest.mark.requirement("M:VER-C14", "M:HDR-1", "M:HDR-2", "M:HDR-3", "M:HTTP-2", "M:HTTP-3")
@@ -181,53 +180,6 @@ def test_answers_to_other_requests_are_nobodys() -> None:
         assert client.call_tool("t").text == "done"
 
 
-def test_bodies_and_events_of_the_limit_are_taken_and_longer_ones_refused() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-
-    def say(heard: Heard, wire: Wire) -> None:
-        way, size = heard.headers["mcp-name"].split("-")
-        data = json.dumps({"jsonrpc": "2.0", "id": wire.id, "result": DONE}).encode().ljust(int(size))
-        if way == "body":
-            wire.whole(200, data)
-        elif way == "told":
-            wire.raw(head + b"Content-Length: 99999999999999999999999\r\n\r\n{")
-        elif way == "untold":
-            wire.raw(head + b"Transfer-Encoding: chunked\r\n\r\n")
-            wire.chunk(data)
-        else:
-            wire.stream()
-            wire.chunk(b"data: " + data + (b"\n\n" if way == "event" else b""))
-        if way not in ("body", "event"):
-            wire.sock.recv(1)
-        elif way == "event":
-            wire.end()
-
-    with Peer({"tools/call": say}) as peer, connect(peer, limits=minimcp.Limits(message_bytes=1000)) as client:
-        for name in ("body-1000", "event-1000"):
-            assert client.call_tool(name).text == "done"
-        for name in ("body-1001", "event-1001", "told-1", "untold-2000", "open-2000"):
-            with pytest.raises(minimcp.ProtocolViolation, match="longer than 1000 bytes.*Limits.message_bytes"):
-                client.call_tool(name)
-
-
-def test_drips_do_not_defeat_the_deadline() -> None:
-    def drip(heard: Heard, wire: Wire) -> None:
-        if heard.headers["mcp-name"] == "body":
-            wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999\r\n\r\n")
-        else:
-            wire.raw(b"HTTP/1.1 200 OK\r\nX: ")
-        while not peer.over.wait(0.02):
-            wire.raw(b" ")
-
-    with Peer({"tools/call": drip}) as peer, connect(peer) as client:
-        for name in ("head", "body"):
-            with pytest.raises(minimcp.RequestTimeout):
-                client.call_tool(name, timeout=0.3)
-
-
-# ------------------------------------------------------------ mirrored headers
-
-
 def _tools(*schemas: Any) -> Json:
     tools = [{"name": f"t{number}", "inputSchema": schema} for number, schema in enumerate(schemas)]
     return {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
@@ -255,6 +207,29 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
         client.call_tool("ツール\r\nX: y")
         assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
+
+
+@pytest.mark.requirement("M:HDR-3", "M:HDR-4")
+def test_which_names_stand_in_a_header() -> None:
+    def headers(method: str, **params: Any) -> Dict[str, str]:
+        return RequestHeaders("peer").of(method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params})
+
+    members = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    members.update(dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"))
+    for method, member in members.items():
+        assert headers(method, **{member: "x y"}) == {
+            "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "x y"
+        }
+    assert "Mcp-Name" not in headers("tools/list", name="x") and "Mcp-Name" not in headers("tools/call", name=5)
+    assert RequestHeaders("peer").of("tools/list", {}) == {}
+
+
+@pytest.mark.requirement("M:XH-8")
+def test_where_there_are_no_headers_annotations_mean_nothing() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}}
+    server = Answering({"tools/list": result(tools=[{"name": "bad", "inputSchema": schema}])}, modern=True)
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert [tool.name for tool in client.list_tools()] == ["bad"]
 
 
 @pytest.mark.requirement("M:MRTR-C15")
@@ -296,9 +271,6 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
         with pytest.raises(ValueError, match="too large"):
             client.call_tool("t0", {"n": 2**60})
         assert len(peer.methods) == 7
-
-
-# ------------------------------------------------------------ with a handshake
 
 
 @pytest.mark.requirement("SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16")
@@ -410,44 +382,6 @@ def test_what_cannot_be_resumed_after_a_few_tries_is_lost(
         assert len(peer.all("GET")) == gets
 
 
-def test_streams_that_end_at_once_without_anything_new_are_asked_for_less_and_less(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pauses: List[Any] = []
-
-    def pause(asked: float, failures: int) -> float:
-        pauses.append((asked, failures))
-        return 0.0
-
-    def get(heard: Heard, wire: Wire) -> None:
-        wire.stream()
-        wire.event("", id="1" if len(pauses) < 8 else "2", retry=7)
-        if len(pauses) == 9:
-            wire.sock.recv(1)
-        wire.end()
-
-    assert 15 <= http_client._longer(1.0, 99) <= http_client.LONGEST_PAUSE and http_client._longer(40.0, 9) == 40.0
-    assert http_client._longer(7.0, 0) == 7.0 and 2 <= http_client._longer(1.0, 2) <= 4
-    monkeypatch.setattr(http_client, "_longer", pause)
-    with Peer({"GET": get}, handshake=True) as peer, connect(peer):
-        peer.wait_for("GET", 9)
-    assert pauses == [(0.0, 0), *[(0.007, 0)] * 4, (0.007, 1), (0.007, 2), (0.007, 3), (0.007, 0)]
-
-
-@pytest.mark.requirement("SHTTP-52")
-def test_giving_up_ends_the_wait_before_resuming() -> None:
-    def call(heard: Heard, wire: Wire) -> None:
-        wire.stream()
-        wire.event("", id="e-1", retry=60_000)
-        wire.end()
-
-    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.RequestTimeout):
-            client.call_tool("t", timeout=0.2)
-        assert eventually(lambda: not len(client._sessions.newest.session.calls))
-        assert len(peer.all("GET")) == 1
-
-
 def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(caplog: pytest.LogCaptureFixture) -> None:
     def get(heard: Heard, wire: Wire) -> None:
         wire.stream()
@@ -517,28 +451,6 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
 
 
-def test_a_server_that_knows_no_session_is_not_asked_for_ever_and_what_may_be_wrong_is_said() -> None:
-    gone = {"tools/call": lambda heard, wire: wire.whole(404)}
-    with Peer(gone, handshake=True) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.ConnectionLost, match="ended the session, and the one before it: .* sessions=False"):
-            client.call_tool("t")
-        assert len(peer.all("initialize")) == 2 and len(peer.all("tools/call")) == 2
-
-
-def test_of_many_calls_only_what_was_refused_is_sent_again() -> None:
-    said, alive = _sessions()
-    with Peer(said, handshake=True) as peer, connect(peer) as client:
-        running = client.submit(client.call_tools, [("hang", {}), ("t", {})], return_exceptions=True)
-        peer.wait_for("tools/call", 2)
-        alive.append("another")
-        assert [result.text for result in client.call_tools([("t", {}), ("t", {})])] == ["done", "done"]
-        first, second = running.result(WAIT)
-        assert isinstance(first, minimcp.ConnectionLost) and second.text == "done"
-        sent = sorted(heard.message["params"]["name"] for heard in peer.all("tools/call"))
-        assert sent in (["hang", *"tttt"], ["hang", *"ttttt"])  # a call known to be refused is not sent before
-        assert len(peer.all("initialize")) == 2
-
-
 def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(heard: Heard, wire: Wire) -> None:
         peer.wait_for("tools/call", 2)  # both are sent in the first session
@@ -560,9 +472,6 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pyte
             assert client._sessions.newest.session.wait_until_ended(WAIT)  # and so is the one after it
             gave_up.set()
         assert len(peer.all("initialize")) == 2
-
-
-# ------------------------------------------------------------ a server that is busy
 
 
 def _busy(*waits: str, status: int = 429) -> "Dict[str, Any]":
@@ -618,9 +527,6 @@ def test_cancelling_in_a_session_is_said() -> None:
             client.call_tool("slow", timeout=1)
         told = peer.wait_for("notifications/cancelled")
         assert told.message["params"]["requestId"] == peer.all("tools/call")[0].message["id"]
-
-
-# ------------------------------------------------------------ what users bring
 
 
 class _Signed(AuthBase):

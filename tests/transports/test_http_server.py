@@ -13,6 +13,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpRequest
 
+from ..rows import for_each
 from ..support import WAIT, eventually
 from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server
 
@@ -21,9 +22,6 @@ requirement = pytest.mark.requirement
 
 def code(response: Recording) -> Any:
     return response.json["error"]["code"]
-
-
-# ------------------------------------------------------------ the door
 
 
 @requirement("SHTTP-02", "SHTTP-03", "M:HTTP-10", "M:HTTP-11")
@@ -103,44 +101,72 @@ def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: E
     assert serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status == 200
 
 
-@requirement("SHTTP-01", "M:HTTP-1")
-@pytest.mark.parametrize("verb", ["PUT", "HEAD", "OPTIONS", "BREW"])
-def test_other_verbs_are_refused(core: Endpoint, verb: str) -> None:
-    response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
-    assert response.status == 405 and response.headers["Allow"] == "POST, GET, DELETE"
+MODERN, VERSION = {"MCP-Protocol-Version": NEWEST}, "io.modelcontextprotocol/protocolVersion"
+ADD = call("add", {"a": 1, "b": 2})
 
 
-@requirement("M:HTTP-14", "M:HTTP-15")
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_where_requests_stand_alone_there_is_only_post(server: Server, core: Endpoint, verb: str) -> None:
-    response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost", "MCP-Protocol-Version": NEWEST}))
-    assert response.status == 405 and response.headers["Allow"] == "POST"
+@requirement("SHTTP-01", "M:HTTP-1", "M:HTTP-14", "M:HTTP-15")
+@for_each(("verb", "headers", "allowed"), [
+    *((verb, {}, "POST, GET, DELETE") for verb in ("PUT", "HEAD", "OPTIONS", "BREW")),
+    *((verb, MODERN, "POST") for verb in ("GET", "DELETE")),
+])
+def test_other_verbs_are_refused(core: Endpoint, verb: str, headers: Any, allowed: str) -> None:
+    response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost", **headers}))
+    assert response.status == 405 and response.headers["Allow"] == allowed
 
 
-@requirement("SHTTP-23", "SHTTP-24", "M:HTTP-30")
-@pytest.mark.parametrize(("headers", "status"), [
+@requirement("SHTTP-23", "SHTTP-24", "M:HTTP-16", "M:HTTP-30", "M:HDR-10", "M:HDR-11", "M:HDR-12")
+@for_each(("headers", "status"), [
     ({"Content-Type": "text/plain"}, 415), ({"Content-Type": None}, 415), ({"Content-Encoding": "gzip"}, 415),
     ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Encoding": "identity"}, 200),
     ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
     ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
-    ({"Content-Length": str(5 * 1024 * 1024)}, 413),
+    ({"Content-Length": str(5 * 1024 * 1024)}, 413), ({"Mcp-Session-Id": "bogus"}, 200),
+    ({"Mcp-Name": None, "MCP-NAME": "=?base64?YWRk?=", "Mcp-Method": None, "mcp-method": "  tools/call \t"}, 200),
 ])
-def test_what_a_body_is_and_may_be_answered_with(core: Endpoint, headers: Any, status: int) -> None:
-    assert serve(core, alone("server/discover", headers=headers)).status == status
+def test_which_headers_a_request_may_have(core: Endpoint, headers: Any, status: int) -> None:
+    response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
+    assert response.status == status and "Mcp-Session-Id" not in response.headers
 
 
-@requirement("SHTTP-11", "M:HTTP-29")
-@pytest.mark.parametrize(("body", "number"), [
-    (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
-    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
-    (b'{"jsonrpc":"2.0","method":5}', -32600),
+@requirement("SHTTP-11", "M:HTTP-27", "M:HTTP-29", "M:HDR-6", "M:HDR-7", "M:HDR-8", "M:HDR-9", "M:HDR-13", "M:HDR-14")
+@requirement("M:HDR-15", "M:HDR-17", "M:HDR-18")
+@for_each(("request_", "status", "number"), [
+    *((post(body), 400, number) for body, number in (
+        (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
+        (b'{"jsonrpc":"2.0","method":5}', -32600),
+    )),
+    (post([message("tools/list")], MODERN), 400, -32600),
+    (post({"jsonrpc": "2.0", "id": 1, "result": {}}, MODERN), 400, -32600),
+    *((call("add", {"a": 1, "b": 2}, headers=headers), 400, -32020) for headers in (
+        {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
+        {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
+        {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
+    )),
+    *((HttpRequest("POST", "/mcp", [*ADD.headers.items(), (name, ADD.headers[name])], ADD.body), 400, -32020)
+      for name in ("Mcp-Name", "Mcp-Method", "MCP-Protocol-Version")),
+    # The first thing that is wrong is told.
+    (alone("nope", version="v9", headers={"Mcp-Method": "other"}), 400, -32020),
+    (post(message("nope", {"_meta": {VERSION: NEWEST}}), {"MCP-Protocol-Version": "v9"}), 400, -32602),
+    (alone("nope", version="v9"), 400, -32022),
+    (alone("tools/call", {"arguments": {}}), 400, -32602), (post(message("tools/list"), MODERN), 400, -32602),
+    (call("nix"), 400, -32602), (call("needy"), 400, -32021), (alone("prompts/get", {"name": "x"}), 400, -32602),
+    (alone("resources/read", {"uri": "notes://two"}), 400, -32602), (alone("tools/list", version="v9"), 400, -32022),
+    *((alone(method, params), 404, -32601) for method, params in (
+        ("nope", {}), ("initialize", {}), ("ping", {}), ("logging/setLevel", {"level": "info"}),
+        ("resources/subscribe", {"uri": "notes://one"}),
+    )),
+    (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
 ])
-def test_what_is_no_message_is_refused(core: Endpoint, body: bytes, number: int) -> None:
-    response = serve(core, post(body))
-    assert response.status == 400 and code(response) == number
-
-
-# ------------------------------------------------------------ requests that stand alone
+def test_errors_have_the_status_that_they_deserve(
+    core: Endpoint, request_: HttpRequest, status: int, number: Any
+) -> None:
+    response = serve(core, request_)
+    assert response.status == status and not response.streamed
+    assert response.json.get("error", {}).get("code") == number
+    if "Mcp-Method" in request_.headers:
+        assert response.json["id"] == json.loads(request_.body)["id"]
 
 
 @requirement("M:HTTP-5", "SHTTP-12")
@@ -162,29 +188,10 @@ def test_progress_makes_a_stream(core: Endpoint) -> None:
     assert last["result"]["content"][0]["text"] == "counted"
 
 
-@requirement("M:HTTP-27")
-@pytest.mark.parametrize(("request_", "status", "number"), [
-    (call("nix"), 400, -32602), (alone("nope"), 404, -32601), (alone("initialize"), 404, -32601),
-    (alone("ping"), 404, -32601), (alone("logging/setLevel", {"level": "info"}), 404, -32601),
-    (alone("resources/subscribe", {"uri": "notes://one"}), 404, -32601), (call("needy"), 400, -32021),
-    (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
-    (alone("prompts/get", {"name": "x"}), 400, -32602),
-    (alone("tools/list", version="v9"), 400, -32022), (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
-])
-def test_errors_have_the_status_that_they_deserve(
-    core: Endpoint, request_: HttpRequest, status: int, number: Any
-) -> None:
-    response = serve(core, request_)
-    assert response.status == status and not response.streamed
-    assert response.json.get("error", {}).get("code") == number
-    assert response.json["id"] == json.loads(request_.body)["id"]
-
-
 @requirement("M:HTTP-27", "M:HTTP-28")
 def test_a_failure_behind_progress_is_the_last_event(server: Server, core: Endpoint) -> None:
     @server.prompt
     def failing() -> str:
-        """Fail."""
         raise KeyError("secret")
 
     alone_ = serve(core, alone("prompts/get", {"name": "failing"}))
@@ -209,19 +216,6 @@ def test_a_notification_of_an_unknown_revision_is_refused(core: Endpoint) -> Non
     response = serve(core, post(message("notifications/x", None, None), {"MCP-Protocol-Version": "v9"}))
     assert response.status == 400 and code(response) == -32022 and "id" not in response.json
     assert NEWEST in response.json["error"]["data"]["supported"]
-
-
-@requirement("M:HTTP-29")
-@pytest.mark.parametrize("body", [[message("tools/list")], {"jsonrpc": "2.0", "id": 1, "result": {}}])
-def test_arrays_and_answers_do_not_stand_alone(core: Endpoint, body: Any) -> None:
-    response = serve(core, post(body, {"MCP-Protocol-Version": NEWEST}))
-    assert response.status == 400 and code(response) == -32600
-
-
-@requirement("M:HTTP-16")
-def test_a_session_id_means_nothing_where_requests_stand_alone(core: Endpoint) -> None:
-    response = serve(core, alone("tools/list", headers={"Mcp-Session-Id": "bogus"}))
-    assert response.status == 200 and "Mcp-Session-Id" not in response.headers
 
 
 @requirement("M:HTTP-23", "M:HTTP-24")
@@ -255,7 +249,6 @@ def test_handlers_see_the_headers(core: Endpoint) -> None:
 def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> None:
     @server.tool
     def slow(ctx: Context) -> str:
-        """Report, then ask."""
         ctx.progress(1)
         return ctx.elicit("Your name?", {"name": str}).action
 
@@ -267,51 +260,6 @@ def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
     core = core_of(server, json_response=True)
     response = serve(core, call("count", token=1, headers={"Accept": "application/json"}))
     assert response.status == 200 and not response.streamed
-
-
-# ------------------------------------------------------------ headers that mirror the body
-
-
-@requirement("M:HDR-6", "M:HDR-7", "M:HDR-8", "M:HDR-9", "M:HDR-13", "M:HDR-14")
-@pytest.mark.parametrize("headers", [
-    {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
-    {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
-    {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
-])
-def test_headers_that_differ_from_the_body_are_refused(core: Endpoint, headers: Any) -> None:
-    response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
-    assert response.status == 400 and code(response) == -32020 and response.json["id"] == 1
-
-
-@requirement("M:HDR-14")
-@pytest.mark.parametrize("name", ["Mcp-Name", "Mcp-Method", "MCP-Protocol-Version"])
-def test_a_header_that_is_there_twice_is_refused(core: Endpoint, name: str) -> None:
-    request = call("add", {"a": 1, "b": 2})
-    pairs = [*request.headers.items(), (name, request.headers[name])]
-    response = serve(core, HttpRequest("POST", "/mcp", pairs, request.body))
-    assert response.status == 400 and code(response) == -32020
-
-
-@requirement("M:HDR-10", "M:HDR-11", "M:HDR-12")
-def test_names_have_no_case_and_values_may_be_encoded(core: Endpoint) -> None:
-    same = {"Mcp-Name": None, "MCP-NAME": "=?base64?YWRk?=", "Mcp-Method": None, "mcp-method": "  tools/call \t"}
-    assert serve(core, call("add", {"a": 1, "b": 2}, headers=same)).status == 200
-
-
-@requirement("M:HDR-15", "M:HDR-17", "M:HDR-18")
-@pytest.mark.parametrize(("request_", "number"), [
-    (post(message("nope", {"_meta": {VERSION_KEY: NEWEST}}), {"MCP-Protocol-Version": "v9"}), -32602)
-    for VERSION_KEY in ["io.modelcontextprotocol/protocolVersion"]
-    ]
-    + [
-    (alone("nope", version="v9", headers={"Mcp-Method": "other"}), -32020),
-    (alone("nope", version="v9"), -32022),
-    (alone("nope"), -32601),
-    (alone("tools/call", {"arguments": {}}), -32602),
-    (post(message("tools/list"), {"MCP-Protocol-Version": NEWEST}), -32602),
-])
-def test_the_first_thing_that_is_wrong_is_told(core: Endpoint, request_: HttpRequest, number: int) -> None:
-    assert code(serve(core, request_)) == number
 
 
 @requirement("M:XH-17", "M:XH-18", "M:XH-19", "M:XH-20", "M:XH-21", "M:XH-22", "M:XH-23")
@@ -348,7 +296,6 @@ def test_what_is_compared_is_what_is_listed(server: Server, core: Endpoint) -> N
 
     @server.tool(name="mirrored", headers={"place": "Spot"}, replace=True)
     def renamed(place: str = "") -> str:
-        """Have it in another one."""
         return place
 
     assert listed() == {"place": "Spot"}
@@ -360,16 +307,12 @@ def test_a_bad_annotation_is_refused_when_it_is_registered() -> None:
     server = Server("x")
 
     def tool(a: str) -> str:
-        """A tool."""
         return a
 
     with pytest.raises(ValueError, match="name of a header"):
         server.add_tool(tool, headers={"a": "no header"})
     with pytest.raises(ValueError, match="no parameter"):
         server.add_tool(tool, headers={"b": "B"})
-
-
-# ------------------------------------------------------------ subscriptions/listen
 
 
 def listen(id: Any = "s", **wanted: Any) -> HttpRequest:
@@ -413,9 +356,6 @@ def test_listens_are_limited(server: Server) -> None:
     assert code(serve(core_of(server), listen(), streams=False)) == -32603
 
 
-# ------------------------------------------------------------ revisions that are not served
-
-
 @requirement("M:VER-S12", "M:HDR-7")
 def test_without_a_handshake_initialize_is_told_what_there_is(stage: Stage) -> None:
     server = stage_server(stage, revisions=[NEWEST])
@@ -439,9 +379,6 @@ def test_requests_that_stand_alone_may_not_be_served(stage: Stage) -> None:
     server.close()
 
 
-# ------------------------------------------------------------ the end
-
-
 def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endpoint) -> None:
     """Also when another thread sends it."""
     sending, go = threading.Event(), threading.Event()
@@ -454,7 +391,6 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
 
     @server.tool(executor=Serial())
     def elsewhere() -> str:
-        """Run on another thread."""
         return "done"
 
     writer = Slow()

@@ -1,13 +1,13 @@
-"""The HTTP server without sockets: sessions of clients that have shaken hands, and those without."""
+"""The HTTP server without sockets: sessions, and those without; GET, and the events that are kept."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Context, Server
+from minimcp import Context, EventStore, Server
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
@@ -23,9 +23,6 @@ PROGRESS = {"_meta": {"progressToken": 1}}
 
 def called(name: str, arguments: Any = None, **more: Any) -> Any:
     return {"name": name, "arguments": arguments or {}, **more}
-
-
-# ------------------------------------------------------------ from the first to the last
 
 
 @requirement("SHTTP-60", "SHTTP-61", "SHTTP-62", "SHTTP-63", "SEC-02", "M:VER-S5")
@@ -54,7 +51,6 @@ def test_a_second_initialize_opens_the_session_anew(server: Server, core: Endpoi
 
     @server.tool
     def about(ctx: Context) -> str:
-        """Say what is known of the session."""
         assert ctx.session is not None
         ctx.session["calls"] = ctx.session.get("calls", 0) + 1
         return f"{ctx.revision} {ctx.client.supports('sampling')} {ctx.session['calls']}"
@@ -129,9 +125,6 @@ def test_both_eras_at_once(core: Endpoint) -> None:
     assert "resultType" not in client.request("tools/list").json["result"]
 
 
-# ------------------------------------------------------------ streams of requests
-
-
 @requirement("SHTTP-14", "SHTTP-15", "SHTTP-16", "SHTTP-17", "SHTTP-18", "SHTTP-34", "SHTTP-35")
 def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     client = Shaken(core)
@@ -142,18 +135,6 @@ def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     assert [each.get("id") for each in response.messages] == [None, None, None, 1]
     assert client.delete().status == 200
     assert listening.finished().messages == []
-
-
-@requirement("SHTTP-33")
-def test_a_question_is_on_the_stream_and_its_answer_a_post(core: Endpoint) -> None:
-    client = Shaken(core, elicitation={})
-    asked = client.begin("tools/call", called("name"))
-    asked.writer.wait_for(lambda: asked.writer.messages)
-    question = asked.writer.messages[0]
-    assert question["method"] == "elicitation/create"
-    answer = {"action": "accept", "content": {"name": "Bob"}}
-    assert client.send({"jsonrpc": "2.0", "id": question["id"], "result": answer}).status == 202
-    assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Bob"
 
 
 def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
@@ -207,9 +188,6 @@ def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage
     assert eventually(lambda: client.request("tools/list").status == 404)
 
 
-# ------------------------------------------------------------ arrays
-
-
 @requirement("BATCH-10", "BATCH-11", "X-11")
 def test_an_array_is_answered_by_an_array(core: Endpoint) -> None:
     client = Shaken(core, revision="2025-03-26")
@@ -259,9 +237,6 @@ def test_accept_batches_takes_them_always(stage: Stage) -> None:
     server.close()
 
 
-# ------------------------------------------------------------ how many, and how long
-
-
 def test_sessions_are_limited(server: Server) -> None:
     core = core_of(server, max_sessions=2)
     clients = [Shaken(core) for _ in range(2)]
@@ -287,18 +262,6 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     assert eventually(lambda: len(core.sessions) == 0)
 
 
-def test_closing_ends_the_sessions(core: Endpoint) -> None:
-    client = Shaken(core)
-    listening = client.listen()
-    listening.writer.wait_for(lambda: listening.writer.streamed)
-    core.close()
-    assert listening.finished().ended and len(core.sessions) == 0
-    assert client.request("ping").status == 503
-
-
-# ------------------------------------------------------------ without sessions
-
-
 @pytest.fixture
 def loose(server: Server) -> Endpoint:
     return core_of(server, sessions=False)
@@ -316,19 +279,11 @@ def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
     assert progress.streamed and b"id:" not in progress.body
 
 
-@requirement("SHTTP-32")
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_without_sessions_there_is_only_post(loose: Endpoint, verb: str) -> None:
-    response = serve(loose, HttpRequest(verb, "/mcp", {"Host": "localhost"}))
-    assert response.status == 405 and response.headers["Allow"] == "POST"
-
-
 def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -> None:
 
 
     @server.tool
     def state(ctx: Context) -> str:
-        """Ask."""
         return f"{ctx.session}"
 
     client = Shaken(loose)
@@ -342,3 +297,272 @@ def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
     assert serve(core, post(message("tools/list"))).status == 200
     assert serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status == 400
     server.close()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Iterator[Server]:
+    server = stage_server(stage)
+
+    @server.tool
+    def polled(ctx: Context) -> str:
+        ctx.progress(1)
+        released = ctx.close_stream(retry=0.5)
+        stage.entered.set()
+        assert stage.go.wait(WAIT)
+        ctx.progress(2)
+        return f"released: {released}"
+
+    yield server
+    stage.go.set()
+    server.close()
+
+
+def held_stream(client: Shaken, stage: Stage) -> Served:
+    """A call with one report of progress out, and its handler waiting."""
+    held = client.begin("tools/call", called("polled", **PROGRESS))
+    assert stage.entered.wait(WAIT)
+    return held
+
+
+def listening(client: Shaken, **headers: str) -> Served:
+    found = client.listen(**headers)
+    found.writer.wait_for(lambda: found.writer.status)
+    return found
+
+
+@requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
+def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: Server, core: Endpoint) -> None:
+    client = Shaken(core)
+    server.remove_tool("add")  # before there is a stream: it waits
+    stream = listening(client)
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    assert stream.writer.headers["Content-Type"] == "text/event-stream"
+    client.request("resources/subscribe", {"uri": "notes://one"})
+    server.resource_updated("notes://one")
+    stream.writer.wait_for(lambda: len(stream.writer.messages) == 2)
+    client.delete()
+    assert [each["method"] for each in stream.finished().messages] == [
+        "notifications/tools/list_changed", "notifications/resources/updated",
+    ]
+
+
+@requirement("SHTTP-36", "SHTTP-38")
+def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> None:
+    client = Shaken(core)
+    first = listening(client)
+    second = serve(core, client.get())
+    assert second.status == 409
+    server.remove_tool("add")
+    first.writer.wait_for(lambda: first.writer.messages)
+    first.writer.lose()
+    first.finished()
+    third = listening(client)
+    server.remove_tool("count")
+    third.writer.wait_for(lambda: third.writer.messages)
+    assert len(third.writer.messages) == 1
+    client.delete()
+    third.finished()
+
+
+@pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/*", 200)])
+def test_a_get_wants_events(core: Endpoint, accept: str, status: int) -> None:
+    client = Shaken(core)
+    stream = client.listen(Accept=accept)
+    stream.writer.wait_for(lambda: stream.writer.status)
+    client.delete()
+    assert stream.finished().status == status
+
+
+@requirement("SHTTP-32")
+def test_where_streams_are_off_get_is_not_served(server: Server) -> None:
+    for core, options in ((core_of(server, max_streams=0), {}), (core_of(server), {"streams": False})):
+        client = Shaken(core)
+        response = serve(core, client.get(), **options)
+        assert response.status == 405 and response.headers["Allow"] == "POST, DELETE"
+
+
+def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> None:
+    core = core_of(server)
+    for leaves in (False, True):
+        client = Shaken(core)
+        stream = listening(client)
+        assert eventually(lambda: list(core._open))  # it has begun before it is followed
+        if leaves:
+            stream.writer.lose()
+        client.delete()
+        stream.finished()
+        assert not list(core._open)
+
+
+@requirement("SEC-06")
+def test_streams_are_limited(server: Server) -> None:
+    core = core_of(server, max_streams=1)
+    one, two = Shaken(core), Shaken(core)
+    stream = listening(one)
+    refused = serve(core, two.get())
+    assert refused.status == 503 and "Limits.streams" in refused.json["error"]["message"]
+    one.delete()
+    stream.finished()
+    stream = listening(two)
+    two.delete()
+    stream.finished()
+
+
+def test_a_silent_stream_gets_comments(server: Server) -> None:
+    core = core_of(server, keepalive=0.02)
+    client = Shaken(core)
+    stream = listening(client)
+    stream.writer.wait_for(lambda: stream.writer.body.count(b": keep-alive\n\n") >= 2)
+    client.delete()
+    stream.finished()
+    core.close()
+
+
+@requirement("SHTTP-40", "SHTTP-41", "SHTTP-42", "SHTTP-47", "X-12")
+def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
+    client, other = Shaken(core), Shaken(core)
+    streams = [each.request("tools/call", called("count", **PROGRESS)).events for each in (client, client, other)]
+    ids = [event.id for events in streams for event in events]
+    assert len(set(ids)) == len(ids) == 15
+    assert all(len({event.id.split("/")[0] for event in events}) == 1 for events in streams)
+    assert streams[0][0].data == "" and streams[0][0].id.endswith("/0")
+
+
+@requirement("SHTTP-54")
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+def test_older_clients_get_no_empty_event_and_are_never_let_go(core: Endpoint, stage: Stage, revision: str) -> None:
+    client = Shaken(core, revision=revision)
+    held = held_stream(client, stage)
+    stage.go.set()
+    events = held.finished().events
+    assert all(event.data for event in events) and all(event.id for event in events)
+    assert held.writer.messages[-1]["result"]["content"][0]["text"] == "released: False"
+
+
+@requirement("SHTTP-21", "SHTTP-45")
+def test_a_lost_stream_goes_on_where_it_was(core: Endpoint, stage: Stage) -> None:
+    client = Shaken(core, revision="2025-06-18")
+    held = held_stream(client, stage)
+    last = held.writer.events[-1].id
+    held.writer.lose()
+    resumed = listening(client, Last_Event_ID=last)
+    stage.go.set()
+    found = resumed.finished()
+    held.finished()
+    assert [each.get("id") for each in found.messages] == [None, 1] and found.ended
+    again = serve(core, client.get(Last_Event_ID=last))
+    assert again.body == found.body
+    whole = serve(core, client.get(Last_Event_ID=last.split("/")[0] + "/0"))
+    assert len(whole.messages) == 3
+    nothing = serve(core, client.get(Last_Event_ID=found.events[-1].id))
+    assert nothing.status == 200 and nothing.messages == [] and nothing.ended
+
+
+@requirement("SHTTP-49", "SHTTP-51")
+def test_a_handler_lets_the_client_go_and_it_comes_back(core: Endpoint, stage: Stage) -> None:
+    client = Shaken(core)
+    held = held_stream(client, stage)
+    assert held.writer.ended and b"retry: 500\n\n" in held.writer.body
+    assert len(held.writer.messages) == 1
+    resumed = listening(client, Last_Event_ID=held.writer.events[-1].id)
+    stage.go.set()
+    assert resumed.finished().messages[-1]["result"]["content"][0]["text"] == "released: True"
+    held.finished()
+
+
+@requirement("SHTTP-47", "SHTTP-51")
+def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: Endpoint, stage: Stage) -> None:
+    @server.tool
+    def gone(ctx: Context) -> str:
+        return f"{ctx.close_stream(0.1)} {ctx.close_stream(0.1)}"
+
+    client = Shaken(core)
+    response = client.request("tools/call", {"name": "gone"})
+    (event,) = response.events
+    assert event.data == "" and b"retry: 100\n" in response.body and response.ended
+    answer = serve(core, client.get(Last_Event_ID=event.id)).messages
+    assert answer[0]["result"]["content"][0]["text"] == "True True"
+
+
+def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(server: Server, stage: Stage) -> None:
+    core = core_of(server, max_streams=0)
+    client = Shaken(core)
+    held = held_stream(client, stage)
+    rest = listening(client, Last_Event_ID=held.writer.events[-1].id)
+    assert rest.writer.status == 200, rest.writer.body
+    stage.go.set()
+    answer = rest.finished().messages[-1]
+    assert answer["result"]["content"][0]["text"] == "released: True"
+    assert serve(core, client.get()).status == 405
+
+
+@requirement("SHTTP-53")
+def test_the_stream_of_the_session_goes_on_too(server: Server, core: Endpoint) -> None:
+    client = Shaken(core)
+    first = listening(client)
+    server.remove_tool("add")
+    first.writer.wait_for(lambda: first.writer.messages)
+    last = first.writer.events[-1].id
+    taken_over = listening(client, Last_Event_ID=last)  # though the server believes that the first is there
+    assert first.finished().ended
+    server.remove_tool("count")
+    taken_over.writer.wait_for(lambda: taken_over.writer.messages)
+    taken_over.writer.lose()
+    taken_over.finished()
+    third = listening(client, Last_Event_ID=last)
+    third.writer.wait_for(lambda: third.writer.messages)
+    assert third.writer.messages == taken_over.writer.messages
+    client.delete()
+    third.finished()
+
+
+@requirement("SHTTP-46", "SHTTP-55")
+def test_ids_of_others_and_unknown_ids_are_refused(core: Endpoint) -> None:
+    client, other = Shaken(core), Shaken(core)
+    last = client.request("tools/call", called("count", **PROGRESS)).events[0].id
+    stream = last.split("/")[0]
+    assert serve(core, other.get(Last_Event_ID=last)).status == 400
+    for id in ("", "x", "0/0", stream, f"{stream}/99", f"{stream}9/0", "9" * 60_000, f"{stream}/-1"):
+        response = serve(core, client.get(Last_Event_ID=id))
+        assert response.status == 400, id
+        assert "event_store" in response.json["error"]["message"]
+
+
+@requirement("X-22")
+def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
+    core = core_of(server, event_store=False)
+    client = Shaken(core)
+    stage.go.set()
+    response = client.request("tools/call", called("polled", **PROGRESS))
+    assert b"id:" not in response.body and response.messages[-1]["result"]["content"][0]["text"] == "released: False"
+    assert serve(core, client.get(Last_Event_ID="0a.1/1")).status == 400
+    stream = listening(client)
+    assert stream.writer.body == b""
+    client.delete()
+    stream.finished()
+
+
+def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Server) -> None:
+    store = EventStore(max_events=100, max_bytes=50)
+    for number in range(1, 11):
+        store.add("a.1", number, b"x" * 10)
+    assert store.after("a.1", 5) == [(number, b"x" * 10) for number in range(6, 11)]
+    assert store.after("a.1", 4) is None and store.after("b.1", 1) is None and store.after("a.1", 11) is None
+    store.add("b.1", 1, b"x" * 100)
+    assert store.after("a.1", 9) is None and store.after("b.1", 0) is None
+    store.add("b.1", 2, b"y")
+    store.forget("b")
+    assert store.after("b.1", 1) is None and repr(store) == "<EventStore 0 events, 0 bytes>"
+    core = core_of(server, event_store=EventStore(max_events=2))
+    client = Shaken(core)
+    events = client.request("tools/call", called("count", **PROGRESS)).events
+    assert serve(core, client.get(Last_Event_ID=events[0].id)).status == 400
+    assert len(serve(core, client.get(Last_Event_ID=events[2].id)).messages) == 2
+    client.delete()
+    assert "EventStore 0 events" in repr(core.store)
+    core.close()
+    core.renew_in_fork()  # as in a forked process
+    assert client.request("ping").status == 404 and "0 sessions" in repr(core)
+    for limits in ({"max_events": 0}, {"max_bytes": 0}):
+        with pytest.raises(ValueError, match="at least"):
+            EventStore(**limits)

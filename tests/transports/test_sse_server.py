@@ -81,7 +81,6 @@ def test_messages_go_up_by_post_and_down_by_events(sse: SseServer) -> None:
 def test_a_handler_sees_the_headers_of_the_stream(server: Server, sse: SseServer) -> None:
     @server.tool
     def team(ctx: Context) -> str:
-        """Say which team asks."""
         return ctx.headers["x-team"]
 
     client = Old(sse, **{"X-Team": "red"})

@@ -9,6 +9,7 @@ import pytest
 from minimcp import (
     Answer,
     Cancelled,
+    Context,
     InvalidParams,
     MethodNotFound,
     ProtocolViolation,
@@ -64,9 +65,6 @@ def test_who_answers() -> None:
             assert one.step("s", lambda: 1) == 1
 
 
-# ------------------------------------------------------------ what is the same for all
-
-
 @pytest.mark.requirement("M:MRTR-S3")
 def test_a_key_is_used_once() -> None:
     one, _ = asker()
@@ -77,6 +75,18 @@ def test_a_key_is_used_once() -> None:
     with pytest.raises(RuntimeError, match="'a' is the key of two steps"):
         one.step("a", int)
     assert one.ask_all({}) == {}
+
+
+def test_a_handler_that_another_one_calls_has_keys_of_its_own() -> None:
+    one, made = asker()
+    for ctx in (Context(made), Context(made, one.inner("inner")), Context(made, one.inner("inner"))):
+        ctx.elicit("m", {"n": int}, key="k")
+        assert list(ctx.ask_all({"l": ListRoots()})) == ["l"]
+        ctx.step("s", int)
+        ctx.list_roots()
+    assert sorted(one._used) == [
+        "inner#1/k", "inner#1/l", "inner#1/roots-2", "inner#2/k", "inner#2/l", "inner#2/roots-3", "k", "l", "roots-1"
+    ]
 
 
 def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
@@ -107,33 +117,24 @@ def test_what_is_no_question() -> None:
     assert made.sink.asked == []
 
 
-# ------------------------------------------------------------ a request for each question
-
-
 @pytest.mark.requirement("SAMP-13", "ELIC-19", "M:ELI-18")
-@pytest.mark.parametrize(
-    ("answer", "error", "words"),
-    [
-        ({"error": {"code": -1, "message": "User rejected sampling request"}}, Refused, "User rejected"),
-        ({"error": {"code": -1, "message": ""}}, Refused, "^$"),
-        ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
-        ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
-        ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
-        ({"error": {"code": -32602, "message": "the value was rejected"}}, InvalidParams, "rejected"),
-        ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
-        ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
-        ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "n: expected an integer"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "error", "words"), [
+    ({"error": {"code": -1, "message": "User rejected sampling request"}}, Refused, "User rejected"),
+    ({"error": {"code": -1, "message": ""}}, Refused, "^$"),
+    ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
+    ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
+    ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
+    ({"error": {"code": -32602, "message": "the value was rejected"}}, InvalidParams, "rejected"),
+    ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
+    ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
+    ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "n: expected an integer"),
+])
 def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
     one, made = asker(answer=lambda request: answer)
     with pytest.raises(error, match=words) as caught:
         one.ask_all({"a": NAME})
     assert getattr(caught.value, "from_peer", True)
     assert made.asker is one
-
-
-# ------------------------------------------------------------ another round for each question
 
 
 @pytest.mark.requirement("M:MRTR-S8", "M:MRTR-S9", "M:MRTR-S12")
@@ -195,9 +196,6 @@ def test_steps_run_once() -> None:
     with pytest.raises(ZeroDivisionError):
         second.step("fails", lambda: 1 // 0)
     assert set(second.claims()["steps"]) == {"one", "two"}
-
-
-# ------------------------------------------------------------ a run that is checked
 
 
 def test_a_checked_run_asks_the_same_again() -> None:

@@ -1,16 +1,21 @@
-"""What is kept of a server's results: for how long, for which requests, how much, and what makes it stale."""
+"""What a client keeps of results: for how long, for which requests, how much, and the calls that look there first."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+import threading
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.client import cache as module
+import minimcp
+from minimcp.client import cache as module, connect as connecting
 from minimcp.client.cache import CACHEABLE, LONGEST, Cache, Key
 from minimcp.protocol.versions import BY_NAME
 
-from ..answering import R4, R5
+from ..answering import R4, R5, Answering, error, result
+from ..scripted import notice, wait_for
+from ..support import WAIT
 
 
 class Hand:
@@ -65,18 +70,6 @@ def test_nothing_is_served_for_another_request() -> None:
     assert cache.find(key("resources/read", uri="x:a")) == {"ttlMs": 1000, "says": "a"}
 
 
-@pytest.mark.requirement("M:CACHE-12")
-def test_whoever_is_served_gets_a_copy() -> None:
-    cache = Cache()
-    given: Dict[str, Any] = {"ttlMs": 1000, "tools": [{"name": "é\ud800", "n": 10 ** 30, "f": 0.1}]}
-    cache.keep(key(), given, 0)
-    first = cache.find(key())
-    assert first == given and first is not None
-    first["tools"].append(1)
-    given["tools"].clear()
-    assert cache.find(key()) == {"ttlMs": 1000, "tools": [{"name": "é\ud800", "n": 10 ** 30, "f": 0.1}]}
-
-
 def uris(cache: Cache, *all: str) -> List[str]:
     return [uri for uri in all if cache.find(key("resources/read", uri=uri)) is not None]
 
@@ -122,22 +115,6 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Option
     assert len(cache._entries) == 0
 
 
-@pytest.mark.requirement("M:CACHE-13")
-def test_an_eviction_wins_over_what_is_being_fetched() -> None:
-    cache = Cache()
-    mark = cache.mark("tools/list")
-    cache.changed("prompts_list_changed")
-    cache.keep(key(), {"ttlMs": 1000}, mark)
-    assert cache.find(key()) is not None
-    for evict in (lambda: cache.changed("tools_list_changed"), cache.clear, lambda: cache.evict("tools/list")):
-        mark = cache.mark("tools/list")
-        evict()
-        cache.keep(key(), {"ttlMs": 1000}, mark)
-        assert cache.find(key()) is None
-    keep(cache, key())
-    assert cache.find(key()) is not None
-
-
 def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ENTRIES", 3)
     cache = Cache()
@@ -154,3 +131,206 @@ def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.Monke
     assert uris(small, "a", "b") == ["b"]
     keep(small, key("resources/read", uri="c"), text="x" * 100)
     assert len(small._entries) == 0
+
+
+Connected = Tuple[minimcp.Client, Any]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Hand:
+    """By which the caches of this test's clients live."""
+    hand = Hand()
+    monkeypatch.setattr(connecting, "Cache", partial(Cache, now=hand))
+    return hand
+
+
+@pytest.fixture
+def connected(clock: Hand) -> Iterator[Callable[..., Connected]]:
+    """Makes clients of scripted servers."""
+    clients: List[minimcp.Client] = []
+
+    def make(answers: Any, revision: str = R5, **options: Any) -> Connected:
+        listed: Dict[str, Any] = {"listChanged": True}
+        capabilities = {"tools": listed, "prompts": listed, "resources": {**listed, "subscribe": True}}
+        found = result(supportedVersions=[R5], capabilities=capabilities, ttlMs=1000, instructions="Mind the gap.")
+        server = Answering({"server/discover": found}, modern=True)
+        server.answers.update(answers(server) if callable(answers) else answers)
+        client = minimcp.connect(server, revision=revision, timeout=WAIT, **options)
+        clients.append(client)
+        server.pipe.messages.clear()
+        return client, server
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def tools(*names: str, ttl: Any = 1000, **more: Any) -> Any:
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    return result(tools=listed, resultType="complete", cacheScope="private", **({} if ttl is None else {"ttlMs": ttl}),
+                  **more)
+
+
+def contents(text: str = "x", ttl: int = 1000) -> Any:
+    return result(contents=[{"uri": "x:a", "text": text}], ttlMs=ttl, cacheScope="public", resultType="complete")
+
+
+def names(client: minimcp.Client, **options: Any) -> List[str]:
+    return [tool.name for tool in client.list_tools(**options)]
+
+
+@pytest.mark.requirement("M:CACHE-6", "M:CACHE-17", "M:CACHE-14")
+def test_use_refresh_and_bypass(connected: Callable[..., Connected], clock: Hand) -> None:
+    client, server = connected({"tools/list": [tools("a"), tools("b"), tools("c"), tools("d"), tools("e", ttl=0)]})
+    assert names(client) == ["a"] == names(client)
+    assert names(client, cache="bypass") == ["b"] and names(client) == ["a"]
+    assert names(client, cache="refresh") == ["c"] == names(client)
+    clock.seconds += 1
+    assert names(client) == ["d"] == names(client)
+    clock.seconds += 1
+    assert names(client) == ["e"] == names(client) and len(server.pipe.messages) == 6
+    with pytest.raises(ValueError, match='cache is "use", "refresh" or "bypass", not \'no\''):
+        client.list_tools(cache="no")
+    with pytest.raises(ValueError, match="cache is"):
+        client.request("x", cache="")
+
+
+@pytest.mark.requirement("M:CACHE-4", "M:DISC-5")
+def test_all_six_methods_are_kept_each_for_itself(connected: Callable[..., Connected]) -> None:
+    answers = {
+        "tools/list": tools("a"),
+        "prompts/list": result(prompts=[{"name": "p"}], ttlMs=1000),
+        "resources/list": result(resources=[{"uri": "x:a", "name": "a"}], ttlMs=1000),
+        "resources/templates/list": result(resourceTemplates=[{"uriTemplate": "x:{a}", "name": "t"}], ttlMs=1000),
+        "resources/read": [contents("1"), contents("2")],
+    }
+    client, server = connected(answers)
+    assert client.instructions == "Mind the gap."
+    for _ in range(2):
+        assert client.list_tools()[0].name == "a" and client.list_prompts()[0].name == "p"
+        assert client.list_resources()[0].name == "a" and client.list_resource_templates()[0].name == "t"
+        assert client.read_resource("x:a").text == "1" and client.read_resource("x:b").text == "2"
+        assert client.request("server/discover")["instructions"] == "Mind the gap."
+        assert client.request("resources/read", {"uri": "x:a"})["contents"][0]["text"] == "1"
+    assert sorted(server.pipe.methods()) == sorted([*answers, "resources/read", "server/discover"])
+    client.request("server/discover", cache="refresh")
+    client.ping()
+    client.ping()
+    assert server.pipe.methods().count("server/discover") == 4
+
+
+@pytest.mark.requirement("M:CACHE-5", "M:CACHE-14", "M:MRTR-C13")
+def test_one_of_a_kind_is_neither_kept_nor_served(connected: Callable[..., Connected]) -> None:
+    asking = result(resultType="input_required", requestState="s")
+    client, server = connected({"resources/read": [asking, contents("1"), asking, contents("2")]})
+    assert client.read_resource("x:a").text == "1" and client.read_resource("x:a").text == "2"
+    assert [message["params"].get("requestState") for message in server.pipe.messages] == [None, "s", None, "s"]
+    server.answers["resources/read"] = [asking, contents("3"), contents("4")]
+    assert client.request("resources/read", {"uri": "x:a"}, raw=True)["requestState"] == "s"
+    assert client.request("resources/read", {"uri": "x:a", "requestState": "s"})["contents"][0]["text"] == "3"
+    assert client.read_resource("x:a").text == "4" == client.read_resource("x:a").text
+    for special in ({"_meta": {"com.example/a": 1}}, {"inputResponses": {}}, {"requestState": "t"}):
+        server.answers["resources/read"] = contents("5")
+        assert client.request("resources/read", {"uri": "x:a", **special})["contents"][0]["text"] == "5"
+        assert client.read_resource("x:a").text == "4"
+
+
+@pytest.mark.requirement("M:CACHE-8", "M:CACHE-13", "M:SUB-23")
+def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Connected]) -> None:
+    seen: List[Any] = []
+    heard = threading.Event()
+
+    def look() -> None:
+        seen.append(names(client))
+        heard.set()
+
+    def answers(server: Any) -> Dict[str, Any]:
+        def acknowledge(message: Any) -> None:
+            server.stream = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+            agreed = {"toolsListChanged": True}
+            server.pipe.give(
+                notice("notifications/subscriptions/acknowledged", notifications=agreed, _meta=server.stream)
+            )
+
+        return {"tools/list": [tools("a"), tools("b")], "subscriptions/listen": acknowledge}
+
+    client, server = connected(answers, on_tools_changed=look)
+    assert names(client) == ["a"] == names(client)
+    server.pipe.give(notice("notifications/tools/list_changed", _meta=server.stream))
+    wait_for(heard)
+    assert seen == [["b"]]
+
+
+@pytest.mark.requirement("M:CACHE-13")
+def test_a_notice_while_a_list_is_fetched_wins(connected: Callable[..., Connected]) -> None:
+    client, server = connected({})
+    first = [True]
+
+    def changing(message: Any) -> Any:
+        if first.pop() if first else False:
+            server.pipe.give(notice("notifications/tools/list_changed"))
+            return tools("old")(message)
+        return tools("new")(message)
+
+    server.answers["tools/list"] = changing
+    assert names(client) == ["old"] and names(client) == ["new"] == names(client)
+
+
+def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(connected: Callable[..., Connected]) -> None:
+    client, server = connected({"tools/list": tools("a")})
+    names(client)
+    token = minimcp.CancelToken()
+    token.cancel()
+    with pytest.raises(minimcp.Cancelled):
+        client.list_tools(cancel=token)
+    with pytest.raises(TypeError, match="cancel is a CancelToken"):
+        client.list_tools(cancel=5)  # type: ignore[arg-type]
+    server.pipe.end()
+    assert client._sessions.newest.session.wait_until_ended(WAIT)
+    for call in (client.list_tools, lambda: client.request("tools/list")):
+        with pytest.raises(minimcp.ConnectionLost):
+            call()
+
+
+def paged(**pages: Any) -> Any:
+    """Answers `tools/list` by cursor; ``first`` has none."""
+    return lambda message: pages[message["params"].get("cursor", "first")](message)
+
+
+@pytest.mark.requirement("M:CACHE-16")
+def test_pages_expire_one_by_one(connected: Callable[..., Connected], clock: Hand) -> None:
+    client, server = connected({"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))})
+    assert names(client) == ["a", "b"] == names(client)
+    clock.seconds += 0.5
+    assert names(client) == ["a", "b"]
+    cursors = [message["params"].get("cursor") for message in server.pipe.messages]
+    assert cursors == [None, "two", "two"]
+    assert names(client, cache="refresh") == ["a", "b"] and len(server.pipe.messages) == 5
+
+
+@pytest.mark.requirement("M:CACHE-11")
+def test_a_cursor_that_is_refused_starts_the_list_over(connected: Callable[..., Connected], clock: Hand) -> None:
+    refused = error(-32602, "no such cursor")
+    client, server = connected({"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))})
+    names(client)
+    clock.seconds += 0.5
+    server.answers["tools/list"] = paged(first=tools("c", nextCursor="three"), two=refused, three=tools("d"))
+    assert names(client) == ["c", "d"] == names(client)
+    server.answers["tools/list"] = paged(first=tools("e", nextCursor="two"), two=refused)
+    with pytest.raises(minimcp.InvalidParams, match="no such cursor"):
+        names(client, cache="refresh")
+    server.pipe.messages.clear()
+    server.answers["tools/list"] = refused
+    clock.seconds += 2
+    with pytest.raises(minimcp.InvalidParams):
+        names(client)
+    assert len(server.pipe.messages) == 1
+
+
+@pytest.mark.requirement("M:CACHE-9")
+def test_there_is_no_timer(connected: Callable[..., Connected]) -> None:
+    before = set(threading.enumerate())
+    client, server = connected({"tools/list": tools("a", ttl=1)})
+    running = set(threading.enumerate())
+    names(client)
+    assert running - before and not set(threading.enumerate()) - running and server.pipe.methods() == ["tools/list"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Dict, List
 
 import pytest
 
 import minimcp
 from minimcp import CancelToken
+from minimcp.protocol.lifecycle import VERSION_KEY
 
 from ..answering import R4, R5, Answering, error, result, silence
-from ..scripted import Task
 from ..support import WAIT, eventually
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
@@ -51,6 +52,18 @@ def test_a_time_a_token_and_a_callback_that_are_none() -> None:
         assert not sent(server, "tools/call") and "0 outgoing" in repr(client)
 
 
+@pytest.mark.requirement("M:META-1", "M:META-2")
+def test_no_call_can_forge_the_envelope_or_the_token() -> None:
+    client, server = connected({"x": result()}, R5)
+    with client:
+        params = {"name": "x", "_meta": {"own": 1, VERSION_KEY: "forged", "progressToken": "forged"}}
+        before = copy.deepcopy(params)
+        client.request("x", params, on_progress=print)
+        (asked,) = (each for each in server.pipe.messages if each["method"] == "x")
+        meta = {"own": 1, "progressToken": asked["id"], VERSION_KEY: R5}
+        assert asked["params"]["_meta"].items() >= meta.items() and params == before
+
+
 @pytest.mark.requirement("M:VER-C1", "M:VER-C2")
 def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
     refused = error(-32022, "not that one", {"supported": [R5]})
@@ -85,9 +98,6 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
             client.call_tool("slow", timeout=0.05)
 
 
-# ---------------------------------------------------------------- many at once
-
-
 def test_nothing_is_sent_of_a_batch_that_is_no_json() -> None:
     client, server = connected({})
     with client:
@@ -95,17 +105,6 @@ def test_nothing_is_sent_of_a_batch_that_is_no_json() -> None:
             with pytest.raises((ValueError, TypeError)):
                 client.call_tools([("a", None), ("b", bad)])
         assert sent(server, "tools/call") == [] and "0 outgoing" in repr(client)
-
-
-def test_a_token_ends_the_whole_batch() -> None:
-    client, server = connected({"tools/call": silence})
-    with client:
-        token = CancelToken()
-        task = Task(lambda: client.call_tools([("a", None)] * 3, cancel=token, return_exceptions=True))
-        assert eventually(lambda: len(sent(server, "tools/call")) == 3)
-        token.cancel("enough")
-        assert [type(each) for each in task.result()] == [minimcp.Cancelled] * 3
-        assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 3)
 
 
 def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
@@ -127,9 +126,6 @@ def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
             client.call_tools([("a", None)] * 4, cancel=Interrupted())
         assert eventually(lambda: len(sent(server, "notifications/cancelled")) == 3)
         assert "0 outgoing" in repr(client)
-
-
-# ---------------------------------------------------------------- tools whose schemas are not known
 
 
 class Mirror:

@@ -99,16 +99,13 @@ def test_each_word(schema: Any, fits: List[Any], refused: List[Tuple[Any, str]])
 
 
 @pytest.mark.requirement("JSCH-06", "M:SCH-11")
-@for_each(
-    "schema",
-    [
-        3, {"type": "strin"}, {"type": []}, {"type": ["null", "null"]}, {"type": 3}, {"enum": "x"}, {"minimum": "1"},
-        {"multipleOf": 0}, {"minLength": -1}, {"minLength": 1.5}, {"pattern": "("}, {"pattern": 1}, {"uniqueItems": 1},
-        {"properties": []}, {"properties": {"a": 3}}, {"required": "a"}, {"required": [1]}, {"items": [{}]},
-        {"allOf": []}, {"anyOf": {}}, {"$defs": {"a": {"type": "x"}}}, {"$defs": []}, {"$ref": 1},
-        {"$ref": "#/$defs/a"}, {"$ref": "#none"}, {"allOf": [{}], "$ref": "#/allOf/1"}, {"if": 3}, {"$ref": "#/title/x", "title": "t"},
-    ],
-)  # fmt: skip
+@for_each("schema", [
+    3, {"type": "strin"}, {"type": []}, {"type": ["null", "null"]}, {"type": 3}, {"enum": "x"}, {"minimum": "1"},
+    {"multipleOf": 0}, {"minLength": -1}, {"minLength": 1.5}, {"pattern": "("}, {"pattern": 1}, {"uniqueItems": 1},
+    {"properties": []}, {"properties": {"a": 3}}, {"required": "a"}, {"required": [1]}, {"items": [{}]},
+    {"allOf": []}, {"anyOf": {}}, {"$defs": {"a": {"type": "x"}}}, {"$defs": []}, {"$ref": 1},
+    {"$ref": "#/$defs/a"}, {"$ref": "#none"}, {"allOf": [{}], "$ref": "#/allOf/1"}, {"if": 3}, {"$ref": "#/title/x", "title": "t"},
+])  # fmt: skip
 def test_an_invalid_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
     with pytest.raises(ValueError, match="^tool 't': "):
         compile_check(schema, where="tool 't'")
@@ -140,16 +137,13 @@ def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
 
 
 @pytest.mark.requirement("JSCH-08", "M:SCH-4", "M:SCH-6")
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$ref": "http://127.0.0.1:9/x.json"},
-        {"items": {"$ref": "other.json#/a"}},
-        {"$id": "https://example.com/a", "$ref": "b"},
-        {"$dynamicRef": "https://example.com/b"},
-        {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
-    ],
-)
+@pytest.mark.parametrize("schema", [
+    {"$ref": "http://127.0.0.1:9/x.json"},
+    {"items": {"$ref": "other.json#/a"}},
+    {"$id": "https://example.com/a", "$ref": "b"},
+    {"$dynamicRef": "https://example.com/b"},
+    {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
+])
 def test_nothing_is_fetched_and_a_dangling_reference_is_refused(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_socket(*arguments: Any) -> None:
         raise AssertionError("the network was asked")
@@ -243,15 +237,12 @@ FOREIGN = {"if": True}
 """A word that is left to jsonschema."""
 
 
-@for_each(
-    ("schema", "words"),
-    [
-        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
-        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
-        ({"patternProperties": {"a": {}}}, "patternProperties"),
-        ({"$ref": "http://example.com/x"}, "leads nowhere"),
-    ],
-)
+@for_each(("schema", "words"), [
+    ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
+    ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
+    ({"patternProperties": {"a": {}}}, "patternProperties"),
+    ({"$ref": "http://example.com/x"}, "leads nowhere"),
+])
 def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^x: .*{words}"):
         compile_peer_check({**schema, **FOREIGN}, where="x")

@@ -18,7 +18,7 @@ from minimcp.errors import ConnectionFailed, ConnectionLost
 from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport, StdioServer
 
-from ..scripted import Task, no_threads
+from ..scripted import no_threads
 from ..support import ROOT, WAIT, child_processes, eventually, open_descriptors
 
 Start = Callable[..., ChildTransport]
@@ -40,9 +40,6 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     for transport in started:
         transport.close()
     assert not child_processes()
-
-
-# ------------------------------------------------------------ starting
 
 
 @pytest.mark.parametrize(("arguments", "error", "words"), [
@@ -82,34 +79,6 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
 
 
-# ------------------------------------------------------------ speaking and ending
-
-
-def test_lines_go_there_and_come_back_and_the_end_of_input_ends_it(start: Start) -> None:
-    transport = start(ECHO)
-    assert transport.send(b"one\n", 0) == 4 and transport.receive() == [b"one!"]
-    assert "is still running" in repr(transport) and transport.was_read()
-    transport.close()
-    assert transport.returncode == 0 and "exited with code 0" in repr(transport)
-    transport.close()
-
-
-@pytest.mark.parametrize(("code", "signal"), [
-    ("import sys, time; sys.stdin.read(); print('x' * 10**6); time.sleep(600)", 15),
-    ("import signal, sys, time; signal.signal(15, signal.SIG_IGN); print(flush=True); sys.stdin.read(); "
-     "time.sleep(600)",
-     9),
-])  # fmt: skip
-def test_one_that_does_not_end_is_told_by_signals(start: Start, code: str, signal: int) -> None:
-    transport = start(code, grace=0.1 if signal == 15 else 0.5)
-    if signal == 9:
-        os.read(transport._in.number, 1)  # it has begun to ignore the signal
-    receiving = Task(transport.receive)  # a reader takes what it writes meanwhile
-    transport.close()
-    receiving.result()
-    assert transport.returncode == -signal and "was killed by signal" in repr(transport)
-
-
 def test_what_it_started_ends_with_it(start: Start) -> None:
     code = (
         "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -138,6 +107,7 @@ def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
     killed = start("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
     killed.send(b"x\n", 0)
     assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.was_read()
+    assert "exited with code 3" in repr(transport) and "was killed by signal" in repr(killed)
 
 
 def test_one_that_never_read_what_was_sent(start: Start) -> None:
@@ -182,8 +152,6 @@ def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -
         os.close(number)  # or it raises: somebody has closed it
     assert own and own <= set(others)
 
-
-# ------------------------------------------------------------ stderr
 
 TALKING = "import sys\nsys.stderr.buffer.write(b'one\\r\\ntwo \\xff\\nlast'); sys.stderr.flush()"
 
@@ -254,8 +222,6 @@ def test_a_line_without_end_is_cut(start: Start) -> None:
     transport.close()
     assert sum(map(len, lines)) == 200_000 and len(transport.stderr_tail) == 65536
 
-
-# ------------------------------------------------------------ this process's own streams
 
 SERVE = """
 import os, sys

@@ -125,9 +125,6 @@ def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
 
 
-# ---------------------------------------------------------------- the farewell that the specification does not have
-
-
 @pytest.mark.requirement("SEED-01")
 @pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
 def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +133,3 @@ def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: py
     with minimcp.connect(server, revision="handshake", send_shutdown=True) as client:
         client.close()
     assert server.pipe.methods().count("shutdown") == 1, "closing twice says it once"
-
-
-@pytest.mark.requirement("SEED-01")
-def test_no_client_says_farewell_of_itself_or_without_a_session() -> None:
-    for server, options in (
-        (Answering({}), {"revision": "handshake"}),
-        (Answering(modern=True), {"send_shutdown": True}),
-    ):
-        minimcp.connect(server, **options).close()
-        assert "shutdown" not in server.pipe.methods()
-    lost = minimcp.connect(Answering({}), revision="handshake", send_shutdown=True)
-    lost._sessions.newest.session.close()
-    lost.close()

@@ -14,7 +14,7 @@ from minimcp import CancelToken, Refused
 from minimcp.client import calls as module
 from minimcp.engine import timer as deadlines
 
-from ..answering import Answering, result, silence
+from ..answering import Answering, later, result, silence
 from ..rows import for_each
 from ..scripted import Task, wait_for
 from ..support import WAIT, MovedTime, eventually
@@ -30,7 +30,6 @@ DONE = result(resultType="complete", content=[{"type": "text", "text": "done"}])
 
 
 def asks(state: Any = None, /, **questions: Any) -> Any:
-    """Answers with questions."""
     members: Dict[str, Any] = {"resultType": "input_required"}
     if questions:
         members["inputRequests"] = questions
@@ -182,23 +181,20 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
         assert asked == [] and len(legs(server)) == 1
 
 
-@for_each(
-    "members",
-    [
-        {},
-        {"inputRequests": {}},
-        {"inputRequests": None, "requestState": None},
-        {"inputRequests": [ELICIT]},
-        {"inputRequests": "a"},
-        {"inputRequests": {"a": None}},
-        {"inputRequests": {"a": [ELICIT]}},
-        {"inputRequests": {"a": {"method": 5}}},
-        {"inputRequests": {"a": {"method": "elicitation/create", "params": []}}},
-        {"requestState": 5},
-        {"requestState": {}},
-        {"inputRequests": {"a": ELICIT}, "requestState": 5},
-    ],
-)
+@for_each("members", [
+    {},
+    {"inputRequests": {}},
+    {"inputRequests": None, "requestState": None},
+    {"inputRequests": [ELICIT]},
+    {"inputRequests": "a"},
+    {"inputRequests": {"a": None}},
+    {"inputRequests": {"a": [ELICIT]}},
+    {"inputRequests": {"a": {"method": 5}}},
+    {"inputRequests": {"a": {"method": "elicitation/create", "params": []}}},
+    {"requestState": 5},
+    {"requestState": {}},
+    {"inputRequests": {"a": ELICIT}, "requestState": 5},
+])
 def test_questions_that_make_no_sense(members: Any) -> None:
     client, server = connected([result(resultType="input_required", **members), DONE], **HOST)
     with client, pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
@@ -216,9 +212,6 @@ def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
         params = {"name": "t", "inputResponses": answers, "requestState": kept["requestState"]}
         assert client.request("tools/call", params)["content"][0]["text"] == "done"
     assert legs(server)[1:] == [params, {"name": "t", "inputResponses": {"b": ADA}}]
-
-
-# ---------------------------------------------------------------- many at once
 
 
 @pytest.mark.requirement("M:MRTR-C6")
@@ -240,9 +233,6 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
             "done", "done", minimcp.ProtocolViolation, "done",
         ]
     assert len(legs(server)) == 6
-
-
-# ---------------------------------------------------------------- while a handler answers
 
 
 class Slow:
@@ -320,20 +310,14 @@ def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(deadlines, "time", moved)
     client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)
     with client:
-        def later() -> None:
-            """It is later than the call may last, and it looks at the clock."""
-            moved.ahead += 2 * WAIT
-            for call in client._sessions.newest.session.calls.waiting():
-                call.queue.put(None)
-
         task = Task(lambda: client.call_tool("a", timeout=WAIT))
         wait_for(slow.begun)
-        later()
+        later(client, moved)
         assert not threading.Event().wait(0.1) and task.thread.is_alive()
         slow.gate.set()
         assert eventually(lambda: len(legs(server)) == 2)
         assert not threading.Event().wait(0.1) and task.thread.is_alive(), "it has its time still"
-        later()
+        later(client, moved)
         with pytest.raises(minimcp.RequestTimeout):
             task.result()
         assert len(legs(server)) == 2

@@ -1,9 +1,10 @@
-"""What a client listens to: how streams are opened, replaced, opened again and given up, against a scripted server."""
+"""What a client listens to: how streams begin, what comes out of them, how they end, and what they may cost."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from queue import SimpleQueue
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -21,11 +22,11 @@ from minimcp import (
     RequestTimeout,
 )
 from minimcp.client import client as client_module, subscriptions as module
-from minimcp.client.subscriptions import Filter
+from minimcp.client.subscriptions import Changes, Filter
 
 from ..answering import R4, Answer, error, result, silence
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
-from ..scripted import Task, cancelled, notice, wait_for
+from ..scripted import Task, cancelled, notice, result as ended, wait_for
 from ..support import WAIT, eventually
 
 
@@ -40,9 +41,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def opened(host: Host, **keywords: Any) -> Iterator[Any]:
     with minimcp.connect(host, timeout=WAIT, **keywords) as client:
         yield client
-
-
-# ---------------------------------------------------------------- how a stream begins
 
 
 FAULTS: Dict[str, Any] = {
@@ -60,10 +58,6 @@ FAULTS: Dict[str, Any] = {
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
 }
 """What a server does about a listen, and what comes of it."""
-
-
-def ended(id: Any) -> Dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "result": {}}
 
 
 def failed(id: Any, code: int, text: str) -> Dict[str, Any]:
@@ -138,9 +132,6 @@ def test_a_connection_that_is_lost_while_a_stream_begins() -> None:
         assert not client._sessions.newest.session.streams
 
 
-# ---------------------------------------------------------------- sessions
-
-
 @pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
 def test_what_a_session_subscribes_to_is_shared() -> None:
     host = Host(session=True)
@@ -160,18 +151,6 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
         assert not client._sessions.newest._listened and not client._sessions.newest.uris
-
-
-@pytest.mark.requirement("M:SUB-24", "M:SUB-12")
-def test_what_a_session_does_not_offer_is_not_honoured() -> None:
-    host = Host(session=True, capabilities={"tools": {}, "resources": {"listChanged": True}})
-    with opened(host, revision=R4) as client:
-        with client.listen(True, True, True, ["a://1"]) as changes:
-            assert changes.honored == Filter(resources_list_changed=True)
-        assert not host.subscriptions()
-        for ask in (client.subscribe, client.unsubscribe):
-            with pytest.raises(CapabilityNotSupported, match=r"resources\.subscribe"):
-                ask("a://1")
 
 
 def test_a_subscription_of_a_session_that_fails_takes_the_others_back() -> None:
@@ -216,9 +195,6 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
             with pytest.raises(Cancelled):
                 task.result()
         assert host.subscriptions() == [("subscribe", "a://1")]
-
-
-# ---------------------------------------------------------------- the client's own stream
 
 
 class Heard:
@@ -361,9 +337,6 @@ def test_a_server_that_gives_no_stream_is_connected_all_the_same(
     assert "no stream of changes" in caplog.text
 
 
-# ---------------------------------------------------------------- clients that go
-
-
 def test_a_client_that_only_listens_is_closed_at_exit() -> None:
     idle, busy = Host(), Host()
     first, second = (minimcp.connect(host, on_tools_changed=print) for host in (idle, busy))
@@ -374,3 +347,127 @@ def test_a_client_that_only_listens_is_closed_at_exit() -> None:
     changes.close()
     second.close()
     first.close()
+
+
+ALL: Dict[str, Any] = {
+    "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
+    "resource_subscriptions": ["a://1"],
+}
+
+
+def told(changes: Changes, count: int) -> List[Any]:
+    """So many changes, as kind and URI."""
+    return [(change.kind, change.uri) for change in (changes.next(WAIT) for _ in range(count))]
+
+
+@pytest.mark.requirement("M:SUB-12")
+@pytest.mark.parametrize("params", [
+    {}, {"notifications": None}, {"notifications": []}, {"notifications": {"toolsListChanged": 1}},
+    {"notifications": {"resourceSubscriptions": "a://1", "junk": True}},
+    {"notifications": {"resourceSubscriptions": [5]}},
+])
+def test_what_is_not_understood_is_not_honoured(params: Any) -> None:
+    assert Filter.from_wire(params) == Filter()
+
+
+@pytest.mark.requirement("M:SUB-17", "M:SUB-7", "M:STD-6", "M:SUB-18", "M:SUB-12")
+def test_two_streams_on_one_connection_are_told_apart() -> None:
+    host = Host(None)
+    host.answers[LISTEN] = [
+        # The acknowledgement and the first changes arrive in one piece.
+        host.gives(lambda id: [agree(id, toolsListChanged=True, resourceSubscriptions=["a://1"]), about(id, TOOLS)]),
+        host.agree,
+    ]
+    with minimcp.connect(host) as client:
+        with client.listen(**ALL) as first, client.listen(prompts_list_changed=True) as second:
+            assert first.honored == Filter(tools_list_changed=True, resource_subscriptions=("a://1",))
+            assert second.honored == Filter(prompts_list_changed=True)
+            one, two = host.listens(2)
+            asked = host.calls(LISTEN)[0]["params"]["notifications"]
+            assert asked == {
+                "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+                "resourceSubscriptions": ["a://1"],
+            }
+            host.pipe.give(
+                about(two, PROMPTS), about(one, UPDATED, uri="a://1/part"), about(str(one), PROMPTS),
+                about(99, PROMPTS), about(True, PROMPTS), about(float(one), PROMPTS), about([one], PROMPTS),
+                about(one, UPDATED, uri="a://1"),
+            )
+            assert told(first, 3) == [
+                ("tools_list_changed", None), ("resource_updated", "a://1/part"), ("resource_updated", "a://1")
+            ]
+            assert told(second, 1) == [("prompts_list_changed", None)]
+            assert repr(second).startswith("<Changes open Filter(")
+        assert host.closed(2) == [two, one] and repr(second).startswith("<Changes ended")
+        host.pipe.give(about(one, TOOLS))
+        assert client.ping() >= 0
+
+
+def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "minimcp.client")
+    host = Host()
+    with minimcp.connect(host) as client, client.listen(**ALL) as changes:
+        (id,) = host.listens()
+        host.pipe.give(
+            notice("notifications/progress", progressToken=id, progress=1), agree(id, toolsListChanged=True),
+            about(id, "notifications/message", level="info", data="x"), about(id, UPDATED), about(id, UPDATED, uri=5),
+            about(id, PROMPTS),
+        )
+        assert told(changes, 1) == [("prompts_list_changed", None)] and changes.honored.resource_subscriptions
+    assert caplog.text.count("a notification that tells of no change") == 4
+
+
+ENDINGS: Dict[str, Any] = {
+    "result": (lambda id: [ended(id)], None),
+    "cancelled": (lambda id: [cancelled(id, "full")], "the server ended the stream: full"),
+    "result-then-cancelled": (lambda id: [ended(id), cancelled(id)], None),
+    "error": (lambda id: [failed(id, -32603, "broken")], r"the server ended the stream: broken \(-32603\)"),
+    "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], "the stream has ended: "),
+    "loss": (None, "the peer closed the connection"),
+}
+
+
+@pytest.mark.requirement("M:SUB-9", "M:SUB-11", "M:SUB-10")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_stream_that_the_server_ends(ending: str) -> None:
+    host, (make, said) = Host(), ENDINGS[ending]
+    with minimcp.connect(host) as client, client.listen(**ALL) as changes:
+        (id,) = host.listens()
+        host.pipe.give(about(id, TOOLS))
+        host.pipe.give(*make(id)) if make else host.pipe.end()
+        seen: List[str] = []
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match=said) if said else nullcontext():
+                seen.extend(change.kind for change in changes)
+        assert seen == ["tools_list_changed"], "what came before the end comes out"
+        for _ in range(2):
+            with pytest.raises(ConnectionLost, match=said or "the stream has ended"):
+                changes.next(WAIT)
+        assert eventually(lambda: not client._sessions.newest.session.streams), "nothing is kept of it"
+    with pytest.raises(ConnectionLost, match="closed"):
+        changes.next()
+
+
+@pytest.mark.requirement("M:SUB-14")
+@pytest.mark.parametrize("session", [True, False])
+def test_a_flood_at_a_slow_reader_keeps_little(
+    session: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 1000)
+    caplog.set_level(logging.DEBUG, "minimcp.client")
+    host = Host(session=session)
+    with minimcp.connect(host, revision=R4 if session else "auto") as client:
+        with client.listen(tools_list_changed=True, resource_subscriptions=["a://dir", "a://x"]) as changes:
+            id = None if session else host.listens()[0]
+            say = notice if session else (lambda *method, **params: about(id, *method, **params))
+            for start in range(0, 20_000, 5000):
+                host.pipe.give(*(say(UPDATED, uri=f"a://dir/{start + number}") for number in range(5000)))
+            host.pipe.give(say(UPDATED, uri="a://x"), say(UPDATED, uri="b://1"), say(TOOLS), say(UPDATED, uri="a://x"))
+            client.ping()
+            kept = told(changes, 1003)
+            assert kept[:1000] == [("resource_updated", f"a://dir/{number}") for number in range(1000)]
+            assert kept[1000:] == [("resource_updated", "a://dir"), ("resource_updated", "a://x"),
+                                   ("tools_list_changed", None)]
+            with pytest.raises(RequestTimeout):
+                changes.next(0)
+    assert ("'b://1' is not subscribed to" in caplog.text) is not session

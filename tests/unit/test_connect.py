@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -16,7 +16,7 @@ from minimcp.client import connect as connecting
 from minimcp.client.connect import read_target, wanted_revisions
 from minimcp.stdio import child
 
-from ..answering import R1, R3, R4, R5, REVISIONS, Answering, error, initialized, result, silence
+from ..answering import R3, R4, R5, REVISIONS, Answering
 from ..scripted import Task
 from ..support import ROOT, WAIT
 
@@ -49,7 +49,6 @@ def script(tmp_path: Path) -> Path:
 
 
 def starts(monkeypatch: pytest.MonkeyPatch, start: Callable[[], Any]) -> None:
-    """Have this function called in the place of starting a process."""
     made = type("ChildTransport", (), {"__new__": lambda cls, *_, **__: start()})
     monkeypatch.setattr(connecting, "ChildTransport", made)
 
@@ -148,15 +147,6 @@ def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
     assert hasattr(minimcp.Limits(), new)
 
 
-@pytest.mark.parametrize("revision", ["auto", "handshake"])
-def test_a_file_is_run_where_and_with_what_is_asked(script: Path, tmp_path: Path, revision: str) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    with minimcp.connect(str(script), revision=revision, cwd=other, env={"MARK": "x"}, timeout=WAIT) as client:
-        client.list_tools()
-        assert client.call_tool("where").value == [os.path.realpath(other), "x"]
-
-
 def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "CLOSE_SECONDS", 6 * WAIT)
     monkeypatch.setattr(child, "SETTLE_SECONDS", 0.1)  # it lives on
@@ -167,47 +157,6 @@ def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatc
         connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
         with pytest.raises(kind):
             connecting.result()
-
-
-class Dying(Answering):
-    """Dies of what it does not know, so many times."""
-
-    def __init__(self, deaths: int) -> None:
-        super().__init__()
-        self.deaths, self.opened = deaths, 0
-
-    def open_pipe(self) -> Any:
-        self.opened += 1
-        pipe = super().open_pipe()
-        if self.opened <= self.deaths:
-            pipe.answers = {"server/discover": lambda message: pipe.end(), "initialize": lambda message: pipe.end()}
-        return pipe
-
-
-@pytest.mark.requirement("M:VER-C13")
-def test_only_a_process_is_started_again_without_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="in this process"):
-        minimcp.connect(Dying(1))
-    def dying(deaths: int) -> Dying:
-        server = Dying(deaths)
-        starts(monkeypatch, server.open_pipe)
-        return server
-
-    once = dying(1)
-    with minimcp.connect(["a"]) as client:
-        assert client.revision == R4 and once.pipe.methods()[0] == "initialize" and once.opened == 2
-    for deaths, options, opened in ((2, {}, 2), (1, {"revision": "handshake"}, 1), (1, {"revision": R5}, 1)):
-        server = dying(deaths)
-        with pytest.raises(minimcp.ConnectionFailed, match="an argument list"):
-            minimcp.connect(["a"], **options)  # type: ignore[arg-type]
-        assert server.opened == opened
-
-
-def test_a_refusal_and_a_silence_say_what_the_target_was_taken_for() -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process.*refused"):
-        minimcp.connect(Answering({"initialize": error(-32603)}))
-    with pytest.raises(minimcp.RequestTimeout, match="a server in this process"):
-        minimcp.connect(Answering({"initialize": lambda message: None}), connect_timeout=0.02)
 
 
 def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
@@ -267,43 +216,9 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
 
 
-# ---------------------------------------------------------------- which revision to speak
-
-
-def agreed(answers: Dict[str, Any], **options: Any) -> "tuple[str, List[str]]":
-    """The revision that was agreed on, and the methods that were sent."""
-    server = Answering(answers)
-    with minimcp.connect(server, **{"connect_timeout": WAIT, **options}) as client:
-        return client.revision, server.pipe.methods()
-
-
 def test_what_is_wanted() -> None:
     assert [each.name for each in wanted_revisions("auto")] == list(REVISIONS)
     assert [each.name for each in wanted_revisions("handshake")] == list(REVISIONS[:-1])
     assert [each.name for each in wanted_revisions(R3)] == [R3]
     with pytest.raises(ValueError, match="2099-01-01"):
         wanted_revisions("2099-01-01")
-
-
-def test_no_second_probe_when_the_revision_is_wrong_by_our_own_count() -> None:
-    answers = {"server/discover": silence, "initialize": initialized("1999-01-01")}
-    with pytest.raises(minimcp.UnsupportedRevision, match="1999-01-01"):
-        agreed(answers, probe_timeout=0.02)
-
-
-def test_initialize_is_refused() -> None:
-    with pytest.raises(minimcp.UnsupportedRevision) as caught:
-        agreed({"initialize": error(-32602, "Unsupported protocol version", {"supported": [R1]})}, revision=R3)
-    assert R1 in str(caught.value) and caught.value.code == -32602 and caught.value.from_peer
-    for data in ({"other": 1}, None):
-        with pytest.raises(minimcp.ConnectionFailed, match="refused initialize"):
-            agreed({"initialize": error(-32603, "not today", data)}, revision=R3)
-    with pytest.raises(minimcp.ProtocolViolation):
-        agreed({"initialize": result()}, revision=R3)
-
-
-def test_the_name_is_told_in_the_words_of_the_handshake() -> None:
-    server = Answering({"server/discover": error(-32601)})
-    with minimcp.connect(server, client_info={"name": "me", "version": "1", "title": "I"}):
-        opening = server.pipe.messages[1]["params"]
-    assert opening["clientInfo"] == {"name": "me", "version": "1", "title": "I"} and opening["protocolVersion"] == R4

@@ -94,7 +94,6 @@ def test_reading_a_resource_of_the_same_server() -> None:
     seen: List[Any] = []
 
     def note(number: int, ctx: Context) -> str:
-        """A note."""
         seen.append(ctx)
         return f"note {number}"
 

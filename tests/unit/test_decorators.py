@@ -12,7 +12,6 @@ from minimcp.server.options import MARKS, has_marks, marked
 
 
 class Notes:
-    """A notebook."""
 
     def __init__(self) -> None:
         self.notes: List[str] = []
@@ -23,36 +22,30 @@ class Notes:
 
     @minimcp.tool
     def add(self, text: str) -> int:
-        """Note something."""
         self.notes.append(text)
         return len(self.notes)
 
     @minimcp.tool(name="wipe", title="Wipe", annotations={"destructive_hint": True})
     def clear(self, ctx: Context) -> None:
-        """Forget everything."""
         ctx.info("wiped")
         self.notes.clear()
 
     @minimcp.resource("notes://{number}", mime_type="text/markdown")
     def read(self, number: int) -> str:
-        """One note."""
         return self.notes[number - 1]
 
     @minimcp.prompt
     def summary(self, style: str = "short") -> str:
-        """Sum up."""
         return f"Sum up in a {style} way: {self.notes}"
 
     @staticmethod
     @minimcp.tool
     def version() -> str:
-        """The version."""
         return "7"
 
     @minimcp.tool
     @classmethod
     def kind(cls) -> str:
-        """The class."""
         return cls.__name__
 
     def helper(self) -> None:
@@ -61,7 +54,6 @@ class Notes:
 
 class Counted(Notes):
     def add(self, text: str) -> int:
-        """Note something, and count twice."""
         return 2 * super().add(text)
 
     clear = None  # type: ignore[assignment]
@@ -69,7 +61,6 @@ class Counted(Notes):
     @minimcp.tool(name="both")
     @minimcp.resource("counted://both", name="both")
     def both(self) -> str:
-        """A tool and a resource."""
         return "both"
 
 
@@ -110,22 +101,18 @@ def test_what_cannot_be_registered_is_taken_back_whole() -> None:
     class Half:
         @minimcp.resource("half://a")
         def page(self) -> str:
-            """A page."""
             return ""
 
         @minimcp.prompt
         def ask(self) -> str:
-            """Ask."""
             return ""
 
         @minimcp.tool
         def good(self) -> str:
-            """Good."""
             return ""
 
         @minimcp.tool
         async def bad(self) -> str:
-            """Bad."""
             return ""
 
     server = Server("x")

@@ -169,9 +169,6 @@ def test_the_fields_of_each_kind_in_the_original_and_in_every_copy() -> None:
     assert [str(rows[index][0]) for index in (0, 5)] == ["x", "busy for 3 s"]
 
 
-# ---------------------------------------------------------------- words
-
-
 class _Wordless(Exception):
     def __str__(self) -> str:
         raise ValueError("not even that")

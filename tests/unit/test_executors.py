@@ -54,9 +54,6 @@ def kept() -> Kept:
     return Kept()
 
 
-# ------------------------------------------------------------ jobs
-
-
 def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     seen: List[Any] = []
     made = exchange(lambda exchange: seen.append((exchange, current_request())) or {"n": 1})  # type: ignore[func-returns-value]
@@ -112,9 +109,6 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
     assert all("error" in answers(made)[0] for made in (here, there)) and current_request() is None
 
 
-# ------------------------------------------------------------ what an author may say
-
-
 class Queue:
     """Somebody's queue: each look at its method makes a new object."""
 
@@ -140,9 +134,6 @@ def test_names_and_objects() -> None:
             executor_of(other, known)
     with pytest.raises(TypeError, match="on_pump_needed is a callable"):
         Main(5)  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------ main
 
 
 def waits(main: Main) -> bool:
@@ -249,9 +240,6 @@ def test_it_asks_again_whether_it_is_over_when_it_is_woken() -> None:
     assert task.result() == 0
 
 
-# ------------------------------------------------------------ threads of ours
-
-
 def threads(name: str = "minimcp-serial") -> List[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == name]
 
@@ -333,9 +321,6 @@ def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
         assert executor.pump() == 1
     assert eventually(lambda: answers(made)) and not answers(parents)
     executor.leave(CONFIG)
-
-
-# ------------------------------------------------------------ executors of an author
 
 
 def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:

@@ -36,12 +36,6 @@ def test_nothing_is_imported_that_is_not_needed() -> None:
     assert done.stdout.strip() == b"False", done.stderr
 
 
-@pytest.mark.parametrize("options", [{"cert": "/no/such/file"}, {"verify": "/no/such/file"}])
-def test_options_that_cannot_be(options: Any) -> None:
-    with pytest.raises(ValueError, match="https://localhost/: .*file"):
-        Fetcher("https://localhost/", **options)
-
-
 class TinyPieces:
     """A response whose body comes in so many pieces of two bytes."""
 
@@ -64,14 +58,6 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
         tracemalloc.stop()
     assert len(body) == 100_000 and body.startswith(b"9998") and body.endswith(b"0100")
     assert peak < 400_000  # a list of pieces would take 4 MB
-
-
-def test_the_start_of_a_body_in_tiny_pieces() -> None:
-    pieces = TinyPieces(10**9)
-    assert len(Response("a test", pieces).start(65_536)) == 65_536
-    assert pieces.left == 10**9 - 32_768
-    assert Response("a test", TinyPieces(2)).start(3) == b"010"
-    assert Response("a test", TinyPieces(1)).start(3) == b"00"
 
 
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
@@ -123,12 +109,6 @@ def full() -> Iterator[int]:
             first.setblocking(False)
             first.connect_ex(listener.getsockname())
         yield listener.getsockname()[1]
-
-
-def test_connecting_takes_no_longer_than_it_may(full: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 0.2)
-    with pytest.raises(ConnectionFailed, match="timed out"):
-        Fetcher(f"http://127.0.0.1:{full}/").send(AbortableRequest(), "GET", {})
 
 
 def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import minimcp
 from minimcp import CancelToken, Group, Server, connect_all
 
 from ..answering import R4, Answering, error, initialized, result, silence
-from ..scripted import Task
 from ..support import WAIT, eventually
 
 
@@ -110,23 +109,6 @@ def failing(tmp_path: Path) -> Dict[str, Any]:
     }
 
 
-def test_a_server_that_does_not_start_is_an_error_of_its_own(tmp_path: Path) -> None:
-    import requests  # noqa: F401 - before the clock runs: on a busy machine this takes longer than an answer
-
-    with opened({"fine": answering("x"), **failing(tmp_path)}, connect_timeout=WAIT) as group:
-        assert list(group.clients) == ["fine"] and names(group) == ["fine__x"]
-        kinds = {name: type(each) for name, each in group.errors.items()}
-        assert kinds == {
-            "refuses": minimcp.ConnectionFailed, "absent": minimcp.ConnectionFailed, "unset": ValueError,
-            "remote": minimcp.ConnectionFailed,
-        }
-        assert "the server 'refuses': " in str(group.errors["refuses"]) and "not today" in str(group.errors["refuses"])
-        assert "no connection" in str(group.errors["remote"])
-    assert list(group.errors) == list(kinds)
-    with opened({"silent": Answering({"initialize": silence})}, connect_timeout=0.05) as late:
-        assert isinstance(late.errors["silent"], minimcp.RequestTimeout) and not late.clients
-
-
 @pytest.mark.parametrize("name", ["refuses", "absent", "unset"])
 def test_strict_raises_the_first_and_closes_the_rest(name: str, tmp_path: Path) -> None:
     fine, hanging = Answering(), Answering({"initialize": silence})
@@ -151,25 +133,6 @@ def test_a_mistake_of_the_caller_is_no_servers_error() -> None:
             opened({"fine": Answering()}, **keywords)
     with pytest.raises(FileNotFoundError):
         connect_all("no-such-file.json")
-
-
-def test_a_server_that_is_lost_fails_only_its_own_calls() -> None:
-    servers = {"a": answering("x", tools_call=silence), "b": answering("y")}
-    with opened(servers) as group:
-        assert names(group) == ["a__x", "b__y"]
-        running = Task(group.call_tool, "a__x")
-        assert eventually(lambda: "tools/call" in servers["a"].pipe.methods())
-        servers["a"].pipe.end()
-        with pytest.raises(minimcp.ConnectionLost):
-            running.result()
-        assert list(group.errors) == ["a"] and isinstance(group.errors["a"], minimcp.ConnectionLost)
-        assert names(group) == ["b__y"] and group.call_tool("b__y").text == "y"
-        with pytest.raises(minimcp.ConnectionLost):
-            group.call_tool("a__x")
-        outcomes = group.call_tools([("a__x", None), ("b__y", {}), ("a__z", None)], return_exceptions=True)
-        assert [type(each) for each in outcomes] == [
-            minimcp.ConnectionLost, minimcp.CallToolResult, minimcp.ConnectionLost,
-        ]
 
 
 def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:

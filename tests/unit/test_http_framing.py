@@ -28,9 +28,12 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY_BYTES = 1000
 
 
-def requests(data: bytes, size: Optional[int] = None) -> List[Tuple[Head, bytes]]:
-    """The whole requests in `data`, fed in pieces of `size`."""
-    parser, found = RequestParser(body_bytes=BODY_BYTES), []
+Found = List[Tuple[Head, bytes]]
+
+
+def requests(data: bytes, size: Optional[int] = None, found: Optional[Found] = None) -> Found:
+    """The whole requests in `data`, fed in pieces of `size`; they are added to `found`."""
+    parser, found = RequestParser(body_bytes=BODY_BYTES), [] if found is None else found
     for at in range(0, len(data), size or len(data)):
         awaited = parser.feed(data[at : at + (size or len(data))])
         while awaited == READY:
@@ -47,17 +50,6 @@ def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
     except HttpError as refused:
         return refused.status
     return None
-
-
-# ------------------------------------------------------------ what is taken
-
-
-def test_a_request() -> None:
-    head, body = requests(POST + b"X-Two:\t one  two \r\nX-TWO: 3\r\nContent-Length: 5\r\n\r\nhello")[0]
-    assert (head.method, head.path, head.http11, head.keep_alive) == ("POST", "/mcp", True, True)
-    assert list(head.headers.items()) == [("host", "a"), ("x-two", "one  two"), ("content-length", "5")]
-    assert head.headers.all("x-two") == ["one  two", "3"]
-    assert (head.length, head.expects_continue, body) == (5, False, b"hello")
 
 
 BODIES = [
@@ -77,27 +69,6 @@ def test_bodies_however_they_are_cut(data: bytes, body: bytes, size: Optional[in
     assert [found for _, found in requests(data + GET, size)] == [body, b""]
 
 
-def test_pipelined_requests_come_one_by_one() -> None:
-    parser = RequestParser(body_bytes=BODY_BYTES)
-    parser.feed(GET + POST + b"Content-Length: 2\r\n\r\nhi" + GET[:5])
-    assert parser.head is not None and parser.head.method == "GET" and parser.body == b""
-    parser.feed(b"")
-    assert parser.head.method == "POST" and parser.body == b"hi"
-    parser.feed(b"")
-    assert parser.head is None and parser.body is None and parser.begun and parser.buffered == 5
-    parser.feed(GET[5:])
-    assert parser.body == b""
-    parser.feed(b"")
-    assert not parser.begun and parser.buffered == 0
-
-
-@for_each("data", [POST + b"Content-Length: 9\r\n\r\nabc", CHUNKED + b"9\r\nabc"])
-def test_what_has_come_of_a_body_is_counted(data: bytes) -> None:
-    parser = RequestParser(body_bytes=BODY_BYTES)
-    parser.feed(data)
-    assert parser.head is not None and parser.body is None and parser.buffered == 3
-
-
 KEEPING = [
     (b"HTTP/1.1\r\nHost: a", True), (b"HTTP/1.1\r\nHost: a\r\nConnection: close", False),
     (b"HTTP/1.1\r\nHost: a\r\nConnection: X , CLOSE", False),
@@ -110,11 +81,6 @@ KEEPING = [
 @for_each("rest, kept", KEEPING)
 def test_who_keeps_the_connection_alive(rest: bytes, kept: bool) -> None:
     assert parse_head(b"GET / " + rest).keep_alive is kept
-
-
-def test_expect_100_continue() -> None:
-    assert parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue").expects_continue
-    assert not parse_head(b"POST / HTTP/1.0\r\nExpect: 100-continue").expects_continue
 
 
 TARGETS = [
@@ -131,9 +97,6 @@ def test_targets(line: bytes, path: str) -> None:
 @for_each("host", [b"", b"a", b"a:80", b"[::1]", b"[::1]:80", b"127.0.0.1:1", b"x_y.example"])
 def test_hosts(host: bytes) -> None:
     assert parse_head(b"GET / HTTP/1.1\r\nHost: " + host).headers == {"host": host.decode()}
-
-
-# ------------------------------------------------------------ what is refused
 
 
 REQUEST_LINES = [
@@ -274,21 +237,12 @@ def test_any_bytes_are_requests_or_refused() -> None:
 
 def _outcome(data: bytes, size: Optional[int]) -> object:
     """All that comes of it; of a refusal only that it is one, as what is wrong first depends on the pieces."""
-    found: List[Tuple[Head, bytes]] = []
-    parser = RequestParser(body_bytes=BODY_BYTES)
+    found: Found = []
     try:
-        for at in range(0, len(data), size or len(data)):
-            awaited = parser.feed(data[at : at + (size or len(data))])
-            while awaited == READY:
-                assert parser.head is not None and parser.body is not None
-                found.append((parser.head, parser.body))
-                awaited = parser.feed(b"")
+        requests(data, size, found)
     except HttpError:
         return found, "refused"
     return found, "open"
-
-
-# ------------------------------------------------------------ responses
 
 
 def head(
@@ -333,11 +287,3 @@ def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> None:
     with pytest.raises(ValueError):
         head(headers=[(name, value)])
-
-
-def test_which_responses_have_a_body() -> None:
-    cases = ((b"GET", 200, True), (b"HEAD", 200, False), (b"GET", 204, False), (b"PUT", 304, False))
-    for method, status, shown in cases:
-        request = parse_head(method + b" / HTTP/1.1\r\nHost: a")
-        assert response_head(request, status, [], 1, True)[1] is shown
-    assert response_head(None, 400, [], 1, False)[1]
