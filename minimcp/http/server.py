@@ -287,7 +287,8 @@ class Connection:
 
     def _send_some(self, data: bytes) -> None:
         with suppress(OSError):  # it takes nothing now, or has left
-            self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
+            if _DONT_WAIT or ready(self.socket, to_write=True):
+                self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
@@ -325,7 +326,7 @@ class RunningHttp:
             raise ValueError(f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any")
         self._http, self._sse, self._grace = http, sse, drain_grace
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
-        write = LONGEST_WAIT if write_timeout is None else write_timeout
+        write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]

@@ -520,6 +520,31 @@ def test_a_peer_that_takes_nothing_is_lost(endpoint: Endpoint, whole: bool) -> N
     assert isinstance(outcome[0], ConnectionLost)
 
 
+def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
+    with serving(endpoint, write_timeout=1e9) as running:
+        probe(running)
+
+
+@pytest.mark.parametrize("flag", [0, server_module._DONT_WAIT])
+def test_a_refusal_waits_for_nobody(running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int) -> None:
+    """Where a call on a socket may block too, as on Windows."""
+    monkeypatch.setattr(server_module, "_DONT_WAIT", flag)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(b"x" * 1000)
+        ours.setblocking(True)
+        refusing = threading.Thread(target=Connection(ours, "peer", running).refuse, args=(HttpError(400, "no"),))
+        refusing.start()
+        refusing.join(WAIT)
+        waits = refusing.is_alive()
+        theirs.close()
+        refusing.join(WAIT)
+        assert not waits
+
+
 def test_whether_a_peer_takes_something_can_be_seen(endpoint: Endpoint, running: RunningHttp) -> None:
     seen: List[bool] = []
     full, gone = threading.Event(), threading.Event()
