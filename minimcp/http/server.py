@@ -340,6 +340,7 @@ class RunningHttp:
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
+        self._closed = threading.Lock()  # held for ever by the first that calls `close`
         self._back: deque[tuple[Connection, str]] = deque()  # from workers, and what is awaited of each
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
@@ -368,18 +369,25 @@ class RunningHttp:
     def close(self, grace: Optional[float] = None, reason: Optional[str] = None) -> None:
         """Take no more requests, let running ones end, and cut what is left then. Idempotent, from any thread.
 
+        A second call while the first is at that cuts what is left when its own time is over.
+
         Blocks: until that is done; on a thread that serves a request it does not wait for the connections' end.
 
         Args:
             grace: Seconds that running requests get; None takes ``drain_grace``.
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
-        for each in (self._sse, self._http):
-            if each is not None:
-                each.close(self._grace if grace is None else grace, reason)
+        grace = self._grace if grace is None else grace
+        serves = threading.current_thread().name.startswith(self._name + "-")
+        if self._closed.acquire(blocking=False):
+            for each in (self._sse, self._http):
+                if each is not None:
+                    each.close(grace, reason)
+        elif serves or self._ended.wait(grace):
+            return
         self.closing = True  # each response is the last of its connection from now on
         self._wake()
-        if not threading.current_thread().name.startswith(self._name + "-"):
+        if not serves:
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
     def renew(self) -> None:

@@ -37,6 +37,8 @@ Serve = Callable[[HttpRequest, ResponseWriter], None]
 class Endpoint:
     """Answers with what it was sent, unless the test has put a function at the path; refuses the path /no."""
 
+    closing = False
+
     def __init__(self) -> None:
         self.paths: Dict[str, Serve] = {}
         self.checked: List[str] = []
@@ -60,7 +62,9 @@ class Endpoint:
             writer.send(200, TEXT, f"{request.method} {request.path} ".encode() + request.body)
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        assert self.drained.wait(min(grace, WAIT))
+        if not self.closing:
+            self.closing = True
+            assert self.drained.wait(min(grace, WAIT))
 
 
 def serving(
@@ -736,6 +740,30 @@ def test_responses_are_cut_that_do_not_end(endpoint: Endpoint) -> None:
         assert held.told.is_set() and held.ended.wait(WAIT) and lost.wait(WAIT)
         assert peer.rest() == b"" and running.ended
     running.close()
+
+
+@pytest.mark.parametrize("hurries", [False, True])
+def test_a_second_close_cuts_what_runs_only_when_its_time_is_over(
+    endpoint: Endpoint, running: RunningHttp, hurries: bool
+) -> None:
+    held = Held(endpoint)
+    endpoint.drained.clear()
+    with Peer(running.port) as peer:
+        peer.get("/held")
+        assert held.running.wait(WAIT)
+        closing = [threading.Thread(target=running.close, args=(WAIT,)) for _ in range(2)]
+        for thread in closing:
+            thread.start()
+        assert not held.told.wait(2 * server_module.CUT_SECONDS)
+        if hurries:
+            running.close(0)
+            assert held.told.is_set() and running.ended
+        held.release.set()
+        assert hurries or peer.response().body == b"x"
+        endpoint.drained.set()
+        for thread in closing:
+            thread.join(WAIT)
+        assert running.ended
 
 
 def test_a_request_may_close_the_server(endpoint: Endpoint, running: RunningHttp) -> None:
