@@ -507,6 +507,7 @@ class Endpoint(HttpService):
                     require(free, 409, "this session has such a stream already")
                     self._reserve(stream)
                     session.unsolicited = self._open[writer] = stream
+                require(session.id in self.sessions, 404, "this session has just ended: initialize opens a new one")
                 if before is not None:
                     before.lost()
             else:
@@ -537,14 +538,16 @@ class Endpoint(HttpService):
 
     def _look(self) -> None:
         """End unused sessions, and send comments on silent streams."""
-        self._end_unused()
-        if self.options.keepalive is not None:
-            for each in list(self._open.values()):
-                each.keep_alive(self.options.keepalive / 2)
-        with self._changed:
-            self._forget_look = None
-        if self._open or self.sessions:
-            self._order_look()
+        try:
+            self._end_unused()
+            if self.options.keepalive is not None:
+                for each in list(self._open.values()):
+                    each.keep_alive(self.options.keepalive / 2)
+        finally:  # a store or a trace may raise
+            with self._changed:
+                self._forget_look = None
+            if self._open or self.sessions:
+                self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
         """Refuse new requests, end what is open for notifications, let running requests finish, end all sessions.
@@ -563,7 +566,7 @@ class Endpoint(HttpService):
         deadline = Deadline(grace)
         for session in list(self.sessions.values()):
             if session.unsolicited is not None:
-                session.unsolicited.finish()
+                self.pool.spawn(session.unsolicited.finish)  # which waits for its peer
         for response in list(self._open.values()):
             self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
@@ -573,9 +576,12 @@ class Endpoint(HttpService):
             self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)
             if self._forget_look is not None:
                 self._forget_look()
-        for response in list(self._open.values()):
+        left, deadline = list(self._open.values()), Deadline(STREAM_SECONDS)
+        for response in left:
             response.cancel("the server is closing")
-            response.finish()
+            self.pool.spawn(response.finish)
+        for response in left:
+            response.wait(deadline)
         for session in list(self.sessions.values()):
             self._end(session, "the server is closing")
 

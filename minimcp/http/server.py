@@ -288,7 +288,8 @@ class Connection:
 
     def _send_some(self, data: bytes) -> None:
         with suppress(OSError):  # it takes nothing now, or has left
-            self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
+            if _DONT_WAIT or ready(self.socket, to_write=True):
+                self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
@@ -326,7 +327,7 @@ class RunningHttp:
             raise ValueError(f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any")
         self._http, self._sse, self._grace = http, sse, drain_grace
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
-        write = LONGEST_WAIT if write_timeout is None else write_timeout
+        write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]
@@ -340,6 +341,7 @@ class RunningHttp:
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
+        self._closed = threading.Lock()  # held for ever by the first that calls `close`
         self._back: deque[tuple[Connection, str]] = deque()  # from workers, and what is awaited of each
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
@@ -368,18 +370,25 @@ class RunningHttp:
     def close(self, grace: Optional[float] = None, reason: Optional[str] = None) -> None:
         """Take no more requests, let running ones end, and cut what is left then. Idempotent, from any thread.
 
+        A second call while the first is at that cuts what is left when its own time is over.
+
         Blocks: until that is done; on a thread that serves a request it does not wait for the connections' end.
 
         Args:
             grace: Seconds that running requests get; None takes ``drain_grace``.
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
-        for each in (self._sse, self._http):
-            if each is not None:
-                each.close(self._grace if grace is None else grace, reason)
+        grace = self._grace if grace is None else grace
+        serves = threading.current_thread().name.startswith(self._name + "-")
+        if self._closed.acquire(blocking=False):
+            for each in (self._sse, self._http):
+                if each is not None:
+                    each.close(grace, reason)
+        elif serves or self._ended.wait(grace):
+            return
         self.closing = True  # each response is the last of its connection from now on
         self._wake()
-        if not threading.current_thread().name.startswith(self._name + "-"):
+        if not serves:
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
     def renew(self) -> None:

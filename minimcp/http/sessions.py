@@ -297,6 +297,11 @@ class Response(Sink):
             self._answered = self.done = True
             self._changed.notify_all()
 
+    def wait(self, deadline: Deadline) -> None:
+        """Wait until it is done, or the deadline comes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.done, deadline.wait())
+
     def wake(self) -> None:
         """Have those that are in `serve` look whether there is something to do."""
         with self._changed:
@@ -463,7 +468,7 @@ class Session:
             response.cancel(reason)
             response.spawn(response.finish)
         if self.unsolicited is not None:
-            self.unsolicited.finish()
+            self.unsolicited.spawn(self.unsolicited.finish)
         self.handler.lost(cause)
 
     def __repr__(self) -> str:

@@ -98,6 +98,10 @@ class Server(RawServer):
         """Memory in MB; VmHWM is the most there ever was."""
         return self.status(field) / 1024
 
+    def descriptors(self) -> int:
+        """How many files the server has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
     def dispose(self) -> None:
         """End it and what it started, and close its pipes."""
         for child in _children(self.process.pid) if self.process.poll() is None else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any, Iterator
 
@@ -260,6 +261,70 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     stage.go.set()
     held.finished()
     assert eventually(lambda: len(core.sessions) == 0)
+
+
+def test_closing_ends_the_sessions(core: Endpoint) -> None:
+    client = Shaken(core)
+    listening = client.listen()
+    listening.writer.wait_for(lambda: listening.writer.streamed)
+    core.close()
+    assert listening.finished().ended and len(core.sessions) == 0
+    assert client.request("ping").status == 503
+
+
+class SlowPeer:
+    """Takes nothing of what is written to it until `taken` is set."""
+
+    def __init__(self, response: Served) -> None:
+        self.writing, self.taken = threading.Event(), threading.Event()
+        self._write, response.writer.write = response.writer.write, self.write  # type: ignore[method-assign]
+
+    def write(self, data: bytes) -> None:
+        self.writing.set()
+        assert self.taken.wait(WAIT)
+        self._write(data)
+
+
+@pytest.mark.parametrize(("begins", "how"), [("GET", "close"), ("GET", "delete"), ("POST", "close")])
+def test_no_end_waits_for_a_slow_peer(core: Endpoint, stage: Stage, begins: str, how: str) -> None:
+    client = Shaken(core)
+    response = client.listen() if begins == "GET" else client.begin("tools/call", called("hold", **PROGRESS))
+    if begins == "GET":
+        response.writer.wait_for(lambda: response.writer.streamed)
+    else:
+        assert stage.entered.wait(WAIT)
+    peer = SlowPeer(response)
+    stage.go.set()
+    core.sessions[client.headers["Mcp-Session-Id"]].post(b"{}\n")
+    assert peer.writing.wait(WAIT)
+    ending = threading.Thread(target=core.close if how == "close" else client.delete)
+    ending.start()
+    ending.join(WAIT)
+    waits = ending.is_alive()
+    peer.taken.set()
+    assert response.finished().ended and not waits
+
+
+def test_a_stream_is_refused_whose_session_ends_meanwhile(core: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, reserve = Shaken(core), core._reserve
+    monkeypatch.setattr(core, "_reserve", lambda stream: (client.delete(), reserve(stream)))
+    assert client.listen().finished().status == 404
+
+
+def test_a_session_whose_end_fails_does_not_keep_the_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(cause: Exception) -> None:
+        raise OSError("no room on the disk")
+
+    core = core_of(server, session_ttl=0.05, keepalive=None)
+    core.options = replace(core.options, session_ttl=2 * WAIT)  # until they are there
+    Shaken(core)
+    monkeypatch.setattr(next(iter(core.sessions.values())).handler, "lost", fail)
+    Shaken(core)
+    core.options = replace(core.options, session_ttl=0.05)
+    assert eventually(lambda: not core.sessions)
+
+
+# ------------------------------------------------------------ without sessions
 
 
 @pytest.fixture

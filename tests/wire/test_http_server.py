@@ -37,6 +37,8 @@ Serve = Callable[[HttpRequest, ResponseWriter], None]
 class Endpoint:
     """Answers with what it was sent, unless the test has put a function at the path; refuses the path /no."""
 
+    closing = False
+
     def __init__(self) -> None:
         self.paths: Dict[str, Serve] = {}
         self.checked: List[str] = []
@@ -60,7 +62,9 @@ class Endpoint:
             writer.send(200, TEXT, f"{request.method} {request.path} ".encode() + request.body)
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        assert self.drained.wait(min(grace, WAIT))
+        if not self.closing:
+            self.closing = True
+            assert self.drained.wait(min(grace, WAIT))
 
 
 def serving(
@@ -520,6 +524,31 @@ def test_a_peer_that_takes_nothing_is_lost(endpoint: Endpoint, whole: bool) -> N
     assert isinstance(outcome[0], ConnectionLost)
 
 
+def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
+    with serving(endpoint, write_timeout=1e9) as running:
+        probe(running)
+
+
+@pytest.mark.parametrize("flag", [0, server_module._DONT_WAIT])
+def test_a_refusal_waits_for_nobody(running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int) -> None:
+    """Where a call on a socket may block too, as on Windows."""
+    monkeypatch.setattr(server_module, "_DONT_WAIT", flag)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                ours.send(b"x" * 1000)
+        ours.setblocking(True)
+        refusing = threading.Thread(target=Connection(ours, "peer", running).refuse, args=(HttpError(400, "no"),))
+        refusing.start()
+        refusing.join(WAIT)
+        waits = refusing.is_alive()
+        theirs.close()
+        refusing.join(WAIT)
+        assert not waits
+
+
 def test_whether_a_peer_takes_something_can_be_seen(endpoint: Endpoint, running: RunningHttp) -> None:
     seen: List[bool] = []
     full, gone = threading.Event(), threading.Event()
@@ -711,6 +740,30 @@ def test_responses_are_cut_that_do_not_end(endpoint: Endpoint) -> None:
         assert held.told.is_set() and held.ended.wait(WAIT) and lost.wait(WAIT)
         assert peer.rest() == b"" and running.ended
     running.close()
+
+
+@pytest.mark.parametrize("hurries", [False, True])
+def test_a_second_close_cuts_what_runs_only_when_its_time_is_over(
+    endpoint: Endpoint, running: RunningHttp, hurries: bool
+) -> None:
+    held = Held(endpoint)
+    endpoint.drained.clear()
+    with Peer(running.port) as peer:
+        peer.get("/held")
+        assert held.running.wait(WAIT)
+        closing = [threading.Thread(target=running.close, args=(WAIT,)) for _ in range(2)]
+        for thread in closing:
+            thread.start()
+        assert not held.told.wait(2 * server_module.CUT_SECONDS)
+        if hurries:
+            running.close(0)
+            assert held.told.is_set() and running.ended
+        held.release.set()
+        assert hurries or peer.response().body == b"x"
+        endpoint.drained.set()
+        for thread in closing:
+            thread.join(WAIT)
+        assert running.ended
 
 
 def test_a_request_may_close_the_server(endpoint: Endpoint, running: RunningHttp) -> None:
