@@ -19,11 +19,11 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import islice, repeat
 from math import inf, isfinite
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 from urllib.parse import unquote
 
 from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
-from .mismatch import Mismatch, cut, listed, one_of, shown_path, unknown_field
+from .mismatch import LONGEST_VALUE, MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
 
 log = logging.getLogger("minimcp.schema")
 
@@ -34,10 +34,11 @@ MAX_DEPTH = 256
 """Levels that a schema may nest; the codec's limit for messages is the same."""
 
 MAX_STEPS = 200_000
-"""Subschemas that one check of a peer's schema may apply, and 20 more per part of the value: about a second."""
+"""Subschemas that one check of a peer's schema may apply, and 20 more per part of the value: about a second. Names
+and choices that are gone through count too, 20 of them as one."""
 
 MAX_TEXT = 1_000
-"""Characters of a text that a peer's pattern is run on: its cost may grow with their square."""
+"""Characters of a peer's pattern, and of a text that it is run on: its cost may grow with their square."""
 
 MAX_NESTED = 80
 """Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a
@@ -85,7 +86,7 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
         if _size(schema)[1] > MAX_DEPTH:
             raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
         try:
-            targets = _targets(schema)
+            targets = _targets(schema, peer)
         except _NotCommon:
             return _by_jsonschema(schema, peer)
     except (ValueError, ImportError, RecursionError) as error:
@@ -124,7 +125,7 @@ class _TooMuch(Exception):
     """One check has used up its steps."""
 
 
-def _targets(root: Schema) -> dict[str, Schema]:
+def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
     """Where the references of a schema lead, of which every part is found to be valid and common.
 
     Raises:
@@ -149,21 +150,22 @@ def _targets(root: Schema) -> dict[str, Schema]:
         if not _NOT_COMMON.isdisjoint(part) or (part is not root and ("$id" in part or "$schema" in part)):
             raise _NotCommon
         for word in filter(WORDS.__contains__, part):
-            parts += _subschemas(word, part[word])
+            parts += _subschemas(word, part[word], peer)
         if "$ref" in part:
             targets[part["$ref"]] = _target(part["$ref"], root)
             parts.append(targets[part["$ref"]])
     return targets
 
 
-def _subschemas(word: str, rule: Any) -> Iterable[Schema]:
+def _subschemas(word: str, rule: Any, peer: bool) -> Iterable[Schema]:
     """The schemas in the value of a word. Raises ValueError: it cannot have this value."""
     form = WORDS[word].form
     if _Run().apply(form, rule) is not None:
         raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
     for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
         try:
-            re.compile(pattern)
+            if not peer or is_run(pattern):  # making one may take as long as running it
+                re.compile(pattern)
         except re.error as error:
             raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
     return [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
@@ -193,6 +195,7 @@ class _Run:
         steps: How many subschemas may be applied.
         large: The value, while nobody has looked how large it is: that gives more steps.
         followed: What came of each reference for each part of the value: a second time costs nothing.
+        choices: The values of each list of them, to be looked for.
     """
 
     peer: bool = False
@@ -200,6 +203,7 @@ class _Run:
     steps: float = inf
     large: list[Any] = field(default_factory=list)
     followed: dict[tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
+    choices: dict[int, set[Hashable]] = field(default_factory=dict)
 
     def apply(self, schema: Schema, value: Any) -> Optional[Mismatch]:
         """What is wrong with a value by a subschema; None when it fits."""
@@ -208,8 +212,12 @@ class _Run:
         self.steps -= 1
         if self.steps < 0:
             self.spend(0)
+        if schema is True:
+            return None
+        if len(schema) >= 20:
+            self.steps -= len(schema) // 20
         words = _WORDS_FOR[type(value)]
-        for word in schema if schema is not True else ():
+        for word in schema:
             if word in words:
                 error = words[word](schema[word], value, schema, self)
                 if error is not None:
@@ -227,7 +235,7 @@ class _Run:
     def matches(self, pattern: str, text: str) -> Optional[bool]:
         """Whether a pattern is found in a text; None when it is not run."""
         self.spend(1)
-        if not self.peer or (len(text) <= MAX_TEXT and is_quick(pattern)):
+        if not self.peer or (len(text) <= MAX_TEXT and is_run(pattern)):
             return re.search(pattern, text) is not None
         log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
         return None
@@ -235,6 +243,11 @@ class _Run:
 
 _PIECE = re.compile(r"\\[^0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
 _SLOW = re.compile(r"\\|\(\?(?!:)|\)[*+{?]|[*+?}][*+{]")
+
+
+def is_run(pattern: str) -> bool:
+    """Whether a peer's pattern is run."""
+    return len(pattern) <= MAX_TEXT and is_quick(pattern)
 
 
 @lru_cache(maxsize=512)
@@ -276,9 +289,19 @@ def _labels(names: Any) -> str:
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     run.spend(_size(value)[0])
-    if frozen(value) in (rule if isinstance(value, str) else map(frozen, rule)):
+    if id(rule) not in run.choices:  # the schema keeps it, so no other one has this id
+        run.spend(_size(rule)[0] // 20)
+        run.choices[id(rule)] = set(map(frozen, rule))
+    if frozen(value) in run.choices[id(rule)]:
         return None
-    return Mismatch(one_of(rule), value, choices={each: each for each in rule if isinstance(each, str)})
+    return Mismatch(one_of(rule), value, choices={each: each for each in rule[:MOST_KNOWN] if isinstance(each, str)})
+
+
+def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    run.spend(_size(value)[0] + _size(rule)[0] // 20)
+    if frozen(value) == frozen(rule):
+        return None
+    return Mismatch(one_of([rule]), value, choices={rule: rule} if isinstance(rule, str) else None)
 
 
 def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
@@ -315,8 +338,10 @@ def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    for name in rule:  # not by _each: this is what most of a check is
-        if name in value:
+    names = rule if len(rule) <= len(value) else value
+    run.steps -= len(names) // 20
+    for name in names:  # not by _each: this is what most of a check is
+        if name in value and name in rule:
             error = run.apply(rule[name], value[name])
             if error is not None:
                 return error.inside(name)
@@ -324,6 +349,7 @@ def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
+    run.steps -= len(rule) // 20
     for name in rule:
         if name not in value:
             part = schema.get("properties", {}).get(name)
@@ -339,9 +365,11 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     if value.keys() <= known.keys():
         return None
+    run.steps -= len(value) // 20
     others = [name for name in value if name not in known]
     others = [name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)]
     if others and rule is False:
+        run.spend(len(others[0][:LONGEST_VALUE]) * min(len(known), MOST_KNOWN) // 2)  # for the name that was meant
         return unknown_field(value, others[0], [*known, *patterns])
     return _each(((name, value[name], rule) for name in others), run)
 
@@ -439,7 +467,7 @@ _SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properti
 WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
-    "const": Word(True, lambda rule, *rest: _enum([rule], *rest), _ANY),
+    "const": Word(True, _const, _ANY),
     "minimum": Word(_NUMBER, _bound("of at least", operator.lt), _NUMBERS),
     "maximum": Word(_NUMBER, _bound("of at most", operator.gt), _NUMBERS),
     "exclusiveMinimum": Word(_NUMBER, _bound("above", operator.le), _NUMBERS),
@@ -557,6 +585,8 @@ class _Limits(threading.local):
         if self.steps < 0 or self.nested > MAX_NESTED:
             raise _TooMuch
         try:
-            yield from judge(validator, rule, value, schema) or ()
+            for error in judge(validator, rule, value, schema) or ():
+                self.steps -= len(error.message) // 20  # it repeats the value
+                yield error
         finally:
             self.nested -= 1

@@ -58,7 +58,8 @@ def described(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
-        return "an object with " + cut(", ".join(map(str, value))) if value else "an empty object"
+        names = ", ".join(map(str, islice(value, LONGEST_VALUE)))
+        return f"an object with {cut(names)}" if value else "an empty object"
     return "nothing" if value is NOTHING else f"a value of type {type(value).__name__}"
 
 
@@ -71,7 +72,7 @@ def shown_choice(value: Any) -> str:
 
 def one_of(values: Sequence[Any]) -> str:
     """What is expected where only these values fit: ``one of 'a' or null``."""
-    shown = listed(map(shown_choice, values) if values else ["nothing"])
+    shown = listed(map(shown_choice, values[:300]) if values else ["nothing"])
     return cut(f"one of {shown}" if len(values) > 1 else shown, 300)
 
 

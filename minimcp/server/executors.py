@@ -120,10 +120,11 @@ class Serial(Executor):
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._users.add(incoming.server)
         if self._jobs is None:
-            self._jobs = SimpleQueue()
-            work = partial(_work, self._jobs, self._thread)  # which does not keep this alive
-            self._thread = threading.Thread(target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True)
-            self._thread.start()
+            jobs: SimpleQueue[Any] = SimpleQueue()
+            work = partial(_work, jobs, self._thread)  # which does not keep this alive
+            thread = threading.Thread(target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True)
+            thread.start()
+            self._jobs, self._thread = jobs, thread
         self._jobs.put(partial(self._serve, key))
 
     def _serve(self, key: object) -> None:
@@ -278,7 +279,7 @@ def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
     if given is None:
         return None
     submit = getattr(given, "submit", None) or given
-    for executor in known:
+    for executor in list(known):  # a first request may add one meanwhile
         if executor is given or executor.submit == submit:
             return executor
     if isinstance(given, type) or not (isinstance(given, Executor) or callable(submit)):

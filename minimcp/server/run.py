@@ -66,6 +66,8 @@ class Run:
         self._near.setblocking(False)
         self._far.setblocking(False)
         self._over, self._returned = threading.Event(), threading.Event()
+        self._ending = {0}
+        """What wakes the watcher; numbers of other signals, for which the author has handlers, come that way too."""
 
     def wake(self) -> None:
         """It is to end, or has ended. Any thread, and safe in signal handlers."""
@@ -104,6 +106,7 @@ class Run:
         put_back.callback(signal.set_wakeup_fd, before)
         for number in [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]:
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._ending.add(int(number))
                 old = signal.signal(number, lambda *_: None)
                 put_back.callback(signal.signal, number, signal.SIG_DFL if old is None else old)
 
@@ -127,10 +130,10 @@ class Run:
                 self._end_process(deadline if signalled else Deadline(LAST_SECONDS), signalled)
 
     def _wait(self, seconds: float) -> bytes:
-        """What woke it; empty when nothing did in that time."""
+        """What woke it; empty when nothing did in that time, or only other signals."""
         if not select.select([self._near], [], [], seconds)[0]:
             return b""
-        return self._near.recv(64)
+        return bytes(self._ending.intersection(self._near.recv(64)))
 
     def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for anything."""

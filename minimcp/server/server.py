@@ -19,6 +19,7 @@ from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
+from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
@@ -643,13 +644,15 @@ class Server:
         a handler of this server it returns at once: the handler that runs is among those that get this time.
         """
         config, grace = self._config, self._limits.drain_grace
+        deadline = Deadline(grace)
         config.main.clear("the server is closing")
         for run in list(self._runs):
             run.wake()
         with self._state_lock:
             closing = [partial(each.close, grace) for each in self._connections.values()]
             closing += [partial(each.close, grace) for each in self._listening]
-            closing += [partial(self._close_endpoint, each) for each in (*self._endpoints.values(), *self._apps)]
+            endpoints = (*self._endpoints.values(), *self._apps)
+            closing += [partial(self._close_endpoint, each, deadline) for each in endpoints]
         incoming = current_request()
         threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
         for thread in threads:
@@ -661,10 +664,10 @@ class Server:
         for executor in list(config.executors):
             executor.leave(config)
 
-    def _close_endpoint(self, endpoint: Endpoint) -> None:
+    def _close_endpoint(self, endpoint: Endpoint, deadline: Deadline) -> None:
         """End what it serves; the next request begins anew."""
-        with self._closing_http:
-            endpoint.close(self._limits.drain_grace)
+        with self._closing_http:  # one after the other, in the time that all have together
+            endpoint.close(deadline.wait())
             endpoint.renew_in_fork()
 
     def __repr__(self) -> str:

@@ -23,6 +23,9 @@ MOST_URIS = 10_000
 many wait a change within a collection is told as a change of the collection, so that there is one more of each at most.
 """
 
+MOST_CHARACTERS = 1024 * 1024
+"""Of the URIs of all resources that one session or stream subscribes to."""
+
 FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """Kind of a list to its member in the filter of a stream."""
 
@@ -75,8 +78,8 @@ class Subscriber:
     def release(self) -> None:
         """From now on notifications are sent; those that were held are sent now."""
         with self._lock:
-            self._held = False
-        if self.waiting:
+            first, self._held = self._held and bool(self.waiting), False
+        if first:
             self._post(self._take)
 
     def _take(self) -> Optional[bytes]:
@@ -141,8 +144,8 @@ class Subscriptions:
     def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
         uri, session = self._subscribed(incoming)
-        if len(session.uris) >= MOST_URIS:
-            raise InternalError(f"more than {MOST_URIS} subscriptions")
+        if len(session.uris) >= MOST_URIS or sum(map(len, session.uris)) + len(uri) > MOST_CHARACTERS:
+            raise InternalError(f"more than {MOST_URIS} subscriptions, or {MOST_CHARACTERS} characters of URIs")
         session.uris[uri] = None
         return {}
 
@@ -197,6 +200,8 @@ class Subscriptions:
         uris = [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
             raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
+        if sum(map(len, uris)) > MOST_CHARACTERS:
+            raise InvalidParams(f"resourceSubscriptions has at most {MOST_CHARACTERS} characters of URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
         return honoured

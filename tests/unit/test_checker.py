@@ -177,6 +177,10 @@ def test_a_check_of_a_peer_s_schema_is_given_up_after_so_many_steps(monkeypatch:
     assert compile_check(schema, where="x")([199] * 5) is None, "an author's own schema may"
     small = compile_peer_check({"items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, where="x")
     assert small([None] * 5000) is None, "a large value may take more steps"
+    names = {f"a{n}": 1 for n in range(600)}
+    for words in ({"properties": names}, {"required": [*names]}, {"additionalProperties": True}, dict.fromkeys(names)):
+        many = compile_peer_check({"allOf": [{**words, "properties": dict.fromkeys(words.get("properties", ()), True)}] * 600}, where="x")
+        assert many(names) == checker.TOO_MUCH, "what a word goes through counts too"
     for word, value in (("uniqueItems", True), ("const", [0]), ("patternProperties", {f"^{n}": True for n in range(600)})):
         many = compile_peer_check({"allOf": [{word: value}] * 60 + [True]}, where="x")
         assert many({"a": 1} if word == "patternProperties" else [0] * (60 - 59 * (word == "const"))) in (
@@ -225,6 +229,8 @@ def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCapture
     assert compile_check(slow, where="x")("b") == "expected a string that matches (a+)+$, got the string 'b'"
     quick = compile_peer_check({"pattern": "^a+$"}, where="x")
     assert quick("b") and quick("b" * checker.MAX_TEXT) and quick("b" * (checker.MAX_TEXT + 1)) is None
+    long = compile_peer_check({"pattern": "a" * (checker.MAX_TEXT + 1)}, where="x")
+    assert long("b") is None and compile_peer_check({"pattern": "(?<js>a)"}, where="x")("b") is None, "it is not even made"
     members = {"patternProperties": {"^(x+)+$": {"type": "null"}}, "additionalProperties": False}
     named = compile_peer_check(members, where="x")
     assert named({"xx": 1}) is None and named({"y": 1}) is None, "nobody knows which names match"

@@ -305,6 +305,20 @@ def test_one_that_begins_again_waits_for_the_thread_before() -> None:
     assert order == ["first", "second"] and eventually(lambda: not threads())
 
 
+def test_without_a_thread_nothing_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    serial = Serial()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="start"):
+        patch.setattr(threading.Thread, "start", fail)
+        serial.start(exchange())
+    made = run(serial)
+    assert eventually(lambda: answers(made)), "the next request begins one"
+    serial.leave(CONFIG)
+    assert eventually(lambda: not threads())
+
+
 @pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])
 def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
     executor, made, parents = make(), exchange(), exchange()

@@ -92,6 +92,26 @@ def test_a_signal_ends_it_and_the_old_handlers_come_back(monkeypatch: pytest.Mon
     assert [signal.getsignal(each) for each in SIGNALS] == before and signal.set_wakeup_fd(-1) == -1
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+def test_a_signal_of_the_author_s_own_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, came = Scene(monkeypatch), threading.Event()
+    looked: List[bytes] = []
+
+    def wait(run: Run, seconds: float, look: Callable[[Run, float], bytes] = Run._wait) -> bytes:
+        looked.append(look(run, seconds))
+        return looked[-1]
+
+    monkeypatch.setattr(Run, "_wait", wait)
+    before = signal.signal(signal.SIGUSR1, lambda *_: came.set())
+    try:
+        scene.connecting = lambda: os.kill(os.getpid(), signal.SIGUSR1)
+        scene.want_main(lambda: wait_for(came) or eventually(lambda: len(looked) > 1) and scene.wake())
+        scene.serve()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert came.is_set() and scene.closes == [(3, None)] and no_watcher()
+
+
 def test_a_server_that_is_closed_lets_its_requests_run(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch)
     scene.connecting = lambda: [scene.wake() for _ in range(3)] and None

@@ -15,7 +15,8 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 import pytest
 
-from minimcp import Context, HttpOptions, Server
+from minimcp import Context, HttpOptions, Limits, Server
+from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.sse import EventReader
 
 from ..scripted import Task
@@ -249,3 +250,12 @@ def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> No
         assert child.returncode == 0 and out == "over\n"
         assert b'"resultType":"complete"' in stream.read()
         assert b"cancelled" in running.read()
+
+
+def test_what_is_served_at_several_paths_has_its_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    graces = []
+    monkeypatch.setattr(Endpoint, "close", lambda endpoint, grace: graces.append(grace))
+    server = Server("paths", limits=Limits(drain_grace=1000.0))
+    apps = [server.wsgi(f"/{number}") for number in range(3)]
+    server.close()
+    assert len(apps) == len(graces) and 1000 > graces[0] > graces[1] > graces[2] > 0

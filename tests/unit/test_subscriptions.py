@@ -168,7 +168,9 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
         subscriptions.list_changed(kind)
     subscriptions.resource_updated("a://1")
     assert news(asked) == [], "nothing before notifications/initialized"
-    subscriptions.begin_session(asked.peer)
+    for _ in range(3):
+        subscriptions.begin_session(asked.peer)
+    assert len(asked.sink.posted) == 1, "a client that says it again and again has nothing queued for it"
     assert [line["method"] for line in news(asked)] == [
         "notifications/tools/list_changed", "notifications/resources/updated"
     ]
@@ -193,6 +195,13 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
             subscriptions.subscribe(asked)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
     subscriptions.open_session(asked.peer, asked.sink.post)
+    long = f"a://{'x' * module.MOST_CHARACTERS}"
+    asked.request.params["uri"] = long
+    with pytest.raises(InternalError, match="characters"):
+        subscriptions.subscribe(asked)
+    with pytest.raises(InvalidParams, match="characters"):
+        stream(subscriptions, {"resourceSubscriptions": [long]})
+    asked.request.params["uri"] = "a://1"
     subscriptions._sessions[asked.peer].uris.update((f"a://x{number}", None) for number in range(10_000))
     with pytest.raises(InternalError, match="10000"):
         subscriptions.subscribe(asked)
