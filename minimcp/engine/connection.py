@@ -410,12 +410,8 @@ class Connection(Sink):
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
-        size = len(frame) // len(items)
-        for item in items:
-            if type(item) is not Request and type(item) is not InvalidMessage:
-                self._take(item, frame, size)
-        batch = Batch(self, refusals, [item for item in items if type(item) is Request])
-        batch.serve(partial(self._take, frame=frame, size=size, batch=batch))
+        batch = Batch(self, refusals, [item for item in items if not isinstance(item, InvalidMessage)])
+        batch.serve(partial(self._take, frame=frame, size=len(frame) // len(items), batch=batch))
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification
