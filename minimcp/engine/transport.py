@@ -303,10 +303,11 @@ class StreamTransport(Transport):
 
     def is_heard(self) -> bool:
         """As `Transport.is_heard`."""
-        if not _HAS_POLL or self._out.number < 0:
+        number = self._out.number  # another thread may close it
+        if not _HAS_POLL or number < 0:
             return not _HAS_POLL
         poller = select.poll()
-        poller.register(self._out.number, 0)  # what says that nobody is there comes unasked
+        poller.register(number, 0)  # what says that nobody is there comes unasked
         return not poller.poll(0)
 
     def close_writing(self) -> None:

@@ -433,8 +433,14 @@ def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
         if pending and (not piece or len(pending) > _LINE_BYTES):
             lines.append(pending)
             pending = b""
+        failure: Optional[Exception] = None
         for line in lines:
-            consume(line.decode("utf-8", "replace").rstrip("\r"))
+            try:
+                consume(line.decode("utf-8", "replace").rstrip("\r"))
+            except Exception as error:  # it gets the other lines all the same
+                failure = error
+        if failure is not None:
+            raise failure
 
     return take
 

@@ -232,13 +232,16 @@ def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
     monkeypatch.setattr(child, "QUEUED_PIECES", 1)
     flood = "import sys\nfor n in range(300): sys.stderr.write('x' * 65536); sys.stderr.flush()"
 
+    lines: List[str] = []
+
     def fail(line: str) -> None:
+        lines.append(line)
         raise LookupError(line[:5])
 
     transport = start(TALKING, stderr=fail)
     assert transport.receive() == []
     transport.close()
-    assert caplog.text.count("its consumer raised") == 1
+    assert caplog.text.count("its consumer raised") == 1 and lines == ["one", "two \ufffd", "last"]
     release = threading.Event()
     transport = start(flood, stderr=lambda line: release.wait(WAIT))
     assert transport.receive() == []
