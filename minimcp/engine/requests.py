@@ -489,9 +489,9 @@ class RunningRequests:
             log.debug("cancelled: %s is unknown or finished", one_line(key))
             return
         log.info("<-- cancelled %s %s: %s", request.request.method, one_line(key), one_line(reason))
-        request.cancel(reason)
-        if request.batch is not None:
+        if request.batch is not None:  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
+        request.cancel(reason)
 
     def interrupt(self, reason: str) -> None:
         """Cancel everything that runs; who answers all the same is heard."""
