@@ -241,6 +241,9 @@ class Writer:
                 pass
         except ConnectionLost as loss:
             self._loss = self._loss or loss
+        except Exception as error:  # a fault of ours must end in a loss, not in silence
+            log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
+            self._loss = self._loss or ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
             self._changed.notify_all()
         self._failed(self._loss)

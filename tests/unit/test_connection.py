@@ -439,6 +439,16 @@ def test_a_fault_of_the_reader_ends_in_a_loss(caplog: pytest.LogCaptureFixture) 
         assert connection.wait_until_ended(WAIT)
 
 
+def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
+    with open_channel() as (connection, pipe, _):
+        call = connection.calls.start("work", no_params)
+        pipe.failing = KeyError("missing")
+        connection.post(b"{}\n")
+        with pytest.raises(ConnectionLost, match="the writer failed: KeyError"):
+            connection.calls.wait(call, Deadline(WAIT))
+        assert connection.wait_until_ended(WAIT)
+
+
 @pytest.mark.requirement("M:CAN-6")
 def test_open_streams_end_politely_alone_and_in_an_array() -> None:
     """Review 7.2: a stream that was opened in an array was not among those of its connection."""
