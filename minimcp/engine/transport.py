@@ -193,7 +193,7 @@ class _End:
 
     Attributes:
         lock: Of the thread that uses the descriptor.
-        unblocked: Whether it was made non-blocking here, which whoever shares the open file shares.
+        unblocked: Whether it was made non-blocking here, which all who share the open file share.
     """
 
     unblocked = closed = False
