@@ -47,6 +47,9 @@ server sent on it before may still be on its way."""
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
 
+ENDING_SECONDS = 2.0
+"""How long, when the connection has ended, the thread of a stream gets to say how that ended before."""
+
 CLOSED = ConnectionLost("the stream is closed")
 """How a stream has ended that the program has closed."""
 
@@ -123,8 +126,14 @@ class Changes:
             return bool(self._waiting) or self._ending is not None
 
         deadline = deadline_of("timeout", timeout)
-        if not wait_until(done, self._changed, deadline, session=self._session):
-            raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        try:
+            if not wait_until(done, self._changed, deadline, session=self._session):
+                raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
+        except ConnectionLost:  # what the server answered before is told by another thread, if the stream is a request
+            patience = 0.0 if self._session.era.revision.handshake else min(deadline.wait(), ENDING_SECONDS)
+            with self._changed:
+                if not self._changed.wait_for(done, patience):
+                    raise
         with self._changed:
             if self._waiting and self._ending is not CLOSED:
                 return self._waiting.pop(next(iter(self._waiting)))

@@ -242,6 +242,9 @@ class Writer:
                 pass
         except ConnectionLost as loss:
             self._loss = self._loss or loss
+        except Exception as error:  # a fault of ours must end in a loss, not in silence
+            log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
+            self._loss = self._loss or ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
             self._changed.notify_all()
         self._failed(self._loss)
@@ -411,12 +414,8 @@ class Connection(Sink):
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
         refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
-        size = len(frame) // len(items)
-        for item in items:
-            if type(item) is not Request and type(item) is not InvalidMessage:
-                self._take(item, frame, size)
-        batch = Batch(self, refusals, [item for item in items if type(item) is Request])
-        batch.serve(partial(self._take, frame=frame, size=size, batch=batch))
+        batch = Batch(self, refusals, [item for item in items if not isinstance(item, InvalidMessage)])
+        batch.serve(partial(self._take, frame=frame, size=len(frame) // len(items), batch=batch))
 
     def _notification(self, notification: Notification) -> None:
         method, params = notification

@@ -492,9 +492,9 @@ class RunningRequests:
             log.debug("cancelled: %s is unknown or finished", one_line(key))
             return
         log.info("<-- cancelled %s %s: %s", request.request.method, one_line(key), one_line(reason))
-        request.cancel(reason)
-        if request.batch is not None:
+        if request.batch is not None:  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
+        request.cancel(reason)
 
     def interrupt(self, reason: str) -> None:
         """Cancel everything that runs; who answers all the same is heard."""
@@ -592,12 +592,13 @@ class Batch:
     Args:
         sink: Where they leave.
         lines: Answers that are there already.
-        requests: Those in the array.
+        items: The messages in the array, or its requests alone.
     """
 
-    def __init__(self, sink: Sink, lines: list[bytes], requests: list[Request]) -> None:
-        self._sink, self._lines, self._requests, self._lock = sink, lines, requests, threading.RLock()
-        self._open: list[Optional[Id]] = [*(request.id for request in requests), None]  # None: not all are started
+    def __init__(self, sink: Sink, lines: list[bytes], items: Sequence[Message]) -> None:
+        self._sink, self._lines, self._items, self._lock = sink, lines, items, threading.RLock()
+        ids = [item.id for item in items if type(item) is Request]
+        self._open: list[Optional[Id]] = [*ids, None]  # None: not all are started
 
     def add(
         self, id: Optional[Id], line: bytes, wait: bool = False, request: Optional[IncomingRequest] = None
@@ -623,15 +624,18 @@ class Batch:
         if whole is not None:
             self._sink.deliver(whole, wait)
 
-    def serve(self, start: Callable[[Request], None]) -> None:
-        """Start all requests; an RpcError that this raises is the answer. Never blocks, if `start` does not."""
-        for request in self._requests:
+    def serve(self, start: Callable[[Any], None]) -> None:
+        """Take each message in order; an RpcError is the answer of a request. Never blocks, if `start` does not."""
+        for item in self._items:
+            if type(item) is not Request:
+                start(item)
+                continue
             try:
-                if request.method == "initialize":
+                if item.method == "initialize":
                     raise InvalidRequest("initialize stands alone, not in an array")
-                start(request)
+                start(item)
             except RpcError as error:
-                self.add(request.id, encode(failure(request.id, error)))
+                self.add(item.id, encode(failure(item.id, error)))
         self.add(None, b"")
 
 

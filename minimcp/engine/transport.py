@@ -12,8 +12,9 @@ import os
 import select
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..errors import ConnectionLost
 
@@ -187,17 +188,18 @@ class _End:
     Args:
         number: The descriptor; owned from now on. -1 for none.
         event: What is waited for.
+        waker: Both ends of the pipe that `close` writes to; owned from now on.
         others: Descriptors that are waited for too, until they can be read; owned from now on.
 
     Attributes:
         lock: Of the thread that uses the descriptor.
-        unblocked: Whether it was made non-blocking here, which whoever shares the open file shares.
+        unblocked: Whether it was made non-blocking here, which all who share the open file share.
     """
 
     unblocked = closed = False
 
-    def __init__(self, number: int, event: int, *others: int) -> None:
-        waking, self._waker = os.pipe()
+    def __init__(self, number: int, event: int, waker: tuple[int, int], *others: int) -> None:
+        waking, self._waker = waker
         self.number, self._numbers = number, (number, *others, waking, self._waker)
         self.lock, self._closing = threading.RLock(), threading.RLock()
         self.poller: Any = select.poll() if _HAS_POLL else _NoPoll()
@@ -221,8 +223,7 @@ class _End:
             os.set_blocking(self.number, True)
         with self._closing:  # `close` has written, if it is about to
             numbers, self.number, self._numbers = self._numbers, -1, ()
-        for number in numbers:
-            close_quietly(number)
+        close_quietly(*numbers)
 
     def close_in_fork(self) -> None:
         """Close it in a forked process, whose parent goes on with the open file."""
@@ -242,14 +243,20 @@ class StreamTransport(Transport):
         shared: Whether others use the file that ``writing`` refers to, so that it must not be made non-blocking.
         ended: A descriptor that becomes readable when the peer's process has ended, which is the end of its stream as
             soon as nothing is left to read; owned from now on. -1 for none.
+        wakers: Two pipes, for its own use; empty makes them.
+
+    Raises:
+        OSError: No descriptor is left; what was given is not owned then.
     """
 
     def __init__(
-        self, name: str, reading: int, writing: int, limit: Optional[int], *, shared: bool = False, ended: int = -1
+        self, name: str, reading: int, writing: int, limit: Optional[int], *, shared: bool = False, ended: int = -1,
+        wakers: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.name = name
         self.sent = 0  # bytes that the system has taken
-        self._in, self._out = _End(reading, _READABLE, ended), _End(writing, _WRITABLE)
+        waker, other = wakers or pipes(2)
+        self._in, self._out = _End(reading, _READABLE, waker, ended), _End(writing, _WRITABLE, other)
         self._splitter = LineSplitter(limit)
         self._ended = False
         self._blocks = shared or not _HAS_POLL or writing < 0
@@ -303,10 +310,11 @@ class StreamTransport(Transport):
 
     def is_heard(self) -> bool:
         """As `Transport.is_heard`."""
-        if not _HAS_POLL or self._out.number < 0:
+        number = self._out.number  # another thread may close it
+        if not _HAS_POLL or number < 0:
             return not _HAS_POLL
         poller = select.poll()
-        poller.register(self._out.number, 0)  # what says that nobody is there comes unasked
+        poller.register(number, 0)  # what says that nobody is there comes unasked
         return not poller.poll(0)
 
     def close_writing(self) -> None:
@@ -333,19 +341,31 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
     Raises:
         OSError: No descriptor is left.
     """
-    there, back = os.pipe(), os.pipe()
+    there, back, *wakers = pipes(6)
     for _, number in (there, back):
         enlarge(number)
-    return StreamTransport("memory", back[0], there[1], limit), StreamTransport("memory", there[0], back[1], limit)
+    one = StreamTransport("memory", back[0], there[1], limit, wakers=wakers[:2])
+    return one, StreamTransport("memory", there[0], back[1], limit, wakers=wakers[2:])
 
 
-def close_quietly(number: int) -> None:
-    """Close a descriptor that may be closed already; -1 stands for none."""
-    if number >= 0:
-        try:
-            os.close(number)
-        except OSError:
-            pass
+def pipes(count: int) -> list[tuple[int, int]]:
+    """So many pipes, or none of them. Raises OSError: no descriptor is left."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            made.append(os.pipe())
+    except OSError:
+        close_quietly(*(number for pair in made for number in pair))
+        raise
+    return made
+
+
+def close_quietly(*numbers: int) -> None:
+    """Close descriptors that may be closed already; -1 stands for none."""
+    for number in numbers:
+        if number >= 0:
+            with suppress(OSError):
+                os.close(number)
 
 
 def enlarge(number: int) -> None:

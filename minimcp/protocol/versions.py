@@ -1,4 +1,4 @@
-"""The five revisions of the protocol as five rows of facts, each the previous one with its changes.
+"""The five revisions of the protocol as five rows of a table, each the previous one with its changes.
 
 This file reads like the changelog of the specification. Other code asks a named fact (``revision.batches``),
 never a revision's name: a revision is a member of a set, not a number, and an unknown one compares to nothing.

@@ -8,10 +8,10 @@ from typing import Any, Callable, Mapping, Optional, Union
 from weakref import WeakSet
 
 from ..engine.connection import ConnectionHandler
-from ..engine.requests import IncomingRequest, Line, Route, Sink
+from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
-from ..protocol.messages import Json, Notification, Request
+from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions, TextHandler
@@ -317,10 +317,14 @@ class ServerRole(ConnectionHandler):
             self._registry.subscriptions.open_session(peer, self.later)
         return peer, self._registry.route(request, peer)
 
-    def _end(self, incoming: IncomingRequest) -> dict[str, Json]:
-        """Have the connection closed once this is answered and what runs has finished."""
-        incoming.sink.spawn(self.end)
-        return {}
+    def _end(self, incoming: IncomingRequest) -> Any:
+        """Have this answered, and then the connection closed when what runs has finished."""
+        def end() -> None:
+            incoming.sink.respond(incoming, encode(Response(incoming.request.id, {})))
+            self.end()
+
+        incoming.sink.spawn(end)
+        return LATER
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
 from ..engine.timer import Deadline
-from ..engine.transport import StreamTransport, close_quietly, enlarge
+from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
 from ..errors import ConnectionFailed, ConnectionLost, one_line
 from ..schema.mismatch import refuse_options
 
@@ -159,9 +159,12 @@ class ChildTransport(StreamTransport):
         self, server: StdioServer, *, stderr: Any = None, limit: Optional[int], grace: Optional[float] = None
     ) -> None:
         name, consume = _shown(server.command), consumer_of(stderr)
+        own: list[tuple[int, int]] = []
         try:
+            own = pipes(5)  # before the start: a process that nobody can speak to would be left behind
             self._process = _started(server)
         except (OSError, ValueError) as error:
+            close_quietly(*(number for pair in own for number in pair))
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
         self.grace = CLOSE_SECONDS if grace is None else grace
         self._exited, self._reaping, self._closing = threading.Event(), threading.RLock(), threading.RLock()
@@ -175,9 +178,9 @@ class ChildTransport(StreamTransport):
             enlarge(numbers[-1])
             stream.close()
         reading, writing, errors = numbers
-        ended, ending = os.pipe()
-        super().__init__(name, reading, writing, limit, ended=ended)
-        self._stderr = _Stderr(name, errors, consume)
+        (ended, ending), *wakers = own
+        super().__init__(name, reading, writing, limit, ended=ended, wakers=wakers[:2])
+        self._stderr = _Stderr(name, errors, consume, wakers[2:])
         watching = threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True)
         try:
             watching.start()
@@ -322,10 +325,13 @@ class _Stderr(StreamTransport):
         name: Of the child.
         reading: The descriptor.
         consume: From `consumer_of`.
+        wakers: As `StreamTransport`.
     """
 
-    def __init__(self, name: str, reading: int, consume: Callable[[bytes], None]) -> None:
-        super().__init__(name, reading, -1, None)
+    def __init__(
+        self, name: str, reading: int, consume: Callable[[bytes], None], wakers: Sequence[tuple[int, int]]
+    ) -> None:
+        super().__init__(name, reading, -1, None, wakers=wakers)
         self.tail = b""
         self.ended = threading.Event()
         self._consume, self._dropping = consume, False
@@ -433,8 +439,14 @@ def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
         if pending and (not piece or len(pending) > _LINE_BYTES):
             lines.append(pending)
             pending = b""
+        failure: Optional[Exception] = None
         for line in lines:
-            consume(line.decode("utf-8", "replace").rstrip("\r"))
+            try:
+                consume(line.decode("utf-8", "replace").rstrip("\r"))
+            except Exception as error:  # it gets the other lines all the same
+                failure = error
+        if failure is not None:
+            raise failure
 
     return take
 

@@ -278,6 +278,30 @@ def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> 
         assert asked(host, 5)[4] == {**LISTED, "resourceSubscriptions": ["a://1"]}
 
 
+@pytest.mark.requirement("M:SUB-9")
+def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_just_then(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, end_with, wait_until = threading.Event(), module.Changes._end_with, module.wait_until
+
+    def seldom_runs(stream: Any, ending: Any) -> None:
+        looked.wait(WAIT)
+        end_with(stream, ending)
+
+    def look(*args: Any, **keywords: Any) -> bool:
+        try:
+            return wait_until(*args, **keywords)
+        finally:
+            looked.set()
+
+    server = minimcp.Server("one")
+    with minimcp.connect(server, timeout=WAIT) as client, client.listen(tools_list_changed=True) as changes:
+        monkeypatch.setattr(module.Changes, "_end_with", seldom_runs)
+        monkeypatch.setattr(module, "wait_until", look)
+        server.close()
+        assert list(changes) == []
+
+
 def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.02)
     host, heard = Host(), Heard()

@@ -107,6 +107,7 @@ def test_an_array_is_answered_by_an_array() -> None:
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"n": 1})
         role.serve("full", lambda request: {}, start=lambda request: request.refuse(InternalError("full")))
+        role.serve("wait", lambda request: request.sleep(WAIT))
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),
             request(4, "ping"), request(5, "full"), {"jsonrpc": "2.0", "method": 5},
@@ -121,6 +122,8 @@ def test_an_array_is_answered_by_an_array() -> None:
         pipe.give(dumps([result(call.id, n=1)]), dumps([]))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"n": 1}
         assert "is not empty" in pipe.lines(3)[2]["error"]["message"]
+        pipe.give(dumps([request(6, "wait"), cancelled(6), request(7, "ping")]))
+        assert pipe.lines(4)[3] == [result(7)], "its messages are taken in order of arrival"
 
 
 class Client(ConnectionHandler):
@@ -432,6 +435,16 @@ def test_a_fault_of_the_reader_ends_in_a_loss(caplog: pytest.LogCaptureFixture) 
         call = connection.calls.start("work", no_params)
         pipe.give(notice("notifications/x"))
         with pytest.raises(ConnectionLost, match="the reader failed: KeyError"):
+            connection.calls.wait(call, Deadline(WAIT))
+        assert connection.wait_until_ended(WAIT)
+
+
+def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
+    with open_channel() as (connection, pipe, _):
+        call = connection.calls.start("work", no_params)
+        pipe.failing = KeyError("missing")
+        connection.post(b"{}\n")
+        with pytest.raises(ConnectionLost, match="the writer failed: KeyError"):
             connection.calls.wait(call, Deadline(WAIT))
         assert connection.wait_until_ended(WAIT)
 

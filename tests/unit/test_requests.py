@@ -576,6 +576,17 @@ def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
     assert len(sink.answers) == 1
 
 
+def test_the_thread_that_reads_a_cancellation_does_not_wait_for_the_peer() -> None:
+    """Though it runs the request out of the queue that it waits in."""
+    sink = RecordingOutlet()
+    batch = Batch(sink, [b'{"refused":1}\n'], [Request(1, "work")])
+    request = incoming(sink, batch=batch)
+    batch.serve(lambda item: None)
+    CancelToken.on_cancel(request, request.run)
+    sink.requests.cancel({"requestId": 1})
+    assert sink.answers == [(b'[{"refused":1}]\n', False)]
+
+
 def test_why_an_array_is_refused_whole() -> None:
     request, note, answer = Request(1, "a", {}), Notification("b", {}), Response(1, {})
     for items, taken, limit, why in (

@@ -14,6 +14,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, Limits, Server
+from minimcp.engine.connection import Connection
 from minimcp.engine.transport import memory_pair
 
 from ..answering import R4, REVISIONS
@@ -197,6 +198,25 @@ def test_close_from_a_handler() -> None:
         assert eventually(lambda: "0 connections" in repr(server))
         with pytest.raises(minimcp.ConnectionLost):
             other.call_tool("echo")
+
+
+def test_shutdown_is_answered_before_the_connection_is_closed(
+    raw: Callable[[Server], Raw], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, closed, deliver, close = raw(made()), threading.Event(), Connection.deliver, Connection.close
+    client.initialize()
+
+    def deliver_seldom(connection: Connection, line: bytes, wait: bool) -> None:
+        closed.wait(0.2)
+        deliver(connection, line, wait)
+
+    def close_and_say(connection: Connection, *args: Any) -> None:
+        close(connection, *args)
+        closed.set()
+
+    monkeypatch.setattr(Connection, "deliver", deliver_seldom)
+    monkeypatch.setattr(Connection, "close", close_and_say)
+    assert client.ask("shutdown")["result"] == {}
 
 
 def test_all_connections_are_closed_at_the_same_time() -> None:
