@@ -188,9 +188,11 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     host.add_tool(other, name="lib__later")
     caplog.clear()
     below.add_tool(text, name="later")
-    assert "tool lib__later stands for two: other (" in caplog.text and "is hidden" in caplog.text
     with minimcp.connect(host) as client:
         assert client.call_tool("lib__later").text == "other", "what was there first stays"
+        below.add_tool(text, name="more")
+        assert caplog.text.count("tool lib__later stands for two: other (") == 1, "it is told once"
+        assert "is hidden" in caplog.text
         host.remove_tool("lib__later")
         assert client.call_tool("lib__later").text == "text", "until it goes"
 

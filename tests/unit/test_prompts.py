@@ -94,14 +94,3 @@ def test_optional_arguments() -> None:
         assert got(made, "ask", **arguments)["messages"][0]["content"]["text"] == said
     with pytest.raises(InvalidParams, match="ask: count: expected an integer or null, got the string 'x'"):
         got(made, "ask", count="x")
-
-
-@for_each(("params", "words"), [
-    ({}, "name is a string"), ({"name": 5}, "name is a string"), ({"name": "x"}, "Unknown prompt: x"),
-    ({"name": "greet", "arguments": []}, "arguments is an object"),
-])
-def test_what_names_no_prompt(params: Any, words: str) -> None:
-    made = prompts()
-    with pytest.raises(InvalidParams, match=words):
-        made.prompts.route(params)
-    assert made.prompts.route({"name": "greet", "arguments": None})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
@@ -44,21 +43,6 @@ def routed(made: Registry, method: str, revision: str = R4, **params: Any) -> An
 def served(made: Registry, method: str, revision: str = R4, **params: Any) -> Any:
     route, request = routed(made, method, revision, **params)
     return read(route.handle(request))
-
-
-@pytest.mark.requirement("BASE-17")
-def test_which_methods_there_are() -> None:
-    both = {"tools/list", "tools/call"}
-    handshake = both | {"initialize", "ping", "logging/setLevel"}
-    params = {"tools/call": {"name": "echo"}}
-    for revision in REVISIONS:
-        wanted = handshake if revision != R5 else both | {"server/discover"}
-        for method in handshake | {"server/discover", "resources/list", "prompts/get", "nothing", "Tools/list"}:
-            if method in wanted:
-                assert routed(registry(), method, revision, **params.get(method, {}))
-            else:
-                with pytest.raises(MethodNotFound):
-                    routed(registry(), method, revision)
 
 
 @pytest.mark.requirement("TOOL-01", "M:TOOL-1", "SEED-06", "SEED-07")
@@ -265,26 +249,6 @@ def test_a_mounted_table_is_followed() -> None:
         over.remove("x__b")
 
 
-def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "minimcp")
-    over, under, last = table(x__a="mine"), table(a="theirs"), table(a="last")
-    with pytest.raises(ValueError, match="the thing 'x__a' exists: mine; now theirs"):
-        mount(over, under)
-    over.remove("x__a")
-    mount(over, under)
-    add(over, "x__a", "mine", replace=True)
-    over.mounts.append((last, "x__", OURS))
-    for _ in range(2):
-        over.refresh()
-    assert places(over) == ["mine"]
-    assert caplog.messages == [
-        "thing x__a stands for two: mine stays, theirs is hidden",
-        "thing x__a stands for two: mine stays, last is hidden",
-    ], "each is told once"
-    over.remove("x__a")
-    assert places(over) == ["theirs"]
-
-
 def test_the_same_thing_on_two_ways_is_no_clash(caplog: pytest.LogCaptureFixture) -> None:
     over, left, right, low = table(), table(), table(), table(a="low")
     for side in (left, right):
@@ -316,20 +280,6 @@ class Listed:
     def page(self, cursor: Any = None, revision: str = R4) -> Any:
         params = {} if cursor is None else {"cursor": cursor}
         return read(self.table.serve_page(exchange("things/list", params, revision=revision, of=self.config)))
-
-
-@pytest.mark.requirement("PAGE-01", "PAGE-02")
-@pytest.mark.parametrize(("size", "page_size", "sizes"), [
-    (0, None, [0]), (5, None, [5]), (0, 2, [0]), (1, 2, [1]), (2, 2, [2]), (5, 2, [2, 2, 1]), (3, 1, [1, 1, 1]),
-])  # fmt: skip
-def test_every_item_comes_once(size: int, page_size: Any, sizes: List[int]) -> None:
-    listed, seen, cursor = Listed(size, page_size), [], None
-    for expected in sizes:
-        page = listed.page(cursor)
-        assert len(page["things"]) == expected
-        seen += page["things"]
-        cursor = page.get("nextCursor")
-    assert cursor is None and [item["n"] for item in seen] == list(range(size))
 
 
 def test_pages_are_made_once_for_each_revision_until_the_list_changes() -> None:

@@ -165,12 +165,6 @@ def test_a_handler_may_close_its_server(stage: Stage) -> None:
     server.close()
 
 
-@pytest.mark.parametrize("transport", ["htttp", "ws"])
-def test_there_are_three_transports(server: Server, transport: str) -> None:
-    with pytest.raises(ValueError, match="'stdio', 'http' and 'sse'"):
-        server.run(transport)
-
-
 def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
     asked = alone("server/discover")
     application, statuses = server.wsgi(), []  # type: ignore[var-annotated]

@@ -12,7 +12,6 @@ from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
-from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
 from ..support import WAIT
@@ -125,18 +124,6 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
     assert not subscriptions._streams
 
 
-@pytest.mark.requirement("M:SUB-8", "M:SUB-22")
-def test_a_stream_that_was_cancelled_hears_nothing_more() -> None:
-    subscriptions = made("tools")
-    opened = stream(subscriptions)
-    news(opened)
-    opened.cancel()
-    for work in opened.sink.spawned * 2:
-        work()
-    subscriptions.list_changed("tools")
-    assert news(opened) == []
-
-
 @pytest.mark.requirement("M:SUB-9")
 def test_streams_end_behind_what_waits() -> None:
     subscriptions = made("tools")
@@ -204,15 +191,6 @@ def test_a_fork_begins_anew() -> None:
     subscriptions.renew_in_fork()
     subscriptions.list_changed("tools")
     assert len(news(opened)) == 1, "only what was said before"
-
-
-@pytest.mark.requirement("RES-15", "M:SUB-18")
-@pytest.mark.parametrize("subscribed,uri,yes", [
-    ("a://1", "a://1", True), ("a://1", "a://1/x", True), ("a://1/", "a://1/x", True), ("a://1", "a://12", False),
-    ("a://1/x", "a://1", False),
-])
-def test_what_a_subscription_covers(subscribed: str, uri: str, yes: bool) -> None:
-    assert covering({"a://9", subscribed}, uri) == (subscribed if yes else None)
 
 
 @pytest.mark.requirement("M:SUB-14")
