@@ -96,12 +96,10 @@ def test_the_options_of_the_mounting_server_hold() -> None:
 
     @below.tool
     def strict(number: int) -> str:
-        """Strict."""
         return "ok"
 
     @below.tool(timeout=6 * WAIT, requires="sampling")
     def slow(ctx: Context) -> str:
-        """Slow."""
         return "quick"
 
     host.mount(below, prefix="lib")
@@ -217,7 +215,6 @@ def test_things_run_where_their_own_server_says() -> None:
     seen: List[str] = []
 
     def here(word: str = "") -> str:
-        """Say which thread this is."""
         seen.append(threading.current_thread().name)
         return ""
 
@@ -260,7 +257,6 @@ def test_main_is_where_the_mounting_server_is_pumped() -> None:
 
     @below.tool(executor="main")
     def here() -> str:
-        """Note the thread."""
         seen.append(threading.current_thread())
         return "done"
 

@@ -68,7 +68,6 @@ def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureF
 def test_messages() -> None:
     def gives(value: Any) -> Any:
         def made() -> Any:
-            """Give."""
             return value
 
         return [message["content"].get("text") for message in got(prompts(made), "made")["messages"]]
@@ -84,7 +83,6 @@ def test_messages() -> None:
 
 def test_optional_arguments() -> None:
     def ask(count: Optional[int] = None, word: Optional[str] = None) -> str:
-        """Ask."""
         return f"{count!r} {word!r}"
 
     made = prompts(ask)

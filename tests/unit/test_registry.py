@@ -74,7 +74,6 @@ def test_completions_are_declared_with_the_first_thing_that_completes() -> None:
     assert "completions" not in made.capabilities(BY_NAME[R5])
 
     def flagged(shout: bool = False) -> str:
-        """A bool completes by itself."""
         return str(shout)
 
     made.add("prompt", flagged, {})
@@ -218,19 +217,6 @@ def places(of: "Table[Thing]") -> List[str]:
     return [where(each.function) for each in of.items.values()]
 
 
-def test_a_table() -> None:
-    made = table(a="here")
-    with pytest.raises(ValueError, match="the thing 'a' exists: here; now there"):
-        add(made, "a", "there")
-    add(made, "b", "there", replace=True)
-    add(made, "a", "there", replace=True)
-    assert places(made) == ["there", "there"]
-    made.remove("a")
-    with pytest.raises(KeyError, match="Unknown thing: a"):
-        made.remove("a")
-    assert places(made) == ["there"] and made.unknown("B") == "Unknown thing: B, did you mean b?"
-
-
 def test_a_mounted_table_is_followed() -> None:
     over, under = table(own="o"), table(a="u")
     mount(over, under)
@@ -319,7 +305,6 @@ def test_names_and_places() -> None:
 
 def test_a_handler_needs_what_it_requires() -> None:
     def told(count: int, ctx: Context) -> str:
-        """Tell."""
         return f"{count} {ctx.method}"
 
     made, capabilities = registry(tools=False), {"sampling": {"tools": {}}, "roots": {}}

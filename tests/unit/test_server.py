@@ -104,7 +104,6 @@ def gated(**options: Any) -> "tuple[Server, Gate]":
 
     @server.tool
     def hold() -> str:
-        """Hold."""
         gate()
         return "held"
 
@@ -146,7 +145,6 @@ def test_close_from_a_handler() -> None:
 
     @server.tool
     def stop() -> str:
-        """Stop serving."""
         server.close()
         return "bye"
 

@@ -154,7 +154,6 @@ def test_a_handler_may_close_its_server(stage: Stage) -> None:
 
     @server.tool
     def end(ctx: Context) -> str:
-        """End."""
         server.close()
         return "ended"
 

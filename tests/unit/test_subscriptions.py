@@ -66,10 +66,6 @@ def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
     ]
 
 
-def test_subscriptions_without_resources_are_not_honoured() -> None:
-    assert news(stream(made()))[0]["params"]["notifications"] == {}
-
-
 @pytest.mark.requirement("M:SUB-1")
 @pytest.mark.parametrize("wrong", [
     None, [], "all", {"toolsListChanged": 1}, {"resourceSubscriptions": "a://1"}, {"resourceSubscriptions": [5]},

@@ -150,7 +150,6 @@ def test_a_server_can_be_there() -> None:
 
     @server.resource("notes://{number}")
     def note(number: int, ctx: Context) -> str:
-        """One note."""
         return f"{number}: {ctx.elicit('Text?', {'text': str}, key='text').require()['text']}"
 
     ctx = context({"elicit": {"text": "milk"}}, server=server)
@@ -188,13 +187,11 @@ def forecaster(**options: Any) -> Server:
 
     @server.tool
     def forecast(city: str, ctx: Context) -> Text:
-        """Forecast."""
         ctx.progress(1, 1)
         return Text(f"rain in {city}")
 
     @server.prompt
     def ask() -> str:
-        """Ask."""
         return "?"
 
     return server

@@ -127,7 +127,6 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
 
 def test_ctrl_c_in_a_tool_is_its_error_and_is_known_to_the_request() -> None:
     def struck() -> None:
-        """Is struck."""
         raise KeyboardInterrupt
 
     call = exchange(params={"name": "struck"})
@@ -156,7 +155,6 @@ def result(value: Any, revision: str = R4, annotation: Any = None, **options: An
     """What is sent of a tool that returns this, with this annotation and these options."""
 
     def function() -> Any:
-        """Return."""
         return value
 
     function.__annotations__ = {} if annotation is None else {"return": annotation}
@@ -242,7 +240,6 @@ def test_blocks_fit_a_schema_that_takes_any_object() -> None:
 ])
 def test_failures(error: ToolError, wanted: Optional[str]) -> None:
     def fails() -> str:
-        """Fail."""
         raise error
 
     found = read(added(fails).handle(exchange()))

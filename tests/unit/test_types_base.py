@@ -246,7 +246,6 @@ def test_a_wire_object_has_no_schema_and_one_that_is_returned_is_written_for_the
         """Take it."""
 
     def give() -> types.Icon:
-        """Give it."""
         raise AssertionError
 
     for function in (take, give):
@@ -255,7 +254,6 @@ def test_a_wire_object_has_no_schema_and_one_that_is_returned_is_written_for_the
 
     @server.tool
     def untyped():  # type: ignore[no-untyped-def]
-        """Give it."""
         return types.Icon("https://x", "image/png")
 
     with minimcp.connect(server) as client:

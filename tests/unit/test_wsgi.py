@@ -152,7 +152,6 @@ def test_hosts_may_be_named_for_one_mount(server: Server) -> None:
 def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(server: Server, stage: Stage) -> None:
     @server.tool
     def begun(ctx: Context) -> str:
-        """Report, then wait."""
         ctx.on_cancel(stage.cancelled.set)
         ctx.progress(1)
         assert stage.go.wait(WAIT)
