@@ -10,21 +10,8 @@ from minimcp import CapabilityNotSupported
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
-from minimcp.types import (
-    Answer,
-    Audio,
-    Image,
-    ModelPreferences,
-    ResourceLink,
-    Root,
-    SampleResult,
-    SamplingMessage,
-    Text,
-    Tool,
-    ToolChoice,
-    ToolResult,
-    ToolUse,
-)
+from minimcp.types import Answer, Audio, Image, ResourceLink, Root, Text, Tool, ToolUse
+from minimcp.types.questions import ModelPreferences, SampleResult, SamplingMessage, ToolChoice, ToolResult
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
 

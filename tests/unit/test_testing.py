@@ -9,26 +9,12 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp import (
-    Answer,
-    Cancelled,
-    Context,
-    Declined,
-    Elicit,
-    ElicitUrl,
-    InvalidParams,
-    ListRoots,
-    Refused,
-    ResourceNotFound,
-    Root,
-    Sample,
-    SampleResult,
-    Server,
-    Text,
-    connect,
-)
+from minimcp import Context, Server, connect
+from minimcp.errors import Cancelled, Declined, InvalidParams, Refused, ResourceNotFound
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
+from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Sample
 from minimcp.testing import Question, Transcript, context
+from minimcp.types import Answer, Root, SampleResult, Text
 
 from ..support import WAIT
 
