@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
@@ -22,19 +22,6 @@ from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import Stage, alone, call, message, stage_server
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
 
 
 class Wire:

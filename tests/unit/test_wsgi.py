@@ -7,7 +7,7 @@ import json
 import threading
 from concurrent.futures import Future
 from contextlib import closing
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from wsgiref.validate import validator
 
 import pytest
@@ -16,22 +16,10 @@ from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, HttpRespo
 from minimcp.http import wsgi
 from minimcp.http.wsgi import PIECES, Mailbox
 from tests.support import WAIT, eventually
-from tests.transports.http_app import Stage, alone, call, message, post, stage_server
+from tests.transports.http_app import Stage, alone, call, message, post
 from tests.wire.messages import hello
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    with closing(stage_server(stage)) as server:
-        yield server
-        stage.go.set()
 
 
 class Host:
