@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import os
 import threading
@@ -57,32 +55,6 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
         assert ask(stranger, request(1, "ping"))["id"] == 1
     assert caplog.text.count("notifications/vendor: ignored") == 1
     assert caplog.text.count("notifications/initialized: ignored") == 1
-
-
-# ---------------------------------------------------------------- trace
-
-
-def test_a_trace_is_a_callable_or_a_file() -> None:
-    lines: List[Any] = []
-    for trace in (lambda arrow, text: lines.append((arrow, json.loads(text).get("method"))), io.StringIO()):
-        with minimcp.connect(made(trace=trace), revision=R4) as client:
-            client.call_tool("echo")
-        if isinstance(trace, io.StringIO):
-            written = [line.split(" ", 1)[0] for line in trace.getvalue().splitlines()]
-            assert written == [arrow for arrow, _ in lines]
-    assert lines == [
-        ("<--", "initialize"), ("-->", None), ("<--", "notifications/initialized"),
-        ("<--", "tools/call"), ("-->", None),
-    ]
-
-
-def test_a_trace_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(arrow: str, text: str) -> None:
-        raise OSError("disk full")
-
-    with minimcp.connect(made(trace=fail), trace=fail) as client:
-        assert client.call_tool("echo").text == "echo"
-    assert caplog.text.count("trace= failed: OSError('disk full')") == 2, "once for each end"
 
 
 # ---------------------------------------------------------------- closing

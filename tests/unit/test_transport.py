@@ -351,6 +351,7 @@ def test_a_transport_of_somebody_elses_carries_the_same_messages(revision: str) 
 
         @server.tool
         def echo(text: str) -> str:
+            """Give the text back."""
             return text
 
         said.append(conversation(server, revision))
