@@ -209,6 +209,14 @@ def test_what_values_become() -> None:
     assert result("a", structured=True, annotation=str)["structuredContent"] == {"result": "a"}
 
 
+@for_each(("value", "wrapped"), [({"a": 1}, {"a": 1}), ([1], {"result": [1]}), (None, {"result": None})])
+def test_a_whole_result_fits_its_revision(value: Any, wrapped: Any) -> None:
+    whole = CallToolResult([], structured_content=value)
+    assert [result(whole, revision).get("structuredContent", "none") for revision in (R1, R4, R5)] == [
+        "none", wrapped, value
+    ]
+
+
 def test_a_handwritten_schema_is_checked() -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     assert result({"a": 1}, output_schema=schema)["structuredContent"] == {"a": 1}
