@@ -84,9 +84,7 @@ def add_records() -> None:
         at: Place
 
     def build(items: list[dict[str, Any]]) -> list[Record]:
-        return [
-            Record(row["id"], row["name"], row["tags"], Place(row["at"]["lat"], row["at"]["lon"])) for row in items
-        ]
+        return [Record(row["id"], row["name"], row["tags"], Place(row["at"]["lat"], row["at"]["lon"])) for row in items]
 
     def records(params: dict[str, Any]) -> dict[str, Any]:
         found = build(params["arguments"]["items"])
@@ -117,11 +115,7 @@ def listing(many: bool) -> dict[str, Any]:
 
 
 def hello(revision: str) -> dict[str, Any]:
-    return {
-        "protocolVersion": revision,
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": "limit", "version": "0"},
-    }
+    return {"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": {"name": "limit", "version": "0"}}
 
 
 def answer(request: dict[str, Any], result: dict[str, Any]) -> bytes:

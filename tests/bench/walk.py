@@ -12,10 +12,9 @@ import json
 import subprocess
 import sys
 import threading
-from http.client import HTTPConnection
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 from minimcp import Server, connect
 
@@ -26,12 +25,6 @@ BOUNDS = {"stdio server": 35, "stdio client": 50, "HTTP server": 60}
 ERAS = ("2025-11-25", "2026-07-28")
 TIMES = 5
 """How often each is walked; the shortest way counts: on a busy machine a thread that comes late is waited for."""
-
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "walk", "version": "0"},
-}
 
 
 class Recorder:
@@ -83,68 +76,30 @@ def measured_server(recorder: Recorder) -> Server:
     return server
 
 
-def request(number: int, method: str, params: Dict[str, Any], era: str) -> Dict[str, Any]:
-    if era == "2026-07-28":
-        params = {**params, "_meta": META}
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+def serving(way: str) -> List[str]:
+    """The command of a measured server: over stdio, or over HTTP, where it prints its URL."""
+    return [sys.executable, "-m", "tests.bench.walk", "--serve", way]
 
 
-def walk_of_server(exchange: Callable[[Dict[str, Any]], Any], era: str) -> List[str]:
+def walk_of_server(target: Any, era: str) -> List[str]:
     """Ask a measured server for its walk."""
-    if era != "2026-07-28":
-        params = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "walk", "version": "0"}}
-        exchange(request(0, "initialize", params, era))
-        exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    answer: Any = None
-    for number, name in enumerate(("add", "end", "begin", "add", "end"), 1):
-        answer = exchange(request(number, "tools/call", {"name": name, "arguments": {"a": 1, "b": 2}}, era))
-    return json.loads(answer["result"]["content"][0]["text"])  # type: ignore[no-any-return]
+    with connect(target, revision=era, cwd=None if isinstance(target, str) else ROOT) as client:
+        for name in ("add", "end", "begin", "add", "end"):
+            told = client.call_tool(name, {"a": 1, "b": 2})
+    return json.loads(told.text)  # type: ignore[no-any-return]
 
 
 def stdio_server(era: str) -> List[str]:
-    """The walk of a server in a child process."""
-    command = [sys.executable, "-m", "tests.bench.walk", "--serve"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin is not None and child.stdout is not None
-
-        def exchange(message: Dict[str, Any]) -> Any:
-            assert child.stdin is not None and child.stdout is not None
-            child.stdin.write(json.dumps(message).encode() + b"\n")
-            child.stdin.flush()
-            return json.loads(child.stdout.readline()) if "id" in message else None
-
-        walk = walk_of_server(exchange, era)
-        child.stdin.close()
-        return walk
+    return walk_of_server(serving("stdio"), era)
 
 
 def http_server(era: str) -> List[str]:
-    """The walk of the bundled HTTP server in this process."""
-    recorder = Recorder()
-    recorder.install()
-    with measured_server(recorder).start_http() as running:
-        sys.setprofile(None)
-        connection = HTTPConnection("127.0.0.1", running.port)
-        session: Dict[str, str] = {}
-
-        def exchange(message: Dict[str, Any]) -> Any:
-            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **session}
-            if era == "2026-07-28":
-                headers.update({"MCP-Protocol-Version": era, "Mcp-Method": message["method"]})
-                headers["Mcp-Name"] = message["params"]["name"]
-            connection.request("POST", "/mcp", json.dumps(message).encode(), headers)
-            response = connection.getresponse()
-            if "Mcp-Session-Id" in response.headers:
-                session.update({"Mcp-Session-Id": response.headers["Mcp-Session-Id"], "MCP-Protocol-Version": era})
-            text = response.read().decode()
-            if text.startswith(("event:", "id:", "data:")):
-                text = next(line[5:] for line in text.splitlines() if line.startswith("data:") and len(line) > 6)
-            return json.loads(text) if "id" in message else None
-
-        walk = walk_of_server(exchange, era)
-        connection.close()
-    threading.setprofile(None)  # type: ignore[arg-type]
-    return walk
+    """The walk of the bundled HTTP server in a child process, which ends with its input."""
+    with subprocess.Popen(serving("http"), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None
+        walk = walk_of_server(child.stdout.readline().strip(), era)
+        child.stdin.close()
+        return walk
 
 
 def stdio_client(era: str) -> List[str]:
@@ -152,7 +107,7 @@ def stdio_client(era: str) -> List[str]:
     recorder = Recorder()
     recorder.install()
     try:
-        with connect([sys.executable, "-m", "tests.bench.walk", "--serve"], cwd=ROOT, revision=era) as client:
+        with connect(serving("stdio"), cwd=ROOT, revision=era) as client:
             for _ in range(3):
                 client.call_tool("add", {"a": 1, "b": 2})
             recorder.found.clear()
@@ -163,6 +118,19 @@ def stdio_client(era: str) -> List[str]:
         threading.setprofile(None)  # type: ignore[arg-type]
 
 
+def serve(way: str) -> None:
+    """Be a measured server until the input ends."""
+    recorder = Recorder()
+    recorder.install()
+    server = measured_server(recorder)
+    if way == "stdio":
+        server.run()
+        return
+    with server.start_http() as running:
+        print(running.url, flush=True)
+        sys.stdin.read()
+
+
 WALKS = {"stdio server": stdio_server, "stdio client": stdio_client, "HTTP server": http_server}
 
 
@@ -170,12 +138,10 @@ def main() -> int:
     """Print the walks."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.walk", description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail where a walk is longer than its bound")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        recorder = Recorder()
-        recorder.install()
-        measured_server(recorder).run()
+        serve(options.serve)
         return 0
     longer: Set[str] = set()
     for name, walk in WALKS.items():

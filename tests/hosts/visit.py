@@ -62,9 +62,7 @@ class Visit(NamedTuple):
 
     def connect(self, **more: Any) -> minimcp.Client:
         elicit = {"which": "the red one"}
-        return minimcp.connect(
-            self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more
-        )
+        return minimcp.connect(self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more)
 
     def checks(self) -> dict[str, Callable[[], None]]:
         """What is to be shown there, by the words that are printed."""

@@ -103,23 +103,6 @@ def test_what_a_question_looks_like() -> None:
     assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {"roots-1": {"method": "roots/list"}}
 
 
-@pytest.mark.requirement("M:MRTR-S11", "M:MRTR-S12", "M:MRTR-S15")
-def test_all_rounds_together() -> None:
-    def handler(ctx: Context) -> Any:
-        made = ctx.step("s", lambda: effects.append(1) or len(effects))  # type: ignore[func-returns-value]
-        return [ask(ctx, "one"), ask(ctx, "two"), made, ctx.round, ctx.call_id]
-
-    for method in ("tools/call", "prompts/get", "resources/read"):
-        for revision, options, runs, rounds in (
-            (R5, {}, 3, 3), (R4, {}, 1, 1), (R4, {"check_replay": True}, 3, 3), (R5, {"check_replay": True}, 3, 3),
-        ):
-            effects: List[int] = []
-            call = Call(handler, revision=revision, method=method, **options)
-            *values, id = call.whole()
-            assert values == [1, 1, 1, rounds] and effects == [1] and len(id) == 32
-            assert len(call.runs) == runs and len(call.asked) == 2
-
-
 @pytest.mark.requirement("M:MRTR-S10", "M:MRTR-S21")
 def test_answers_of_a_wrong_form_come_to_no_handler() -> None:
     call = Call(ask)

@@ -10,19 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from minimcp import (
-    Cancelled,
-    CapabilityNotSupported,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    ResourceAccessDenied,
-    ResourceNotFound,
-    RpcError,
-    ToolError,
-    UrlElicitationRequired,
-)
-from minimcp.errors import error_from_peer
+from minimcp import Cancelled, CapabilityNotSupported, InternalError, InvalidParams, MethodNotFound, RpcError, ToolError
+from minimcp.errors import ResourceAccessDenied, ResourceNotFound, UrlElicitationRequired, error_from_peer
 from minimcp.protocol.messages import (
     Failure,
     InvalidMessage,

@@ -27,7 +27,6 @@ def test_the_first_is_the_outermost() -> None:
 
     @server.tool
     def raw() -> str:
-        """Raw."""
         return "raw"
 
     for name in "abc":
@@ -87,12 +86,10 @@ def served() -> Server:
 
     @server.tool
     def double(number: int) -> int:
-        """Double."""
         return 2 * number
 
     @server.prompt(complete={"word": ["one", "two"]})
     def brief(word: str) -> str:
-        """Brief."""
         return word
 
     server.add_resource(lambda: "text", "a:b", name="fixed", description="Fixed.")

@@ -96,12 +96,10 @@ def test_the_options_of_the_mounting_server_hold() -> None:
 
     @below.tool
     def strict(number: int) -> str:
-        """Strict."""
         return "ok"
 
     @below.tool(timeout=6 * WAIT, requires="sampling")
     def slow(ctx: Context) -> str:
-        """Slow."""
         return "quick"
 
     host.mount(below, prefix="lib")
@@ -188,11 +186,33 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     host.add_tool(other, name="lib__later")
     caplog.clear()
     below.add_tool(text, name="later")
-    assert "tool lib__later stands for two: other (" in caplog.text and "is hidden" in caplog.text
     with minimcp.connect(host) as client:
         assert client.call_tool("lib__later").text == "other", "what was there first stays"
+        below.add_tool(text, name="more")
+        assert caplog.text.count("tool lib__later stands for two: other (") == 1, "it is told once"
+        assert "is hidden" in caplog.text
         host.remove_tool("lib__later")
         assert client.call_tool("lib__later").text == "text", "until it goes"
+
+
+def test_a_mounted_server_is_followed_on_every_way(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "minimcp")
+    host, left, right, below = (Server(name) for name in ("host", "left", "right", "below"))
+    for side in (left, right):  # the same thing on two ways is no clash
+        side.mount(below, prefix="x")
+        host.mount(side, prefix="y")
+    host.add_tool(other)
+    below.add_tool(text)
+    with minimcp.connect(host) as client:
+        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__text"] and not caplog.records
+        below.add_tool(text, name="b")
+        below.add_tool(other, name="text", replace=True)
+        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__text", "y__x__b"]
+        assert client.call_tool("y__x__text").text == "other"
+        below.remove_tool("text")
+        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__b"]
+        with pytest.raises(KeyError):
+            host.remove_tool("y__x__b")
 
 
 def test_who_mounts_is_not_kept_alive() -> None:
@@ -215,7 +235,6 @@ def test_things_run_where_their_own_server_says() -> None:
     seen: List[str] = []
 
     def here(word: str = "") -> str:
-        """Say which thread this is."""
         seen.append(threading.current_thread().name)
         return ""
 
@@ -258,7 +277,6 @@ def test_main_is_where_the_mounting_server_is_pumped() -> None:
 
     @below.tool(executor="main")
     def here() -> str:
-        """Note the thread."""
         seen.append(threading.current_thread())
         return "done"
 

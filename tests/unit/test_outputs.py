@@ -33,9 +33,7 @@ def test_a_wrapping_is_taken_off_where_the_schema_says_that_it_is_one() -> None:
 
 
 def test_the_value_of_what_is_nothing_but_text_is_that_text() -> None:
-    for content, value in (
-        ([Text("a"), Text("b")], "a\nb"), ([Text("a"), ResourceLink("a:b", "c")], None), ([], None),
-    ):
+    for content, value in (([Text("a"), Text("b")], "a\nb"), ([Text("a"), ResourceLink("a:b", "c")], None), ([], None)):
         result = CallToolResult(content)
         checks(None).fill_in("tool", result, wraps=True)
         assert result.value == value

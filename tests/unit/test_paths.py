@@ -4,78 +4,37 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
 from minimcp import ResourceAccessDenied, resolve_inside
 from minimcp.server.paths import LONGEST_PATH
 
-HOSTILE: Dict[str, str] = {
-    # goes up
-    "..": "goes up",
-    "../secret.txt": "goes up",
-    "a/../../secret.txt": "goes up",
-    "a/..": "goes up",
-    "./../secret.txt": "goes up",
-    "../root-evil/secret.txt": "goes up",
-    "..;/secret.txt/../..": "goes up",
-    # is absolute, on some system
-    "/etc/passwd": "absolute",
-    "//server/share/x": "absolute",
-    "~/.ssh/id_rsa": "home",
-    "C:/Windows/win.ini": "colon",
-    "C:secret.txt": "colon",
-    "file:///etc/passwd": "colon",
-    "\\\\server\\share\\x": "backslash",
-    "\\\\?\\C:\\x": "backslash",
-    "..\\secret.txt": "backslash",
-    "a\\..\\..\\secret.txt": "backslash",
-    # still encoded: the template has decoded once
-    "%2e%2e/secret.txt": "goes up",
-    "..%2fsecret.txt": "goes up",
-    "%2e%2e%2fsecret.txt": "goes up",
-    "%252e%252e%252fsecret.txt": "goes up",
-    "%2fetc%2fpasswd": "absolute",
-    "..%5csecret.txt": "backslash",
-    "%c0%ae%c0%ae/secret.txt": "not UTF-8",
-    "%25252525252e": "too often",
-    "a%00.txt": "control",
-    # looks like something else
-    "\uff0e\uff0e/secret.txt": "goes up",
-    "..\uff0fsecret.txt": "goes up",
-    "..\u2215secret.txt": "goes up",
-    "..\u2044secret.txt": "goes up",
-    "\u2025/secret.txt": "goes up",
-    "..\u200b/secret.txt": "goes up",
-    "..\uff3csecret.txt": "backslash",
-    "\ufe55x": "colon",
-    # names that some system reads as another name
-    "a\x00.txt": "control",
-    "a\n.txt": "control",
-    "a.txt\x85": "control",
-    "a.txt ": "dot or a blank",
-    "a.txt.": "dot or a blank",
-    "a.txt::$DATA": "colon",
-    "...": "dot or a blank",
-    ".. /secret.txt": "dot or a blank",
-    "NUL": "device",
-    "a/con.txt": "device",
-    "aux .txt": "device",
-    "lpt\u00b9": "device",
-    # nothing, and too much
-    "": "empty",
-    "a//b": "empty",
-    "a/": "empty",
-    "x" * 256: "too long",
-    "x/" * 3000: "too long",
-    "\u00e4" * (LONGEST_PATH - 1): "too long",
-    "\udcff": "no Unicode",
-    # follows links
-    "link-to-file": "outside",
-    "link-to-folder/secret.txt": "outside",
-    "inner/chain": "outside",
-}
+HOSTILE: Dict[str, List[str]] = {
+    "goes up": [
+        "..", "../secret.txt", "a/../../secret.txt", "a/..", "./../secret.txt", "../root-evil/secret.txt",
+        "..;/secret.txt/../..", "%2e%2e/secret.txt", "..%2fsecret.txt", "%2e%2e%2fsecret.txt",
+        "%252e%252e%252fsecret.txt", "\uff0e\uff0e/secret.txt", "..\uff0fsecret.txt", "..\u2215secret.txt",
+        "..\u2044secret.txt", "\u2025/secret.txt", "..\u200b/secret.txt",
+    ],
+    "absolute": ["/etc/passwd", "//server/share/x", "%2fetc%2fpasswd"],
+    "home": ["~/.ssh/id_rsa"],
+    "colon": ["C:/Windows/win.ini", "C:secret.txt", "file:///etc/passwd", "\ufe55x", "a.txt::$DATA"],
+    "backslash": [
+        "\\\\server\\share\\x", "\\\\?\\C:\\x", "..\\secret.txt", "a\\..\\..\\secret.txt", "..%5csecret.txt",
+        "..\uff3csecret.txt",
+    ],
+    "not UTF-8": ["%c0%ae%c0%ae/secret.txt"],
+    "too often": ["%25252525252e"],
+    "control": ["a%00.txt", "a\x00.txt", "a\n.txt", "a.txt\x85"],
+    "dot or a blank": ["a.txt ", "a.txt.", "...", ".. /secret.txt"],
+    "device": ["NUL", "a/con.txt", "aux .txt", "lpt\u00b9"],
+    "empty": ["", "a//b", "a/"],
+    "too long": ["x" * 256, "x/" * 3000, "\u00e4" * (LONGEST_PATH - 1)],
+    "no Unicode": ["\udcff"],
+    "outside": ["link-to-file", "link-to-folder/secret.txt", "inner/chain"],
+}  # fmt: skip
 
 FINE = {
     ".": "", "a.txt": "a.txt", "inner/b.txt": "inner/b.txt", "./a.txt": "a.txt", "not there yet": "not there yet",
@@ -111,8 +70,7 @@ def test_what_lies_inside_is_found(root: Path) -> None:
 
 
 def test_what_does_not_is_refused(root: Path) -> None:
-    assert len(HOSTILE) >= 30
-    for path, reason in HOSTILE.items():
+    for reason, path in [(reason, path) for reason, paths in HOSTILE.items() for path in paths]:
         with pytest.raises(ResourceAccessDenied, match="^Access denied: ") as refused:
             resolve_inside(root, path)
         assert reason in refused.value.message, path

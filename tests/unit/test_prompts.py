@@ -68,7 +68,6 @@ def test_what_is_said_about_one_without_a_description(caplog: pytest.LogCaptureF
 def test_messages() -> None:
     def gives(value: Any) -> Any:
         def made() -> Any:
-            """Give."""
             return value
 
         return [message["content"].get("text") for message in got(prompts(made), "made")["messages"]]
@@ -84,7 +83,6 @@ def test_messages() -> None:
 
 def test_optional_arguments() -> None:
     def ask(count: Optional[int] = None, word: Optional[str] = None) -> str:
-        """Ask."""
         return f"{count!r} {word!r}"
 
     made = prompts(ask)
@@ -94,14 +92,3 @@ def test_optional_arguments() -> None:
         assert got(made, "ask", **arguments)["messages"][0]["content"]["text"] == said
     with pytest.raises(InvalidParams, match="ask: count: expected an integer or null, got the string 'x'"):
         got(made, "ask", count="x")
-
-
-@for_each(("params", "words"), [
-    ({}, "name is a string"), ({"name": 5}, "name is a string"), ({"name": "x"}, "Unknown prompt: x"),
-    ({"name": "greet", "arguments": []}, "arguments is an object"),
-])
-def test_what_names_no_prompt(params: Any, words: str) -> None:
-    made = prompts()
-    with pytest.raises(InvalidParams, match=words):
-        made.prompts.route(params)
-    assert made.prompts.route({"name": "greet", "arguments": None})

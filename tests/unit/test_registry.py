@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import pytest
 
@@ -15,10 +13,11 @@ from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFou
 from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.server.options import name_of, where
-from minimcp.server.registered import Registered, Table
 from minimcp.server.registry import Registry
+from minimcp.server.tools import RegisteredTool
 
 from ..answering import R1, R3, R4, R5, REVISIONS
+from ..rows import for_each
 from .requests import config, exchange, read
 
 STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
@@ -44,21 +43,6 @@ def routed(made: Registry, method: str, revision: str = R4, **params: Any) -> An
 def served(made: Registry, method: str, revision: str = R4, **params: Any) -> Any:
     route, request = routed(made, method, revision, **params)
     return read(route.handle(request))
-
-
-@pytest.mark.requirement("BASE-17")
-def test_which_methods_there_are() -> None:
-    both = {"tools/list", "tools/call"}
-    handshake = both | {"initialize", "ping", "logging/setLevel"}
-    params = {"tools/call": {"name": "echo"}}
-    for revision in REVISIONS:
-        wanted = handshake if revision != R5 else both | {"server/discover"}
-        for method in handshake | {"server/discover", "resources/list", "prompts/get", "nothing", "Tools/list"}:
-            if method in wanted:
-                assert routed(registry(), method, revision, **params.get(method, {}))
-            else:
-                with pytest.raises(MethodNotFound):
-                    routed(registry(), method, revision)
 
 
 @pytest.mark.requirement("TOOL-01", "M:TOOL-1", "SEED-06", "SEED-07")
@@ -90,7 +74,6 @@ def test_completions_are_declared_with_the_first_thing_that_completes() -> None:
     assert "completions" not in made.capabilities(BY_NAME[R5])
 
     def flagged(shout: bool = False) -> str:
-        """A bool completes by itself."""
         return str(shout)
 
     made.add("prompt", flagged, {})
@@ -198,162 +181,47 @@ def test_what_methods_get_and_return(revision: str) -> None:
         assert "logging" in client.capabilities and "methods" not in client.capabilities
 
 
-# ------------------------------------------------------------ tables
-
-OURS, THEIRS = config(), config()
-
-
-class Thing(Registered):
-    """Something with a name; where its function stands is its place."""
-
-    def __init__(self, place: str, name: str) -> None:
-        function: Any = SimpleNamespace(__qualname__=place)
-        super().__init__(THEIRS, function, name)
-        self.shown = SimpleNamespace(name=name)
-
-
-def add(to: "Table[Thing]", name: str, place: str, replace: bool = False) -> None:
-    to.add(Thing(place, name), replace=replace)
-
-
-def table(**places: str) -> "Table[Thing]":
-    made: Table[Thing] = Table("thing", "things")
-    for name, place in places.items():
-        add(made, name, place)
-    return made
-
-
-def mount(over: "Table[Thing]", under: "Table[Thing]", prefix: str = "x__") -> None:
-    for name, each in under.items.items():
-        over.refuse_taken(prefix + name, each)
-    over.mounts.append((under, prefix, OURS))
-    over.refresh()
-
-
-def places(of: "Table[Thing]") -> List[str]:
-    return [where(each.function) for each in of.items.values()]
-
-
-def test_a_table() -> None:
-    made = table(a="here")
-    with pytest.raises(ValueError, match="the thing 'a' exists: here; now there"):
-        add(made, "a", "there")
-    add(made, "b", "there", replace=True)
-    add(made, "a", "there", replace=True)
-    assert places(made) == ["there", "there"]
-    made.remove("a")
-    with pytest.raises(KeyError, match="Unknown thing: a"):
-        made.remove("a")
-    assert places(made) == ["there"] and made.unknown("B") == "Unknown thing: B, did you mean b?"
-
-
-def test_a_mounted_table_is_followed() -> None:
-    over, under = table(own="o"), table(a="u")
-    mount(over, under)
-    thing, original = over.items["x__a"], under.items["a"]
-    assert thing.shown.name == thing.key == "x__a" and thing.middleware == (OURS.middleware, THEIRS.middleware)
-    assert original.shown.name == original.key == "a" and original.middleware == (THEIRS.middleware,)
-    assert thing.route is not original.route and thing.config is OURS
-    add(under, "b", "later")
-    add(under, "a", "new", replace=True)
-    over.refresh()
-    assert list(over.items) == ["own", "x__a", "x__b"] and places(over) == ["o", "new", "later"]
-    under.remove("a")
-    over.refresh()
-    assert list(over.items) == ["own", "x__b"]
-    with pytest.raises(KeyError):
-        over.remove("x__b")
-
-
-def test_a_clash_is_refused_or_the_earlier_stays(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "minimcp")
-    over, under, last = table(x__a="mine"), table(a="theirs"), table(a="last")
-    with pytest.raises(ValueError, match="the thing 'x__a' exists: mine; now theirs"):
-        mount(over, under)
-    over.remove("x__a")
-    mount(over, under)
-    add(over, "x__a", "mine", replace=True)
-    over.mounts.append((last, "x__", OURS))
-    for _ in range(2):
-        over.refresh()
-    assert places(over) == ["mine"]
-    assert caplog.messages == [
-        "thing x__a stands for two: mine stays, theirs is hidden",
-        "thing x__a stands for two: mine stays, last is hidden",
-    ], "each is told once"
-    over.remove("x__a")
-    assert places(over) == ["theirs"]
-
-
-def test_the_same_thing_on_two_ways_is_no_clash(caplog: pytest.LogCaptureFixture) -> None:
-    over, left, right, low = table(), table(), table(), table(a="low")
-    for side in (left, right):
-        mount(side, low, "")
-        mount(over, side, "")
-    assert places(over) == ["low"] and not caplog.records
-
-
 # ------------------------------------------------------------ pages
 
 
-class Item(Registered):
-    kind, looks = "thing", 0
-
-    def listed(self, revision: Any) -> Any:
-        Item.looks += 1
-        return {"n": int(self.key), "in": revision.name}
-
-
-class Listed:
-    """A list, and the answers to the method that lists it."""
-
-    def __init__(self, size: int, page_size: Optional[int]) -> None:
-        self.table: Table[Item] = Table("thing", "things", "things")
-        self.config = config(page_size=page_size)
-        for number in range(size):
-            self.table.add(Item(self.config, echo, str(number)), replace=False)
-
-    def page(self, cursor: Any = None, revision: str = R4) -> Any:
-        params = {} if cursor is None else {"cursor": cursor}
-        return read(self.table.serve_page(exchange("things/list", params, revision=revision, of=self.config)))
+def five(**options: Any) -> Registry:
+    """Five tools, whose names are numbers."""
+    made = registry(tools=False, page_size=2, **options)
+    for number in range(5):
+        made.add("tool", echo, {"name": str(number)})
+    return made
 
 
-@pytest.mark.requirement("PAGE-01", "PAGE-02")
-@pytest.mark.parametrize(("size", "page_size", "sizes"), [
-    (0, None, [0]), (5, None, [5]), (0, 2, [0]), (1, 2, [1]), (2, 2, [2]), (5, 2, [2, 2, 1]), (3, 1, [1, 1, 1]),
-])  # fmt: skip
-def test_every_item_comes_once(size: int, page_size: Any, sizes: List[int]) -> None:
-    listed, seen, cursor = Listed(size, page_size), [], None
-    for expected in sizes:
-        page = listed.page(cursor)
-        assert len(page["things"]) == expected
-        seen += page["things"]
-        cursor = page.get("nextCursor")
-    assert cursor is None and [item["n"] for item in seen] == list(range(size))
+def test_pages_are_made_once_for_each_revision_until_the_list_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, looks, listed = five(), [], RegisteredTool.listed
 
+    def look(tool: RegisteredTool, revision: Any) -> Any:
+        looks.append(revision.name)
+        return listed(tool, revision)
 
-def test_pages_are_made_once_for_each_revision_until_the_list_changes() -> None:
-    listed, Item.looks = Listed(4, 2), 0
-    first = listed.page()
-    assert listed.page() == first and Item.looks == 4
-    assert listed.page(revision=R1)["things"][0]["in"] == R1 and Item.looks == 8
-    assert listed.page(first["nextCursor"])["things"] and Item.looks == 8, "all pages are made at once"
-    for number in (1, 2, 3):
-        listed.table.remove(str(number))
-    assert len(listed.page()["things"]) == 1
+    monkeypatch.setattr(RegisteredTool, "listed", look)
+    first = served(made, "tools/list")
+    assert served(made, "tools/list") == first and looks == [R4] * 5
+    served(made, "tools/list", R1)
+    assert looks[5:] == [R1] * 5
+    assert served(made, "tools/list", cursor=first["nextCursor"])["tools"] and len(looks) == 10, "all are made at once"
+    for number in "123":
+        made.remove("tool", number)
+    assert [tool["name"] for tool in served(made, "tools/list")["tools"]] == ["0", "4"]
     with pytest.raises(InvalidParams):
-        listed.page(first["nextCursor"])
+        served(made, "tools/list", cursor=first["nextCursor"])
 
 
 @pytest.mark.requirement("PAGE-08")
-@pytest.mark.parametrize("cursor", [
-    "", "?", "things:0", "things:02", "others:2", "things:-2", "things", "things:3", "things:2\n", "things:99",
-    "things:" + "9" * 5000, "things:²", 2, True, ["x"], {}, "\ud800",
-])  # fmt: skip
+@for_each("cursor", [
+    "", "?", "tools:0", "tools:02", "others:2", "tools:-2", "tools", "tools:3", "tools:2\n", "tools:99",
+    "tools:" + "9" * 5000, "tools:\u00b2", 2, True, ["x"], {}, "\ud800",
+])
 def test_a_cursor_of_somebody_else(cursor: Any) -> None:
     with pytest.raises(InvalidParams, match="cursor"):
-        Listed(5, 2).page(cursor)
-    assert Listed(5, 2).page("things:2")["things"][0]["n"] == 2, "ours is the same in every process"
+        served(five(), "tools/list", cursor=cursor)
+    page = served(five(), "tools/list", cursor="tools:2")
+    assert page["tools"][0]["name"] == "2", "ours is the same in every process"
 
 
 # ------------------------------------------------------------ names and options
@@ -369,7 +237,6 @@ def test_names_and_places() -> None:
 
 def test_a_handler_needs_what_it_requires() -> None:
     def told(count: int, ctx: Context) -> str:
-        """Tell."""
         return f"{count} {ctx.method}"
 
     made, capabilities = registry(tools=False), {"sampling": {"tools": {}}, "roots": {}}

@@ -14,9 +14,9 @@ from minimcp.errors import error_from_peer
 from minimcp.server.context import Context
 from minimcp.server.registry import Registry
 from minimcp.server.resources import LONGEST_MATCHED
-from minimcp.types import BlobResourceContents, Icon, ReadResourceResult, Text, TextResourceContents
+from minimcp.types import BlobResourceContents, ReadResourceResult, Text, TextResourceContents
 
-from ..answering import R1, R4
+from ..answering import R4
 from .requests import answered, exchange, registry
 
 
@@ -127,7 +127,6 @@ def test_lists_are_made_anew() -> None:
 @pytest.mark.requirement("RES-22", "M:RES-3")
 def test_errors_of_the_author() -> None:
     def fails() -> str:
-        """Fail."""
         raise failures[0]
 
     made = resources((fails, "a:b"))
@@ -150,15 +149,12 @@ def test_errors_of_the_author() -> None:
 
 def test_the_first_template_that_fits_answers() -> None:
     def number(x: int) -> str:
-        """A number."""
         return f"number {x}"
 
     def word(x: str) -> str:
-        """A word."""
         return f"word {x}"
 
     def path(x: str) -> str:
-        """Anything."""
         return f"path {x}"
 
     made = resources((number, "a://{x}"), (word, "a://w{x}"), (path, "a://{+x}"), (text, "a://7"))
@@ -179,14 +175,6 @@ def test_a_uri_without_end_is_matched_by_nothing() -> None:
         got(made, "a:x" + longest)
     assert len(str(caught.value)) < 300
     assert made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
-
-
-def test_what_older_revisions_are_not_told() -> None:
-    made = resources()
-    options = {"title": "T", "icons": [Icon("https://example.com")], "annotations": {"last_modified": "2026"}}
-    made.add("resource", of_city, options, "a:{city}")
-    wanted = {"uriTemplate": "a:{city}", "name": "of_city", "description": "A city.", "annotations": {}}
-    assert answered(made, "resources/templates/list", revision=R1)["resourceTemplates"] == [wanted]
 
 
 # ------------------------------------------------------------ contents

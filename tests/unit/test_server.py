@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import os
 import threading
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
 
@@ -17,9 +15,11 @@ from minimcp import Context, Limits, Server
 from minimcp.engine.connection import Connection
 from minimcp.engine.transport import memory_pair
 
-from ..answering import R4, REVISIONS
-from ..scripted import Task, dumps, notice, request, wait_for
+from ..answering import R4, R5
+from ..interaction.raw_client import RawClient
+from ..scripted import Task, notice, request, wait_for
 from ..support import WAIT, eventually, run_python
+from ..wire.messages import hello
 
 
 def echo(text: str = "echo") -> str:
@@ -33,99 +33,29 @@ def made(**options: Any) -> Server:
     return server
 
 
-class Raw:
-    """A client that sends what it likes."""
-
-    def __init__(self, server: Server) -> None:
-        self.pipe = server.open_pipe()
-        self._frames: List[Any] = []
-
-    def send(self, message: Any) -> None:
-        self.pipe.send(dumps(message) + b"\n", WAIT)
-
-    def next(self) -> Any:
-        if not self._frames:
-            self._frames = Task(self.pipe.receive).result()
-        return json.loads(self._frames.pop(0))
-
-    def ask(self, method: str, **params: Any) -> Any:
-        self.send(request(1, method, **params))
-        return self.next()
-
-    def initialize(self, revision: str = R4) -> Any:
-        info = {"name": "raw", "version": "1"}
-        return self.ask("initialize", protocolVersion=revision, capabilities={}, clientInfo=info)
-
-
-@pytest.fixture
-def raw() -> Iterator[Callable[[Server], Raw]]:
-    opened: List[Raw] = []
-
-    def open_one(server: Server) -> Raw:
-        opened.append(Raw(server))
-        return opened[-1]
-
-    yield open_one
-    for each in opened:
-        each.pipe.close()
-
-
-# ---------------------------------------------------------------- what is declared and spoken
-
-
-@pytest.mark.requirement("LIFE-10")
-def test_an_unknown_revision_is_offered_another_or_refused(raw: Any) -> None:
-    offered = raw(made()).initialize("1999-01-01")
-    assert offered["result"]["protocolVersion"] == R4
-    refused = raw(made(strict_version=True)).initialize("1999-01-01")
-    assert refused["error"]["code"] == -32602
-    assert refused["error"]["data"] == {"supported": list(reversed(REVISIONS)), "requested": "1999-01-01"}
-
-
 @pytest.mark.requirement("LIFE-05")
-def test_only_initialized_sessions_are_told_of_changes(raw: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.server")
     server = made()
-    client, stranger = raw(server), raw(server)
-    client.initialize()
-    server.add_tool(echo, name="early")
-    assert client.ask("ping")["id"] == 1, "nothing came before"
-    client.send(notice("notifications/initialized"))
-    assert client.next()["method"] == "notifications/tools/list_changed", "what changed meanwhile is told now"
-    client.send(notice("notifications/vendor"))
-    assert client.ask("ping")["id"] == 1
-    server.add_tool(echo, name="late")
-    assert client.next()["method"] == "notifications/tools/list_changed"
-    stranger.send(notice("notifications/initialized"))
-    assert stranger.ask("ping")["id"] == 1
+
+    def ask(client: RawClient, message: Any) -> Any:
+        client.write(message)
+        return client.read()
+
+    with RawClient(server, R5, {}) as client, RawClient(server, R5, {}) as stranger:  # neither is initialized yet
+        ask(client, request(1, "initialize", **hello(R4)))
+        server.add_tool(echo, name="early")
+        assert ask(client, request(1, "ping"))["id"] == 1, "nothing came before"
+        told = ask(client, notice("notifications/initialized"))
+        assert told["method"] == "notifications/tools/list_changed", "what changed meanwhile is told now"
+        client.write(notice("notifications/vendor"))
+        assert ask(client, request(1, "ping"))["id"] == 1
+        server.add_tool(echo, name="late")
+        assert client.read()["method"] == "notifications/tools/list_changed"
+        stranger.write(notice("notifications/initialized"))
+        assert ask(stranger, request(1, "ping"))["id"] == 1
     assert caplog.text.count("notifications/vendor: ignored") == 1
     assert caplog.text.count("notifications/initialized: ignored") == 1
-
-
-# ---------------------------------------------------------------- trace
-
-
-def test_a_trace_is_a_callable_or_a_file() -> None:
-    lines: List[Any] = []
-    for trace in (lambda arrow, text: lines.append((arrow, json.loads(text).get("method"))), io.StringIO()):
-        with minimcp.connect(made(trace=trace), revision=R4) as client:
-            client.call_tool("echo")
-        if isinstance(trace, io.StringIO):
-            written = [line.split(" ", 1)[0] for line in trace.getvalue().splitlines()]
-            assert written == [arrow for arrow, _ in lines]
-    assert lines == [
-        ("<--", "initialize"), ("-->", None), ("<--", "notifications/initialized"),
-        ("<--", "tools/call"), ("-->", None),
-    ]
-
-
-def test_a_trace_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(arrow: str, text: str) -> None:
-        raise OSError("disk full")
-
-    with minimcp.connect(made(trace=fail), trace=fail) as client:
-        assert client.call_tool("echo").text == "echo"
-    assert caplog.text.count("trace= failed: OSError('disk full')") == 2, "once for each end"
 
 
 # ---------------------------------------------------------------- closing
@@ -147,7 +77,6 @@ def gated(**options: Any) -> "tuple[Server, Gate]":
 
     @server.tool
     def hold() -> str:
-        """Hold."""
         gate()
         return "held"
 
@@ -189,7 +118,6 @@ def test_close_from_a_handler() -> None:
 
     @server.tool
     def stop() -> str:
-        """Stop serving."""
         server.close()
         return "bye"
 
@@ -276,9 +204,6 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
         with ending(streams), minimcp.connect(streams, timeout=WAIT) as client:
             return client.call_tool("echo").text
 
-    for other in ("https", "websocket", "pigeon"):
-        with pytest.raises(ValueError, match="unknown transport"):
-            server.run(other)
     task = Task(talk if in_main_thread else server.run)
     assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
     assert task.result() == ("echo" if in_main_thread else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
@@ -24,19 +23,6 @@ from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import Stage, alone, call, message, stage_server
 
 requirement = pytest.mark.requirement
-
-
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
-def server(stage: Stage) -> Iterator[Server]:
-    server = stage_server(stage)
-    yield server
-    stage.go.set()
-    server.close()
 
 
 class Wire:
@@ -155,7 +141,6 @@ def test_a_handler_may_close_its_server(stage: Stage) -> None:
 
     @server.tool
     def end(ctx: Context) -> str:
-        """End."""
         server.close()
         return "ended"
 
@@ -164,29 +149,6 @@ def test_a_handler_may_close_its_server(stage: Stage) -> None:
         assert json.loads(wire.send(call("end")).read())["result"]["content"][0]["text"] == "ended"
     assert eventually(lambda: running.ended)
     server.close()
-
-
-@pytest.mark.parametrize("transport", ["htttp", "ws"])
-def test_there_are_three_transports(server: Server, transport: str) -> None:
-    with pytest.raises(ValueError, match="'stdio', 'http' and 'sse'"):
-        server.run(transport)
-
-
-def test_a_closed_server_serves_again_whoever_brings_the_requests(server: Server, stage: Stage) -> None:
-    asked = alone("server/discover")
-    application, statuses = server.wsgi(), []  # type: ignore[var-annotated]
-    environ = {
-        "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "SERVER_PROTOCOL": "HTTP/1.1",
-        "CONTENT_LENGTH": str(len(asked.body)),
-        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in dict(asked.headers).items()},
-        "CONTENT_TYPE": "application/json",
-    }
-    for _ in range(3):
-        assert server.handle_http(asked).status == 200
-        body = application({**environ, "wsgi.input": io.BytesIO(asked.body)}, lambda status, _: statuses.append(status))
-        assert b"".join(body)
-        server.close()
-    assert statuses == ["200 OK"] * 3
 
 
 def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:

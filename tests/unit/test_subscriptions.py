@@ -12,7 +12,6 @@ from minimcp.errors import InternalError, InvalidParams
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
-from minimcp.types.notifications import covering
 
 from ..answering import R1, R5
 from ..support import WAIT
@@ -67,10 +66,6 @@ def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
     ]
 
 
-def test_subscriptions_without_resources_are_not_honoured() -> None:
-    assert news(stream(made()))[0]["params"]["notifications"] == {}
-
-
 @pytest.mark.requirement("M:SUB-1")
 @pytest.mark.parametrize("wrong", [
     None, [], "all", {"toolsListChanged": 1}, {"resourceSubscriptions": "a://1"}, {"resourceSubscriptions": [5]},
@@ -123,18 +118,6 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
     assert len(subscriptions._streams) == 1
     subscriptions.end_streams(shared)
     assert not subscriptions._streams
-
-
-@pytest.mark.requirement("M:SUB-8", "M:SUB-22")
-def test_a_stream_that_was_cancelled_hears_nothing_more() -> None:
-    subscriptions = made("tools")
-    opened = stream(subscriptions)
-    news(opened)
-    opened.cancel()
-    for work in opened.sink.spawned * 2:
-        work()
-    subscriptions.list_changed("tools")
-    assert news(opened) == []
 
 
 @pytest.mark.requirement("M:SUB-9")
@@ -213,15 +196,6 @@ def test_a_fork_begins_anew() -> None:
     subscriptions.renew_in_fork()
     subscriptions.list_changed("tools")
     assert len(news(opened)) == 1, "only what was said before"
-
-
-@pytest.mark.requirement("RES-15", "M:SUB-18")
-@pytest.mark.parametrize("subscribed,uri,yes", [
-    ("a://1", "a://1", True), ("a://1", "a://1/x", True), ("a://1/", "a://1/x", True), ("a://1", "a://12", False),
-    ("a://1/x", "a://1", False),
-])
-def test_what_a_subscription_covers(subscribed: str, uri: str, yes: bool) -> None:
-    assert covering({"a://9", subscribed}, uri) == (subscribed if yes else None)
 
 
 @pytest.mark.requirement("M:SUB-14")

@@ -9,26 +9,12 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from minimcp import (
-    Answer,
-    Cancelled,
-    Context,
-    Declined,
-    Elicit,
-    ElicitUrl,
-    InvalidParams,
-    ListRoots,
-    Refused,
-    ResourceNotFound,
-    Root,
-    Sample,
-    SampleResult,
-    Server,
-    Text,
-    connect,
-)
+from minimcp import Context, Server, connect
+from minimcp.errors import Cancelled, Declined, InvalidParams, Refused, ResourceNotFound
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
+from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Sample
 from minimcp.testing import Question, Transcript, context
+from minimcp.types import Answer, Root, SampleResult, Text
 
 from ..support import WAIT
 
@@ -150,7 +136,6 @@ def test_a_server_can_be_there() -> None:
 
     @server.resource("notes://{number}")
     def note(number: int, ctx: Context) -> str:
-        """One note."""
         return f"{number}: {ctx.elicit('Text?', {'text': str}, key='text').require()['text']}"
 
     ctx = context({"elicit": {"text": "milk"}}, server=server)
@@ -188,13 +173,11 @@ def forecaster(**options: Any) -> Server:
 
     @server.tool
     def forecast(city: str, ctx: Context) -> Text:
-        """Forecast."""
         ctx.progress(1, 1)
         return Text(f"rain in {city}")
 
     @server.prompt
     def ask() -> str:
-        """Ask."""
         return "?"
 
     return server

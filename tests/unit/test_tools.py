@@ -8,15 +8,14 @@ from typing import Any, List, Optional
 
 import pytest
 
-import minimcp
-from minimcp import Audio, CallToolResult, EmbeddedResource, Image, ResourceLink, Text, ToolError
+from minimcp import Audio, CallToolResult, EmbeddedResource, ResourceLink, Text, ToolError
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.executors import Main
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool, blocks_of, error_result, fit, wrapped_schema
 from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotations, UnknownContent
 
-from ..answering import R1, R3, R4, R5, REVISIONS
+from ..answering import R1, R4, R5, REVISIONS
 from ..rows import for_each
 from ..support import WAIT, eventually
 from .requests import answered, answers, config, exchange, read, registry
@@ -107,15 +106,6 @@ def test_what_is_listed() -> None:
     assert added(input_schema={}).listed(BY_NAME[R4])["inputSchema"] == {"type": "object"}
 
 
-@for_each("params", [{}, {"name": "x"}, {"name": ["echo"]}, {"name": "echo", "arguments": []}])
-def test_a_call_that_names_nothing(params: Any) -> None:
-    made = registry()
-    made.add("tool", echo, {})
-    assert made.tools.route({"name": "echo"}) is made.tools.items["echo"].route
-    with pytest.raises(minimcp.InvalidParams):
-        made.tools.route(params)
-
-
 def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     main = Main()
     made = registry(main=main, executors={main})
@@ -137,7 +127,6 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
 
 def test_ctrl_c_in_a_tool_is_its_error_and_is_known_to_the_request() -> None:
     def struck() -> None:
-        """Is struck."""
         raise KeyboardInterrupt
 
     call = exchange(params={"name": "struck"})
@@ -166,7 +155,6 @@ def result(value: Any, revision: str = R4, annotation: Any = None, **options: An
     """What is sent of a tool that returns this, with this annotation and these options."""
 
     def function() -> Any:
-        """Return."""
         return value
 
     function.__annotations__ = {} if annotation is None else {"return": annotation}
@@ -185,25 +173,18 @@ def test_blocks_and_values() -> None:
 
 
 @pytest.mark.requirement("TOOL-39")
-def test_each_revision_gets_what_it_knows() -> None:
-    hints = Annotations(priority=1)
-    blocks = [
-        Text("a"), Image(b"i", "image/png"), Audio(b"a", "audio/wav", annotations=hints),
-        ResourceLink("file:///x", "x", annotations=hints), UnknownContent(NEW),
-    ]
-    for revision in REVISIONS:
-        kinds = [fit(block, BY_NAME[revision])["type"] for block in blocks]
-        audio = "audio" if revision != R1 else "resource"
-        link = "resource_link" if revision in (R3, R4, R5) else "text"
-        assert kinds == ["text", "image", audio, link, "new_thing"]
-    old = [fit(block, BY_NAME[R1]) for block in blocks]
-    assert old[2] == {
+def test_what_an_older_revision_gets_instead_keeps_its_annotations() -> None:
+    hints, oldest = Annotations(priority=1), BY_NAME[R1]
+    assert fit(Audio(b"a", "audio/wav", annotations=hints), oldest) == {
         "type": "resource", "resource": {"uri": "audio:inline", "mimeType": "audio/wav", "blob": "YQ=="},
         "annotations": {"priority": 1},
     }
-    assert old[3] == {"type": "text", "text": "x: file:///x", "annotations": {"priority": 1}} and old[4] == NEW
-    inside = fit(EmbeddedResource(TextResourceContents("file:///t", "t")), BY_NAME[R1])
+    link = ResourceLink("file:///x", "x", annotations=hints)
+    assert fit(link, oldest) == {"type": "text", "text": "x: file:///x", "annotations": {"priority": 1}}
+    inside = fit(EmbeddedResource(TextResourceContents("file:///t", "t")), oldest)
     assert inside["resource"] == {"uri": "file:///t", "text": "t"}
+    for revision in REVISIONS:
+        assert fit(UnknownContent(NEW), BY_NAME[revision]) == NEW
 
 
 def test_a_schema_that_is_no_objects_is_wrapped() -> None:
@@ -226,6 +207,14 @@ def test_what_values_become() -> None:
     assert result("\u00e9") == {"content": [TEXT]} == result(["\u00e9"], annotation=List[Text])
     assert result({"a": 1}, structured=False) == {"content": [{"type": "text", "text": '{"a":1}'}]}
     assert result("a", structured=True, annotation=str)["structuredContent"] == {"result": "a"}
+
+
+@for_each(("value", "wrapped"), [({"a": 1}, {"a": 1}), ([1], {"result": [1]}), (None, {"result": None})])
+def test_a_whole_result_fits_its_revision(value: Any, wrapped: Any) -> None:
+    whole = CallToolResult([], structured_content=value)
+    assert [result(whole, revision).get("structuredContent", "none") for revision in (R1, R4, R5)] == [
+        "none", wrapped, value
+    ]
 
 
 def test_a_handwritten_schema_is_checked() -> None:
@@ -252,7 +241,6 @@ def test_blocks_fit_a_schema_that_takes_any_object() -> None:
 ])
 def test_failures(error: ToolError, wanted: Optional[str]) -> None:
     def fails() -> str:
-        """Fail."""
         raise error
 
     found = read(added(fails).handle(exchange()))

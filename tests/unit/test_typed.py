@@ -111,7 +111,6 @@ def test_what_is_refused_before_anything_is_sent() -> None:
             lambda: client.read_resource(5),
             lambda: client.read_resource(None),
             lambda: client.get_prompt(5),
-            lambda: client.get_prompt("p", {"a": None}),
             lambda: client.get_prompt("p", {"a": ["x"]}),
             lambda: client.get_prompt("p", {"a": b"x"}),
             lambda: client.complete("a", "b"),

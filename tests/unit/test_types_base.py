@@ -13,7 +13,6 @@ from unittest.mock import ANY
 
 import pytest
 
-import minimcp
 from minimcp import Server, types
 from minimcp.types import ABSENT, Wire, base
 
@@ -168,8 +167,6 @@ def test_equality_needs_the_same_class_and_repr_shows_what_is_set() -> None:
     assert repr(types.Image(b"12345", "image/png")) == "Image(data=<5 bytes>, mime_type='image/png')"
     assert len(repr(types.Text("x" * 5000))) < 300 and repr(types.Text("x" * 5000)).endswith("...)")
     assert repr(types.CallToolResult(structured_content=1)) == "CallToolResult(content=[], structured_content=1)"
-
-
     assert not ABSENT and repr(ABSENT) == "ABSENT"
     assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT is copy.deepcopy(ABSENT)
 
@@ -239,24 +236,10 @@ def test_collections_are_copied_and_single_things_refused() -> None:
             types.CallToolResult(wrong)
 
 
-def test_a_wire_object_has_no_schema_and_one_that_is_returned_is_written_for_the_wire() -> None:
-    server = Server("x")
-
-    def take(icon: types.Icon) -> None:
-        """Take it."""
-
-    def give() -> types.Icon:
-        """Give it."""
-        raise AssertionError
+def test_a_wire_object_has_no_schema() -> None:
+    def take(icon: types.Icon) -> None: ...
+    def give() -> types.Icon: ...  # type: ignore[empty-body]
 
     for function in (take, give):
         with pytest.raises(TypeError, match="Icon has no JSON form"):
-            server.tool(function)
-
-    @server.tool
-    def untyped():  # type: ignore[no-untyped-def]
-        """Give it."""
-        return types.Icon("https://x", "image/png")
-
-    with minimcp.connect(server) as client:
-        assert client.call_tool("untyped").structured_content == {"src": "https://x", "mimeType": "image/png"}
+            Server("x").tool(function)

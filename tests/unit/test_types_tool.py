@@ -38,8 +38,6 @@ def test_a_schema_is_not_translated_and_may_be_empty() -> None:
     assert (tool.hints, tool.annotations) == (t.ToolAnnotations(), None)
     schema = {"type": "object", "properties": {"snake_case": {"type": "string"}, "camelCase": {}}}
     assert t.Tool("n", schema).to_wire() == {"name": "n", "inputSchema": schema}
-
-
     wire = {"name": "n", "inputSchema": {}, "execution": {"taskSupport": "optional"}}
     assert t.Tool.from_wire(wire).extra == {"execution": {"taskSupport": "optional"}}
     assert t.Tool.from_wire(wire).to_wire() == wire

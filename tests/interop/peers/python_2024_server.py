@@ -68,9 +68,7 @@ async def set_level(level: str) -> None:
 
 @server.list_resources()
 async def list_resources() -> list[types.Resource]:
-    return [
-        types.Resource(uri=uri, name=uri.split("//")[1], mimeType=kind) for uri, (kind, _) in RESOURCES.items()
-    ]
+    return [types.Resource(uri=uri, name=uri.split("//")[1], mimeType=kind) for uri, (kind, _) in RESOURCES.items()]
 
 
 @server.list_resource_templates()

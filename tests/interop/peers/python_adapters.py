@@ -28,9 +28,7 @@ except ImportError:
     Client = None
 
 LEVEL_KEY = "io.modelcontextprotocol/logLevel"
-MEMBERS = {
-    "tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resourceTemplates",
-}
+MEMBERS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resourceTemplates"}
 
 ROOTS = [{"uri": "file:///interop/one", "name": "one"}, {"uri": "file:///interop/tw%C3%B6"}]
 USER_REJECTED = -1
