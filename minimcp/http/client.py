@@ -484,15 +484,15 @@ class HttpSession(ClientSession):
                 self.refused = response.status if opens else None
                 call.answer = self.error_of(response)
                 return
-            if opens:
-                session = response.headers.get(SESSION_HEADER)
-                if session is not None and not _SESSION_ID.fullmatch(session):
-                    what = "a session id has visible ASCII characters only, and not very many"
-                    raise ProtocolViolation(what, session[:100])
-                self._session = session
             self._read_answer(response, call)
 
     def _read_answer(self, response: Response, call: _Call) -> None:
+        if call.method == "initialize":
+            session = response.headers.get(SESSION_HEADER)
+            if session is not None and not _SESSION_ID.fullmatch(session):
+                what = "a session id has visible ASCII characters only, and not very many"
+                raise ProtocolViolation(what, session[:100])
+            self._session = session
         kind = media_type(response.headers.get("Content-Type"))[0]
         if kind == MEDIA_TYPE:
             self._follow(call.http, response, call)
