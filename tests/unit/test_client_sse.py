@@ -171,7 +171,7 @@ class Old:
         if heard.path == "/mcp":
             wire.whole(self.refusal, b"Cannot POST", "text/plain")
             return
-        wire.whole(202, b"Accepted", "text/plain", Mcp_Session_Id="of a proxy")
+        wire.whole(202, b"Accepted", "text/plain", Mcp_Session_Id="of-a-proxy")
         result: Any = {"content": [{"type": "text", "text": heard.path}]}
         if heard.method == "initialize":
             result = {**INITIALIZED, "protocolVersion": self.version}
