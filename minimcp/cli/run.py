@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -159,20 +160,21 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
-    """Serve over HTTP; when a file has changed, close the server and let this process begin anew."""
+    """Serve over HTTP; when a file has changed, close the server and let this process begin anew, as it was begun."""
     host, port = options.http
+    folder, environment, watched = os.getcwd(), dict(os.environ), os.path.abspath(path)
     if port == 0:  # the same after each change
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             options.http = host, probe.getsockname()[1]
     sys.dont_write_bytecode = True  # it tells changes apart by whole seconds
-    before, changed = look(path), threading.Event()
+    before, changed = look(watched), threading.Event()
     servers: list[Any] = []
 
     def watch() -> None:
         while True:
             time.sleep(LOOK_SECONDS)
-            now = look(path)
-            if path in now and now != before:
+            now = look(watched)
+            if watched in now and now != before:
                 changed.set()
                 for server in servers:
                     server.close()
@@ -185,12 +187,20 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
     except UsageError as error:
         complain(prog, str(error))
         tell("it is started again when a file changes")
-        changed.wait()
+        while not changed.wait(LOOK_SECONDS):  # in Windows Ctrl-C ends no wait without a limit
+            pass
     if changed.is_set():
         tell(f"{path} or a module beside it has changed")
         command = [sys.executable, "-m", __name__.partition(".cli.")[0], "run", options.file, "--reload"]
         command += ["--http", "{}:{}".format(*options.http), *["--sse"] * options.sse]
-        os.execv(sys.executable, command)
+        os.chdir(folder)
+        atexit._run_exitfuncs()  # what the file has ordered for its end: the system's exec forgets it
+        print(end="", flush=True)
+        if os.name == "nt":  # pragma: no cover - exec would start a process there that the console does not wait for
+            import subprocess
+
+            return subprocess.call(command, env=environment)
+        os.execve(sys.executable, command, environment)
     return code
 
 

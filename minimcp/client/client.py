@@ -596,7 +596,7 @@ class Client:
         self._host.close()
         if not sessions.newest.session.wait_until_ended(0):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            sessions.abandon()
+        sessions.abandon()  # also an attempt at the next session, for which nobody waits any more
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest.session!r}>"

@@ -213,6 +213,14 @@ class ClientSession(ConnectionHandler):
         except (TypeError, ValueError) as error:
             problems = (explained(method, one, error) for one in params)
             raise next((problem for problem in problems if problem is not error), error) from None
+
+        def give_up(reason: str) -> None:
+            for call in reversed(calls):  # the last first: what is not sent yet is not sent any more
+                self.calls.end(call, Cancelled(reason))
+
+        forget: Callable[[], object] = int
+        if cancel is not None:
+            forget = cancel.on_cancel(lambda: give_up(cancel.reason or "cancelled"))
         try:
             for call, one in zip(calls, params):
                 try:
@@ -220,9 +228,10 @@ class ClientSession(ConnectionHandler):
                 except Exception as error:
                     outcomes.append(error)
         except BaseException:  # such as Ctrl-C: the server need not go on with the rest
-            for call in calls[len(outcomes) :]:
-                self.calls.end(call, Cancelled("the caller gave up"))
+            give_up("the caller gave up")
             raise
+        finally:
+            forget()
         return outcomes
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:

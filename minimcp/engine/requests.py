@@ -137,6 +137,8 @@ class PendingCall:
     queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
     ending: Optional[Ending] = None
     deadline: Deadline = NEVER
+    sent = True
+    """Whether the peer may know of it."""
 
     @property
     def failed(self) -> bool:
@@ -328,7 +330,7 @@ class Calls:
         """
         if not self.settle(call.id, ending):
             return False
-        if tell and not self._causes and call.method not in NEVER_CANCELLED:
+        if tell and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
             self._post(_cancellation(call, ending))
         return True
 

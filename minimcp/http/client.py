@@ -197,8 +197,8 @@ class _Call(PendingCall):
 
     answer: Union[Result, Failure, None] = None
     """What its own response has brought, before it is read to its end."""
-    spawned = False
-    """Whether a thread of its own sends it."""
+    spawned = sent = False
+    """Whether a thread of its own sends it, and whether that has begun."""
 
     def __init__(self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline) -> None:
         super().__init__(request.id, request.method, on_item, deadline=deadline)
@@ -246,7 +246,8 @@ class _HttpCalls(Calls):
     def _perform_each(self, calls: Iterator[_Call]) -> None:
         for call in calls:
             try:
-                self._perform(call)
+                if call.ending is None and self.cause is None and not call.deadline.expired:  # else it ends unsent
+                    self._perform(call)
             except Exception as error:
                 self.settle(call.id, error)
 
@@ -353,7 +354,7 @@ class HttpSession(ClientSession):
             self._opened.wait(deadline.within(GET_SECONDS).wait())
 
     def stop(self, cause: Exception) -> None:
-        for call in self.calls.waiting():
+        for call in reversed(self.calls.waiting()):  # the last first: what is not sent yet is not sent any more
             self.calls.end(call, self._gone or cause)
         self._lose(cause)
 
@@ -475,6 +476,7 @@ class HttpSession(ClientSession):
         opens = call.method == "initialize"
         if self._gone is not None:
             self._lose_session(call)
+        call.sent = True
         with closing(self._post(call.http, call.line, call.request)) as response:
             if response.status == 404 and self._session is not None and not opens:
                 self._lose_session(call)
@@ -482,15 +484,15 @@ class HttpSession(ClientSession):
                 self.refused = response.status if opens else None
                 call.answer = self.error_of(response)
                 return
-            if opens:
-                session = response.headers.get(SESSION_HEADER)
-                if session is not None and not _SESSION_ID.fullmatch(session):
-                    what = "a session id has visible ASCII characters only, and not very many"
-                    raise ProtocolViolation(what, session[:100])
-                self._session = session
             self._read_answer(response, call)
 
     def _read_answer(self, response: Response, call: _Call) -> None:
+        if call.method == "initialize":
+            session = response.headers.get(SESSION_HEADER)
+            if session is not None and not _SESSION_ID.fullmatch(session):
+                what = "a session id has visible ASCII characters only, and not very many"
+                raise ProtocolViolation(what, session[:100])
+            self._session = session
         kind = media_type(response.headers.get("Content-Type"))[0]
         if kind == MEDIA_TYPE:
             self._follow(call.http, response, call)

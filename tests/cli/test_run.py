@@ -244,9 +244,13 @@ def test_it_is_started_anew_when_a_file_changes(tmp_path: Path, serve: Callable[
         with connect(served.url) as client:
             return client.call_tool("answer").text
 
+    changing = "import atexit, os, sys\nANSWER = os.environ.setdefault('ANSWER', 'one')\nos.chdir(os.sep)\n"
+    changing += "atexit.register(print, 'it ends', file=sys.stderr)\n"
+    _file(tmp_path, changing, "beside.py")
     served = serve("--reload")
     assert answer() == "one"
-    _file(tmp_path, "ANSWER = 'two'\n", "beside.py")  # as long as before, in the same second
+    _file(tmp_path, changing.replace("'one'", "'two'"), "beside.py")  # as long as before, in the same second
+    served.next("it ends")
     assert served.next(r"serves at (\S+)") == served.url
     assert answer() == "two"
     _file(tmp_path, "x = (\n", "shop.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import ssl
 import threading
@@ -449,6 +450,32 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert [heard.message["params"]["name"] for heard in peer.all("tools/call")] == ["hang", "t", "t"]
         assert len(peer.all("initialize")) == 2 and len(peer.all("server/discover")) == 1
         assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.parametrize("by", ["token", "close", "timeout", "Ctrl-C"])
+def test_calls_that_are_given_up_before_they_are_sent_are_not_sent_and_nobody_is_told_of_them(
+    monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(http_client, "AT_ONCE", 4)
+    token = minimcp.CancelToken()
+
+    def end() -> None:
+        peer.wait_for("tools/call", 4)
+        if by == "Ctrl-C":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        elif by != "timeout":
+            client.close() if by == "close" else token.cancel()
+
+    with Peer({"tools/call": lambda heard, wire: peer.over.wait(WAIT)}, handshake=True) as peer:
+        with connect(peer) as client:
+            ending = threading.Thread(target=end)
+            ending.start()
+            with pytest.raises((minimcp.McpError, KeyboardInterrupt)):
+                client.call_tools([("t", {})] * 50, cancel=token, timeout=0.5 if by == "timeout" else WAIT)
+            ending.join(WAIT)
+        sent, told = peer.all("tools/call"), peer.all("notifications/cancelled")
+    most = 4 + (by == "Ctrl-C")  # then the thread of the call that is waited for may take another
+    assert len(sent) <= most and len(told) <= most
 
 
 def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

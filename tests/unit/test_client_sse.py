@@ -143,7 +143,7 @@ class Old:
         if heard.path == "/mcp":
             wire.whole(self.refusal, b"Cannot POST", "text/plain")
             return
-        wire.whole(202, b"Accepted", "text/plain")
+        wire.whole(202, b"Accepted", "text/plain", Mcp_Session_Id="of-a-proxy")
         result: Any = {"content": [{"type": "text", "text": heard.path}]}
         if heard.method == "initialize":
             result = {**INITIALIZED, "protocolVersion": self.version}
@@ -160,6 +160,7 @@ def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -
         assert peer.methods == [
             "server/discover", "initialize", "GET", "initialize", "notifications/initialized", "tools/call"
         ]
+        assert all("mcp-session-id" not in heard.headers for heard in peer.heard)
         with connect(peer):
             assert peer.methods[6:8] == ["GET", "initialize"]  # it is known by now
 

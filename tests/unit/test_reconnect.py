@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -185,6 +186,21 @@ def test_close_ends_it_for_good(where: str) -> None:
         client.request("work")
     client.close()
     assert len(server.pipes) == opened
+
+
+def test_a_client_that_is_dropped_while_the_next_session_begins() -> None:
+    server = Server()
+    client = minimcp.connect(server, restart=True, timeout=WAIT)
+    sessions = client._sessions
+    lost(client, server)
+    server.gate.clear()
+    with pytest.raises(minimcp.RequestTimeout):
+        client.request("work", timeout=0.02)
+    del client
+    assert eventually(lambda: gc.collect() >= 0 and sessions.closed)
+    server.gate.set()
+    assert eventually(lambda: sessions._attempt is None)
+    assert all(pipe.closed for pipe in server.pipes)
 
 
 def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
