@@ -41,8 +41,8 @@ def server(subject: str, mode: str) -> list[str]:
     return [sys.executable, str(HERE / f"{subject}_server.py"), mode]
 
 
-def client(subject: str) -> list[str]:
-    return [sys.executable, str(HERE / f"{subject}_client.py"), *server("limit", "plain")]
+def client(subject: str, *target: str) -> list[str]:
+    return [sys.executable, str(HERE / f"{subject}_client.py"), *(target or server("limit", "plain"))]
 
 
 def environment() -> dict[str, str]:
@@ -163,6 +163,10 @@ MEASUREMENTS = (
     Measurement("events", 10000, 1, http_load.progress, (
         Metric("http-progress", "HTTP, 10,000 progress reports on one response, each", target=1.6),
     ), whole=True),
+    Measurement("http-client", 500, 6, http_load.client, (
+        Metric("http-client", "HTTP client, one call at a time, p50"),
+        Metric("http-client-cpu", "  client CPU per call"),
+    )),
 )  # fmt: skip
 METRICS = tuple(metric for each in MEASUREMENTS for metric in each.rows)
 
@@ -176,6 +180,9 @@ def opened(subject: str, mode: str) -> Child:
         child = http_load.Child(server(subject, mode), environment())
         if mode == "http":
             http_load.many(child, 64)
+    elif mode == "http-client":
+        child = http_load.Client(server("limit", "http"), lambda url: client(subject, url), environment())
+        http_load.client(child, 64)
     else:
         modern = mode == "modern"
         child = Child(server(subject, "plain" if modern else mode), environment(), modern)
@@ -286,6 +293,9 @@ def main() -> int:
     load_average = " to ".join(f"{one:.1f}" for one in (busy, os.getloadavg()[0]))
     where = f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load average {load_average}"
     print(f"{where}, {len(rounds)} rounds, {time.strftime('%Y-%m-%d')}.\n\n{table(rows)}\n\n{NOTE}")
+    over = [line[0].strip(". ") for line in rows if line[6] in ("close", "missed")]
+    if over:
+        print(f"\nOver their target: {'; '.join(over)}.")
     for fault in dict.fromkeys(faults):
         print(f"BROKEN {fault}", file=sys.stderr)
     return 1 if faults else 0

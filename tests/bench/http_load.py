@@ -1,4 +1,7 @@
-"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all."""
+"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all.
+
+A client under test calls the hand-written server.
+"""
 
 from __future__ import annotations
 
@@ -213,3 +216,23 @@ def streams(child: Child, count: int) -> Measured:
     finally:
         for connection in opened:
             connection.socket.close()
+
+
+class Client(load.Child):
+    """A client under test, with a hand-written server of its own that it calls."""
+
+    def __init__(
+        self, server: Sequence[str], client: Callable[[str], Sequence[str]], environment: Mapping[str, str]
+    ) -> None:
+        self.server = load.Child(server, environment)
+        super().__init__(client(self.server.read().decode().strip()), environment)
+
+    def close(self) -> Any:
+        status = super().close()
+        self.server.close()
+        return status
+
+
+def client(child: load.Child, calls: int) -> Measured:
+    one = json.loads(child.ask(b"sequential %d\n" % calls))
+    return {"http-client": one["p50"], "http-client-cpu": one["cpu"]}

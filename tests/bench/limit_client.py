@@ -1,7 +1,7 @@
 """The limit, client side: hand-written, standard library only, nothing checked.
 
 A lone caller reads its own reply; for 64 threads there is a reader thread and a bare lock per call.
-Arguments: the command of the server.
+Over HTTP it is one connection that stays open. Arguments: the command of the server, or its URL.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,10 @@ SET_PIPE_SIZE = 1031
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "limit", "version": "0"}}
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+HEAD = (
+    "POST /mcp HTTP/1.1\r\nHost: %s\r\nAccept: application/json, text/event-stream\r\n"
+    "Content-Type: application/json\r\nMCP-Protocol-Version: 2025-06-18\r\nContent-Length: %d\r\n\r\n"
+)
 
 
 def request(ident: int, text: str) -> dict[str, Any]:
@@ -96,7 +101,39 @@ class Shared(Connection):
         return str(self.replies.pop(ident)["content"][0]["text"])
 
 
+class Web:
+    def __init__(self, url: str) -> None:
+        self.host = url.partition("//")[2].partition("/")[0]
+        name, _, port = self.host.rpartition(":")
+        self.socket = socket.create_connection((name, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.ids = itertools.count(1)
+        self.post(INITIALIZE)
+        self.post(INITIALIZED)
+
+    def post(self, message: dict[str, Any]) -> bytes:
+        body = encode(message).encode()
+        self.socket.sendall((HEAD % (self.host, len(body))).encode() + body)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += self.socket.recv(65536)
+        head, _, body = data.partition(b"\r\n\r\n")
+        lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
+        length = int({name.lower(): value.strip() for name, _, value in lines}["content-length"])
+        while len(body) < length:
+            body += self.socket.recv(65536)
+        return body
+
+    def call(self, text: str) -> str:
+        reply = decode(self.post(request(next(self.ids), text)).decode())
+        return str(reply["result"]["content"][0]["text"])
+
+
 if __name__ == "__main__":
+    if sys.argv[1].startswith("http://"):
+        web = Web(sys.argv[1])
+        obey(web.call, web.call)
+        sys.exit()
     lone, shared = Connection(sys.argv[1:]), Shared(sys.argv[1:])
     obey(lone.call, shared.call)
     for connection in (lone, shared):

@@ -1,4 +1,4 @@
-"""The subject, client side: one `minimcp.Client` for all. Arguments: the command of the server."""
+"""The subject, client side: one `minimcp.Client` for all. Arguments: the command of the server, or its URL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from client_loop import obey
 import minimcp
 
 if __name__ == "__main__":
-    with minimcp.connect(sys.argv[1:], revision="2025-06-18") as client:
+    target = sys.argv[1] if sys.argv[1].startswith("http://") else sys.argv[1:]
+    with minimcp.connect(target, revision="2025-06-18") as client:
 
         def call(text: str) -> str:
             return str(client.call_tool("echo", {"text": text}).text)

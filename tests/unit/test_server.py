@@ -128,11 +128,8 @@ def test_close_from_a_handler() -> None:
             other.call_tool("echo")
 
 
-def test_shutdown_is_answered_before_the_connection_is_closed(
-    raw: Callable[[Server], Raw], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, closed, deliver, close = raw(made()), threading.Event(), Connection.deliver, Connection.close
-    client.initialize()
+def test_shutdown_is_answered_before_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, deliver, close = threading.Event(), Connection.deliver, Connection.close
 
     def deliver_seldom(connection: Connection, line: bytes, wait: bool) -> None:
         closed.wait(0.2)
@@ -144,7 +141,8 @@ def test_shutdown_is_answered_before_the_connection_is_closed(
 
     monkeypatch.setattr(Connection, "deliver", deliver_seldom)
     monkeypatch.setattr(Connection, "close", close_and_say)
-    assert client.ask("shutdown")["result"] == {}
+    with RawClient(made(), R4, {}) as client:
+        assert client.result("shutdown") == {}
 
 
 def test_all_connections_are_closed_at_the_same_time() -> None:
