@@ -309,7 +309,7 @@ class Connection(Sink):
 
     def __init__(
         self, transport: Transport, handler: ConnectionHandler, *, limits: Optional[Limits] = None,
-        pool: Optional[Pool] = None, cap: Optional[threading.Semaphore] = None, name: str = "",
+        pool: Optional[Pool] = None, cap: Optional[list[None]] = None, name: str = "",
         trace: Optional[Trace] = None,
     ) -> None:
         self.name = name or transport.name

@@ -399,18 +399,18 @@ class RunningRequests:
 
     Args:
         limits: Of the connection or session.
-        cap: How many requests of a server may be begun and unfinished, on all its connections; None makes one for
-            these alone.
+        cap: A place for each request of a server that may be begun and unfinished, on all its connections; None makes
+            places for these alone. (A `Semaphore` would cost as much as all else of a request here.)
 
     Attributes:
         most_bytes: How many an answer may have.
     """
 
-    def __init__(self, limits: Limits, cap: Optional[threading.Semaphore] = None) -> None:
+    def __init__(self, limits: Limits, cap: Optional[list[None]] = None) -> None:
         self._limits, self._cap = limits, cap
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         if cap is None and limits.requests is not None:
-            self._cap = threading.Semaphore(limits.requests)
+            self._cap = [None] * limits.requests
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -452,8 +452,11 @@ class RunningRequests:
         with self._lock:
             if request in self._begun:
                 return
-            if self._cap is not None and not self._cap.acquire(blocking=False):
-                raise InternalError(f"more than {self._limits.requests} requests run already")
+            try:
+                if self._cap is not None:
+                    self._cap.pop()
+            except IndexError:
+                raise InternalError(f"more than {self._limits.requests} requests run already") from None
             self._begun.add(request)
             self._queued_bytes -= request.size
 
@@ -465,7 +468,7 @@ class RunningRequests:
                 return
             self._begun.remove(request)
             if self._cap is not None:
-                self._cap.release()
+                self._cap.append(None)
             if not (self._requests or self._begun):
                 self._changed.notify_all()
 

@@ -296,7 +296,8 @@ class StreamTransport(Transport):
         end, taken = self._out, 0
         with end.lock:
             try:
-                ready = end.closed or end.poller.poll(seconds * 1000)
+                # A write that cannot wait tells by itself whether there is room.
+                ready = end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
                 if end.closed:
                     raise BrokenPipeError("it is closed")
                 if ready:

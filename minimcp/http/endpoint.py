@@ -161,7 +161,7 @@ class Endpoint(HttpService):
 
     def __init__(
         self, registry: Any, make_handler: MakeHandler, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
-        cap: Optional[threading.Semaphore] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
+        cap: Optional[list[None]] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
         super().__init__(options)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer

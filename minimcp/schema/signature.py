@@ -10,7 +10,7 @@ import typing
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Iterator, Optional, cast
+from typing import Any, Iterator, Optional
 
 from .annotations import Builder, ContentClass
 from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
@@ -52,7 +52,7 @@ class Signature:
             Mismatch: They do not fit; the message names the field, what was expected and what came.
         """
         try:
-            return cast("dict[str, Any]", self._read(arguments))
+            return self._read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 

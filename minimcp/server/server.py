@@ -156,7 +156,7 @@ class Server:
         self._listening = []
         self._state_lock = threading.Lock()
         most = self._limits.requests
-        self._cap = None if most is None else threading.Semaphore(most)
+        self._cap = None if most is None else [None] * most
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._runs: list[Run] = []

@@ -474,7 +474,7 @@ def test_open_streams_end_politely_alone_and_in_an_array() -> None:
 
 
 def test_a_pool_and_a_cap_may_be_shared() -> None:
-    pool, cap = Pool(2, "minimcp-shared"), threading.Semaphore(1)
+    pool, cap = Pool(2, "minimcp-shared"), [None]
     pipes, role = [ScriptedPipe(), ScriptedPipe()], ScriptedRole()
     begun, release = threading.Event(), threading.Event()
     role.serve("work", lambda request: {"done": [begun.set(), wait_for(release)]})

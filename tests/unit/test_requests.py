@@ -321,7 +321,7 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
 
 
 def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
-    cap, sinks = threading.Semaphore(1), [RecordingOutlet(), RecordingOutlet()]
+    cap, sinks = [None], [RecordingOutlet(), RecordingOutlet()]
     for sink in sinks:
         sink.requests = RunningRequests(Limits(requests=1, backlog_bytes=10), cap)
     first, second = incoming(sinks[0]), incoming(sinks[1])
