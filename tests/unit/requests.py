@@ -63,7 +63,7 @@ class RecordingSink(Sink):
     """
 
     def __init__(self, limit: Optional[int] = None) -> None:
-        self.requests = RunningRequests(Limits(), None if limit is None else threading.Semaphore(limit))
+        self.requests = RunningRequests(Limits(), None if limit is None else [None] * limit)
         self.lines: List[bytes] = []
         self.posted: List[Line] = []
         self.delivered: List[bytes] = []
