@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
