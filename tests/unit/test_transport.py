@@ -375,3 +375,21 @@ def test_a_trace_is_a_file_or_a_function_and_may_fail(caplog: pytest.LogCaptureF
     assert len([each for each in caplog.records if "trace= failed" in each.getMessage()]) == 1
     with pytest.raises(TypeError, match="trace is a text file or a callable, not int"):
         tracer(5)
+
+
+def test_where_no_descriptor_is_left_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: List[Any] = []
+    pipe = os.pipe
+
+    def scarce() -> Any:
+        if len(made) == 2:
+            raise OSError("too many open files")
+        made.append(pipe())
+        return made[-1]
+
+    monkeypatch.setattr(os, "pipe", scarce)
+    with pytest.raises(OSError, match="too many"):
+        memory_pair(None)
+    for number in [number for pair in made for number in pair]:
+        with pytest.raises(OSError):
+            os.fstat(number)
