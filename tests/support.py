@@ -117,7 +117,8 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    return Held(frozenset(threading.enumerate()), open_descriptors(), child_processes())
+    threads = [thread for thread in threading.enumerate() if thread.name != "minimcp-timer"]  # which stays, once begun
+    return Held(frozenset(threads), open_descriptors(), child_processes())
 
 
 KEPT: "Counter[str]" = Counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable, Iterator, Optional, Tuple
 
 import pytest
@@ -131,7 +130,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
     Each test sees the journal from its own beginning. What a single test must not leave behind, they must not together.
     """
     running: dict[str, Tuple[ScriptedServer, minimcp.Client]] = {}
-    threads, before = set(threading.enumerate()), held()
+    before = held()
 
     def get(revision: str) -> Tuple[ScriptedServer, minimcp.Client]:
         if revision not in running:
@@ -150,7 +149,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
     for server, _ in running.values():
         server.begin(whole=True)
         server.check()
-    assert eventually(lambda: set(threading.enumerate()) <= threads and held()[1:] == before[1:])
+    assert eventually(lambda: held().threads <= before.threads and held()[1:] == before[1:])
 
 
 @pytest.fixture(params=ERAS)
