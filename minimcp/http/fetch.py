@@ -210,8 +210,8 @@ class Response:
         except Exception as error:
             raise ConnectionLost(f"{self._where}: the body ends too early: {first_words(error)}") from error
 
-    def start(self, limit: int) -> bytes:
-        """The beginning of the body, for a message or for an error in it; as much as could be read."""
+    def _collect(self, limit: int) -> bytearray:
+        """The body, as much as could be read; not much more than `limit` bytes of it."""
         found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
         piece = b"x"
         try:
@@ -220,7 +220,11 @@ class Response:
                 found += piece
         except McpError as error:
             self.cut = error
-        return bytes(memoryview(found)[:limit])
+        return found
+
+    def start(self, limit: int) -> bytes:
+        """The beginning of the body, for a message or for an error in it; as much as could be read."""
+        return bytes(memoryview(self._collect(limit))[:limit])
 
     def body(self, limit: Optional[int]) -> bytes:
         """The whole body. Errors as `read`, and:
@@ -233,13 +237,13 @@ class Response:
         """
         most, announced = sys.maxsize - 1 if limit is None else limit, self.headers.get("Content-Length", "")
         is_long = announced.isdecimal() and int(announced[:20]) > most
-        body = b"" if is_long else self.start(most + 1)
-        if is_long or len(body) > most:
-            body = b""  # who keeps the exception need not keep this
+        found = bytearray() if is_long else self._collect(most + 1)
+        if is_long or len(found) > most:
+            found.clear()  # who keeps the exception need not keep this
             raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
         if self.cut is not None:
             raise self.cut
-        return body
+        return bytes(found)
 
     def read_rest(self, seconds: float) -> None:
         """Read the end if it comes soon, so that the connection can be kept."""
