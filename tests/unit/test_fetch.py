@@ -63,7 +63,7 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
         Response("a test", TinyPieces(10**9)).body(100_000)
-    [body] = [each.frame.f_locals["body"] for each in caught.traceback if "body" in each.frame.f_locals]
+    [body] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
     assert body == b""
 
 
