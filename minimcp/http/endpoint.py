@@ -193,7 +193,7 @@ class Endpoint(HttpService):
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
         spoken = headers.get(VERSION_HEADER)
-        if self.options.sessions and self._offer.has_handshake and spoken not in self._offer.per_request:
+        if self.options.sessions and self._offer.handshakes and spoken not in self._offer.per_request:
             if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
@@ -276,7 +276,7 @@ class Endpoint(HttpService):
         """Whether a message stands alone that came with this in its header, or with none; else it is of a session."""
         revision = BY_NAME.get(version or "")
         newer = version is not None and (revision is None or not revision.handshake)
-        return newer or not self._offer.has_handshake
+        return newer or not self._offer.handshakes
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""

@@ -239,7 +239,6 @@ class Offer:
         self.strict_version, self.accept_batches = strict_version, accept_batches
         self.per_request = {revision.name: revision for revision in revisions if not revision.handshake}
         self.handshakes = [revision for revision in revisions if revision.handshake]
-        self.has_handshake = bool(self.handshakes)
         self.names = [revision.name for revision in reversed(self.revisions)]
 
 

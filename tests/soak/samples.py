@@ -80,14 +80,11 @@ def children_of(pid: int) -> int:
             # a thread has ended meanwhile: its children are another one's now, so that all are counted again
 
 
-STACK = 0.1
-"""MiB that a thread's stack takes once it has run a handler."""
-
 READERS: Dict[str, Callable[[int], float]] = {
     "threads": lambda pid: status_of(pid, "Threads"),
     "descriptors": descriptors_of,
     "children": children_of,
-    "memory": lambda pid: status_of(pid, "VmRSS") / 1024 - STACK * status_of(pid, "Threads"),  # those have a row
+    "memory": lambda pid: status_of(pid, "VmRSS") / 1024,
 }
 
 KINDS = (  # what is sampled of each process
