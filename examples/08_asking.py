@@ -1,11 +1,12 @@
 """Asking the user from inside a tool, in both eras of the protocol, with one handler.
 
-In revisions with a handshake a server sends the question and its handler waits for the answer. Since 2026-07-28 servers
-send no requests: the question *is* the result, and the client comes back with the same call and the answer in it, maybe
-to another process. So the handler runs again from the top, and answers that are there already are given at once.
+A server asks, and the handler waits for the answer. With a handshake the question is a request of the server. Since
+2026-07-28 servers send no requests: the question *is* the result, and the client sends the same call again with the
+answer in it. Over stdio that reaches the handler that waits. Over HTTP it may reach another process, so nothing waits
+there: the handler runs again from the top, and answers that are there already are given at once.
 
-The rule that makes it right in both: ask first, act last. What must not be done twice stands below the last question,
-or in `ctx.step`, which keeps its result for the later runs.
+The rule that makes it right everywhere: ask first, act last. What must not be done twice stands below the last
+question, or in `ctx.step`, which keeps its result for the later runs.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and .../basic/patterns/mrtr
 """
@@ -19,6 +20,7 @@ import minimcp
 from minimcp import Context
 
 server = minimcp.Server("hotel")
+as_over_http = minimcp.Server("hotel", check_replay=True)
 
 
 @dataclass
@@ -39,6 +41,7 @@ def hold_a_room(city: str) -> int:
     return 12
 
 
+@as_over_http.tool
 @server.tool
 def book(ctx: Context) -> str:
     """Book a room; the user says where, and agrees to the price."""
@@ -59,9 +62,9 @@ def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for revision in ("2025-11-25", "2026-07-28"):
-        print(revision)
-        with minimcp.connect(server, revision=revision, elicit=user) as client:
+    for hotel, revision in (server, "2025-11-25"), (server, "2026-07-28"), (as_over_http, "2026-07-28"):
+        print(revision, "as over HTTP" if hotel is as_over_http else "in memory")
+        with minimcp.connect(hotel, revision=revision, elicit=user) as client:
             print(" ", client.call_tool("book").text)
 
     print("A user who declines, and a host that cannot ask:")
@@ -72,5 +75,5 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: take `hold_a_room` out of the step and look at how often rooms are held. Server(check_replay=True) shows the
-# same with a handshake. Then ask both things at once with ctx.ask_all: how many runs does it save?
+# Exercise: take `hold_a_room` out of the step and look at how often rooms are held. Then ask both things at once with
+# ctx.ask_all: how many runs does it save?

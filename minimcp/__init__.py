@@ -26,14 +26,18 @@ Importing this package starts nothing and imports neither third-party code nor a
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 9):
+    raise ImportError(f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} ({sys.executable})")
 
 # isort: off
 from .errors import (
-    AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HeaderMismatch,
-    InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError, ProtocolViolation, Refused,
-    RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound, RpcError, ToolError,
-    UnsupportedRevision, UrlElicitationRequired,
+    AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HandlerFailed,
+    HeaderMismatch, InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError,
+    ProtocolViolation, Refused, RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound,
+    RpcError, ToolError, UnsupportedRevision, UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
@@ -70,7 +74,8 @@ __all__ = [
     "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore",
-    "GetPromptResult", "Group", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer",
+    "GetPromptResult", "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse",
+    "HttpServer",
     "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots",
     "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError",
     "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
@@ -82,6 +87,8 @@ __all__ = [
     "tool",
 ]
 
+# Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
+# Every other name of `__all__` is in `types`.
 _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
@@ -100,8 +107,6 @@ _MODULES = {
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
 }
-"""Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
-Every other name of `__all__` is in `types`."""
 
 if not TYPE_CHECKING:
 

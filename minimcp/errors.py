@@ -1,11 +1,13 @@
-"""Every exception of this library: one flat tree, nothing of the libraries below leaks through.
+"""Every exception that a program sees: one flat tree, nothing of the libraries below leaks through.
 
+Not here: `server.input_rounds.Suspend`, which unwinds a handler and is not to be caught.
 Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic
 An error that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Callable, Optional, Sequence
 
 PARSE_ERROR = -32700
@@ -265,6 +267,12 @@ class ConnectionLost(_ConnectionTrouble):
     """The connection ended while it was needed, or is used after `close()`. Arguments as `ConnectionFailed`."""
 
 
+class SessionGone(ConnectionLost):
+    """The server has ended the session. ``refused`` says that it refused a request for it, which so was not run."""
+
+    refused = False
+
+
 class Busy(ConnectionLost):
     """The server takes no more requests for so many ``seconds``; this one it did not run."""
 
@@ -293,6 +301,10 @@ class Refused(McpError):
         self.reason = reason
 
 
+class HandlerFailed(Refused):
+    """A question is refused because the host's handler raised something else, or returned what is no answer."""
+
+
 class Declined(Refused):
     """The user declined or dismissed a question (`Answer.require()`)."""
 
@@ -311,6 +323,51 @@ def one_line(value: Any, limit: int = 200) -> str:
     text = value if isinstance(value, str) else repr(value)
     escaped = text.encode("unicode_escape", "backslashreplace").decode("ascii")
     return escaped if len(escaped) <= limit else escaped[:limit] + "..."
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text with all that a terminal or a log would obey or hide as escapes: controls, line ends, what turns the order.
+
+    Args:
+        text: The text, in any alphabet.
+        keep: Characters that stay, such as line feeds.
+    """
+    return text if text.isprintable() else "".join([
+        c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text
+    ])
+
+
+class _OneLine(logging.Filter):
+    """Makes the message of each record one line, and sets its traceback off, because a peer's words stand in both.
+
+    A record whose message is clean keeps its arguments.
+    """
+
+    # Characters of a message, and of a traceback, that are logged.
+    longest, longest_traceback = 2_000, 20_000
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            text = record.getMessage()
+        except Exception as error:  # of an argument that cannot be shown
+            text = f"{record.msg} ({type(error).__name__} in its arguments)"
+            record.msg, record.args = text, ()
+        if len(text) > self.longest or not text.isprintable():
+            record.msg, record.args = printable(text[:self.longest]), ()
+        if record.exc_info:
+            told = logging.Formatter().formatException(record.exc_info)[:self.longest_traceback]
+            record.exc_text = "\n".join(["  | " + printable(line) for line in told.split("\n")])
+        return True
+
+
+_one_line = _OneLine()
+
+
+def logger(name: str) -> logging.Logger:
+    """A logger of this package: no word of a peer can forge a line, or reach a terminal, through what it logs."""
+    found = logging.getLogger(name)
+    found.addFilter(_one_line)
+    return found
 
 
 def describe(error: BaseException) -> str:

@@ -11,14 +11,14 @@ import threading
 from itertools import groupby, takewhile
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, NoReturn, Optional, Union
 
-from .client.host import KINDS, NAMES, Host
+from .client.host import NAMES, QUESTIONS, Host
 from .engine.pool import here
 from .engine.requests import IncomingRequest, Route, Sink
 from .protocol.lifecycle import LOG_LEVELS, Peer
 from .protocol.messages import Json, Request
 from .protocol.versions import NEWEST_HANDSHAKE, choose
 from .server.context import Context
-from .server.questions import CARRIERS, Asked, Asker, read_result
+from .server.questions import Asked, Asker, read_result
 from .server.server import Server
 from .types import LogMessage, Progress
 
@@ -134,7 +134,7 @@ def context(
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     incoming.server = (Server("testing") if server is None else server)._config
-    if method in CARRIERS:
+    if method in spoken.asking_methods:
         incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
     made = UnitContext(incoming)
     made.sent, made.questions, made._outer = sink.sent, sink.questions, []
@@ -170,7 +170,7 @@ class _ScriptedAsker(Asker):
         return {each.key: self._answer(each) for each in asked}
 
     def _answer(self, asked: Asked) -> Any:
-        peer, kind = self._incoming.peer, KINDS[asked.question.method]
+        peer, kind = self._incoming.peer, QUESTIONS[asked.question.method]
         parts = peer.capabilities[kind.capability]
         request, write = kind.read(asked.params, parts, peer.revision)
         question = Question(asked.key, kind.handler, request)
@@ -259,8 +259,8 @@ class Transcript:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._entries: list[Entry] = []
+        # The requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1".
         self._open: dict[tuple[str, str], dict[str, Json]] = {}
-        """The requests that have no answer yet, by direction and the ``repr`` of the id: 1 is not "1"."""
 
     def __call__(self, arrow: str, text: str) -> None:
         """Take one line: what ``trace=`` calls.

@@ -2,7 +2,8 @@
 
 pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into warnings, and
 setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both work.
-MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run.
+MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run, MINIMCP_LONGEST how long
+one test may take.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MANIFEST_LINE = pytest.StashKey[str]()
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
 
 
-LONGEST = 280.0
+LONGEST = float(os.environ.get("MINIMCP_LONGEST", 280.0))
 """Seconds after which a test has hung: its process shows where its threads are, and ends."""
 
 
@@ -128,7 +129,7 @@ def _has_user(pool: str, readers: Set[str]) -> bool:
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
     """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
-    readers = {thread.name for thread in before.threads if thread.name.endswith("-reader")}
+    readers = {thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))}
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
     new = {thread for thread, match in found if not match or (match[1] and not _has_user(match[1], readers))}
     return new - before.threads - KEPT_THREADS

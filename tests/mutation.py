@@ -1,8 +1,10 @@
 """Does a fault in the library fail a test? ``python -m tests.mutation --count 150 --seed 1`` breaks it and looks.
 
 Each mutant is one small change (a comparison, a condition, a constant, an operator, a statement left out) of a line of
-code in protocol/, engine/ or server/, made in a copy of the repository; the fast tests must fail on it. Those that
-survive are printed, with their lines: each is either a test that is missing or a change that changes nothing.
+code in protocol/, engine/ or server/, made in a copy of the repository; the fast tests must fail on it, those of the
+module first. What became of each is printed at once, with its number and the test that failed: a survivor is either a
+test that is missing or a change that changes nothing. ``--from 40`` goes on with a run that was stopped, ``--only 17``
+tries one again; the mutants are drawn from the code, which must be the same then.
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ import ast
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from .support import ROOT
 
 FOLDERS = ("protocol", "engine", "server")
 TESTS = ("tests/unit", "tests/interaction", "tests/wire")
-SECONDS = 300  # a mutant that hangs is found too
+SECONDS = 900  # that one folder of tests may take: a mutant that hangs is found too
 SWAPPED = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
@@ -68,7 +72,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         row = getattr(node, "lineno", 0)
-        if not row or "log." in lines[row - 1] or "TYPE_CHECKING" in lines[row - 1]:
+        if not row or any(word in lines[row - 1] for word in ("log.", "TYPE_CHECKING", "TypedDict")):
             continue
         for new, kind in changed(node):
             new_text = ast.unparse(ast.fix_missing_locations(new)).splitlines()
@@ -88,53 +92,86 @@ def mutants(path: Path) -> Iterator[Mutant]:
             yield Mutant(name, f"{name}:{row} {kind}: {lines[row - 1].strip()[:90]}", text)
 
 
-def killed(mutant: Mutant, folder: Path, tests: List[str]) -> bool:
-    """Whether the tests fail on a mutant, in a copy of the repository that is put right again afterwards."""
-    file = folder / mutant.path
-    file.write_text(mutant.text, encoding="utf-8")
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", *tests]
-    silent, env = subprocess.DEVNULL, {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # no mutant's bytecode is left
+def stages(mutant: Mutant, tests: List[str]) -> Iterator[List[str]]:
+    """What pytest is asked to run, one after the other: the unit tests of the module, then each folder."""
+    own = [p.relative_to(ROOT).as_posix() for p in sorted(ROOT.glob(f"tests/unit/test_*{Path(mutant.path).stem}*.py"))]
+    for name in tests:
+        if name == "tests/unit" and own:
+            yield own
+            yield [name, *(f"--ignore={file}" for file in own)]
+        else:
+            yield [name]
+
+
+def failure(folder: Path, tests: List[str]) -> Optional[str]:
+    """The first test that fails in a copy of the repository; None where all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", *tests]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, env={**env, "MINIMCP_LONGEST": "100"}, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            status = -1
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        failed = (line for line in output if line.startswith(("FAILED ", "ERROR ")))
+        return None if status == 0 else next(failed, f"no test, but the run: status {status}").strip()
+
+
+def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
+    """Whether the tests fail on a mutant, which is taken out of the copy again afterwards. Prints what came of it."""
+    file, began = folder / mutant.path, time.monotonic()
+    right = file.read_text(encoding="utf-8")
     try:
-        done = subprocess.run(command, cwd=folder, env=env, stdout=silent, stderr=silent, timeout=SECONDS)
-        return done.returncode != 0
-    except subprocess.TimeoutExpired:
-        return True
+        file.write_text(mutant.text, encoding="utf-8")
+        os.utime(file, (number + 1, number + 1))  # of this mutant alone: bytecode is kept by time and size
+        found = next(filter(None, (failure(folder, stage) for stage in stages(mutant, tests))), None)
     finally:
-        shutil.copy(ROOT / mutant.path, file)
+        file.write_text(right, encoding="utf-8")
+        os.utime(file, (0, 0))
+    print(f"{number} {mutant.says}\n    {found or 'SURVIVED'} ({time.monotonic() - began:.0f} s)", flush=True)
+    return found is not None
 
 
 def main() -> int:
-    """Draw mutants, try them, print those that survive and the share that was killed."""
+    """Draw mutants, try them, print what became of each and the share that was killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--from", type=int, default=0, dest="first", help="number of the mutant to begin with")
+    parser.add_argument("--only", type=int, action="append", help="number of a mutant to try; may be repeated")
     parser.add_argument("--jobs", type=int, default=2, help="copies of the repository that are tried at once")
     parser.add_argument("--folder", action="append", help="of the library; may be repeated")
     parser.add_argument("tests", nargs="*", default=list(TESTS), help="what must fail")
     options = parser.parse_args()
+    if hasattr(os, "nice"):
+        os.nice(10)
     folders = options.folder or FOLDERS
     files = [path for folder in folders for path in sorted((ROOT / "minimcp" / folder).rglob("*.py"))]
     everything = [mutant for path in files for mutant in mutants(path)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    numbers = options.only or range(options.first, len(drawn))
     with tempfile.TemporaryDirectory() as top:
         copies: "SimpleQueue[Path]" = SimpleQueue()
-        for number in range(options.jobs):
-            copy = Path(top) / str(number)
+        for name in range(options.jobs):
+            copy = Path(top) / str(name)
             shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__"))
             copies.put(copy)
 
-        def attempt(mutant: Mutant) -> bool:
+        def attempt(number: int) -> bool:
             copy = copies.get()
             try:
-                return killed(mutant, copy, options.tests)
+                return judged(number, drawn[number], copy, options.tests)
             finally:
                 copies.put(copy)
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            outcomes = list(pool.map(attempt, drawn))
-    for mutant, dead in zip(drawn, outcomes):
-        if not dead:
-            print(f"survived: {mutant.says}")
+            outcomes = list(pool.map(attempt, numbers))
     share = 100 * sum(outcomes) / len(outcomes)
     print(f"{sum(outcomes)} of {len(outcomes)} mutants killed: {share:.1f} %, seed {options.seed}")
     return 0 if share >= 95 else 1

@@ -1,4 +1,4 @@
-"""What listens between a client and a server on this machine: it serves each connection on a thread of its own."""
+"""What listens on this machine, for a client or between it and a server: each connection has a thread of its own."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Proxy:
         """Do it on a thread that `close` waits for."""
         thread = threading.Thread(target=work, args=arguments, name="proxy", daemon=True)
         with self._lock:
-            self._threads.append(thread)
-        thread.start()
+            self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+            thread.start()
 
     def keep(self, sock: socket.socket) -> socket.socket:
         with self._lock:
@@ -89,14 +89,18 @@ class Proxy:
             pass
         shut(target)
 
-    def close(self) -> None:
-        """End all connections, and wait for the threads."""
-        self.over.set()
-        shut(self._listener)
+    def cut_all(self) -> None:
+        """Cut every connection, as the end of a process does."""
         with self._lock:
             socks = list(self._socks)
         for sock in socks:
             shut(sock)
+
+    def close(self) -> None:
+        """End all connections, and wait for the threads."""
+        self.over.set()
+        shut(self._listener)
+        self.cut_all()
         for thread in list(self._threads):
             thread.join(WAIT)
         self._listener.close()

@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp.engine.connection import Connection, ConnectionHandler
+from minimcp.engine.connection import Connection, ConnectionRole
 from minimcp.engine.limits import Limits
+from minimcp.engine.pool import Pool
 from minimcp.engine.requests import IncomingRequest, Line, Route, RunningRequests, Sink
 from minimcp.engine.transport import Frame, Transport
 from minimcp.errors import ConnectionLost, MethodNotFound
@@ -145,7 +146,7 @@ def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
     return notice("notifications/cancelled", requestId=id, reason=reason)
 
 
-class ScriptedRole(ConnectionHandler):
+class ScriptedRole(ConnectionRole):
     """Serves what the test puts into `routes`, by method; remembers what it was told."""
 
     answers_invalid = True
@@ -214,11 +215,14 @@ def open_channel(
     """A channel over a scripted pipe; closed at the end."""
     pipe = ScriptedPipe(room)
     served = role or ScriptedRole()
-    channel = Connection(pipe, served, limits=Limits(**limits), name="test", trace=trace).open()
+    given = Limits(**limits)
+    pool = Pool(given.workers, "minimcp-test")
+    channel = Connection(pipe, served, pool=pool, limits=given, name="test", trace=trace).open()
     try:
         yield channel, pipe, served
     finally:
         channel.close()
+        pool.close()
         assert channel.wait_until_ended(WAIT)
 
 

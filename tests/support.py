@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set
 
@@ -56,20 +54,6 @@ def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
     return True
 
 
-def let_go(holder: List[Any], words: str) -> bool:
-    """Empty a list, and look until what was in it is collected with a ResourceWarning that says this.
-
-    A single collection may do nothing: another thread may be collecting.
-    """
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        holder.clear()
-        warned = eventually(lambda: gc.collect() >= 0 and any(words in str(each.message) for each in list(seen)))
-        kinds = {each.category for each in seen}
-        seen.clear()  # they hold what they are about
-    return warned and kinds == {ResourceWarning}
-
-
 def open_descriptors() -> Dict[int, str]:
     """What each descriptor of this process points to; empty where the system has no /proc."""
     found = {}
@@ -83,14 +67,37 @@ def open_descriptors() -> Dict[int, str]:
 
 def child_processes() -> FrozenSet[int]:
     """Process ids of our children, zombies included; empty where the system has no /proc."""
-    found: Set[int] = set()
-    for thread in os.listdir("/proc/self/task") if sys.platform == "linux" and _has_children() else ():
+    return children_of(os.getpid()) if sys.platform == "linux" and _has_children() else frozenset()
+
+
+def children_of(pid: int) -> FrozenSet[int]:
+    """Process ids of a process's children, zombies included. Raises OSError: it has ended."""
+    while True:
+        found: Set[int] = set()
         try:
-            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as listing:
-                found.update(int(pid) for pid in listing.read().split())
-        except OSError:
-            pass  # that thread has ended meanwhile; its children are another thread's now
-    return frozenset(found)
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listing:
+                    found.update(int(child) for child in listing.read().split())
+            return frozenset(found)
+        except (FileNotFoundError, ProcessLookupError):
+            if not os.path.exists(f"/proc/{pid}"):
+                raise
+            # a thread has ended meanwhile: its children are another one's now, so that all are counted again
+
+
+def descendants_of(pid: int) -> List[int]:
+    """The same with the children of these; empty when it has ended."""
+    with suppress(OSError):
+        return [each for child in children_of(pid) for each in (child, *descendants_of(child))]
+    return []
+
+
+def status_of(pid: int, field: str) -> int:
+    """A number of a process out of /proc: VmRSS and VmHWM (in kB), Threads."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        found = [line.split()[1] for line in file if line.startswith(field + ":")]
+    assert found, f"the process {pid} has no {field} any more"
+    return int(found[0])
 
 
 def _has_children() -> bool:

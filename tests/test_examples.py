@@ -62,8 +62,7 @@ def test_the_chapters_are_numbered_and_each_sets_a_task() -> None:
 
 @pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)
 def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
-    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = run_python([f"examples/{chapter.name}"], env=env)
+    done = run_python([f"examples/{chapter.name}"], env={"PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stderr.decode()) == (0, "")
     printed = done.stdout.decode().replace(sys.executable, "python3").replace(f"{ROOT}{os.sep}", "")
     assert printed.splitlines() == chapter.with_suffix(".txt").read_text(encoding="utf-8").splitlines()

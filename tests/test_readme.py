@@ -1,4 +1,4 @@
-"""The front page: every block runs, every printed line is what is printed, every number is the code's own."""
+"""README and the pages beside the examples: every block runs, and every printed line is what is printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
 
 from .interop.embedding import PROGRAMS
 from .modules import PACKAGE
-from .readme import BLOCK, README, blocks, rows
+from .readme import BLOCK, PAGES, README, TEXT, blocks, prose, rows, section
 from .support import ROOT, WAIT, run_python
 
 
@@ -52,14 +52,23 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert README.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 15
+    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 18
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
-        compile(text, "README.rst", "exec")
+        compile(text, "examples/frameworks.rst", "exec")
 
 
-@pytest.mark.parametrize("name", ["client.py", "visit.py"])
+def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
+    """A comment is not shown where the page is."""
+    for found in BLOCK.finditer(TEXT):
+        kind, name = found.group(1, 2)
+        if kind in ("file", "needs", "nginx", "host"):
+            above = TEXT[: found.start()].rstrip("\n").rpartition("\n\n")[2].replace("\n", " ")
+            assert f"``{name.partition(' ')[0].rpartition('/')[2]}``" in above, name
+
+
+@pytest.mark.parametrize("name", ["client.py", "pack.py", "visit.py"])
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]
 
@@ -146,6 +155,56 @@ def test_a_host_of_wsgi_serves_it_beside_its_pages(files: Path) -> None:
     _run(["-c", MOUNTED], files)
 
 
+GUARDED = """
+from socketserver import ThreadingMixIn
+from threading import Thread
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import minimcp
+from guarded import application
+
+class Host(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *words): pass
+
+host = make_server("127.0.0.1", 0, application, Host, Quiet)
+Thread(target=host.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{host.server_port}/mcp"
+with minimcp.connect(url, auth="s3cret") as client:
+    assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
+for auth in (None, "secret"):
+    try:
+        minimcp.connect(url, auth=auth)
+    except minimcp.AuthorizationError as error:
+        assert "a token, please" in str(error)
+    else:
+        raise AssertionError(auth)
+host.shutdown()
+host.server_close()
+"""
+
+
+def test_what_checks_tokens_refuses_who_has_none(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    _run(["-c", GUARDED], files)
+
+
+def test_middleware_does_not_see_the_lists() -> None:
+    server = Server("open")
+
+    @server.middleware
+    def refuse(ctx: Any, call_next: Any) -> Any:
+        raise ToolError("not for you")
+
+    server.add_tool(lambda: "", name="secret")
+    with connect(server) as client:
+        assert [tool.name for tool in client.list_tools()] == ["secret"]
+        with pytest.raises(ToolError, match="not for you"):
+            client.call_tool("secret")
+
+
 def test_a_list_in_a_class_is_the_list() -> None:
     with connect(Server.of(Shelf())) as client:
         assert client.call_tool("list").value == [1] and client.call_tool("sum", {"numbers": [1, 2]}).value == 3
@@ -162,8 +221,19 @@ def test_the_servers_of_a_file_are_a_group(files: Path, monkeypatch: pytest.Monk
         assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
 
 
+def test_the_configurations_of_hosts_start_the_server(files: Path) -> None:
+    for text in blocks("host").values():
+        config = files / "config.json"
+        for path, real in (("/home/ada/weather/.venv/bin/python", sys.executable), ("/home/ada/weather", str(files))):
+            text = text.replace(path, json.dumps(real)[1:-1])
+        config.write_text(text, encoding="utf-8")
+        with connect("weather", config=config) as client:
+            assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
+
+
 def test_types_go_in_and_out(files: Path) -> None:
     with connect(str(files / "kitchen.py")) as client:
+        assert client.call_tool("list").value == ["plum", "lemon"]
         assert client.call_tool("bake", {"what": "cake"}).value == {"cake": 1}
         with pytest.raises(ToolError, match="pieces: expected a number of at most 9"):
             client.call_tool("bake", {"what": "cake", "pieces": 10})
@@ -234,14 +304,14 @@ def test_the_two_commands() -> None:
     assert sorted(marked) == ["demo", "test"]
     assert marked["demo"].split() == ["$", "python3", "-m", "minimcp", "demo"]
     (line,) = marked["test"].strip().splitlines()
-    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "bin/pytest -n 2"):
+    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "bin/pytest -n 3"):
         assert part in line
 
 
-def test_the_demo_begins_as_shown() -> None:
+def test_the_demo_has_what_is_shown() -> None:
     shown = blocks("prints")["demo"]
     assert shown.count("client -->") == 1
-    assert _run(["-m", "minimcp", "demo"], ROOT).startswith(shown)
+    assert shown in _run(["-m", "minimcp", "demo"], ROOT)
 
 
 def test_the_commands_run(files: Path) -> None:
@@ -255,21 +325,19 @@ def test_the_commands_run(files: Path) -> None:
 
 
 def test_the_reading_order_stays_short() -> None:
-    names = re.findall(r"^\d+\. ``(.+?)``: ", README, re.M)
-    assert len(names) == len(set(names)) >= 9
-    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 4500
+    names = re.findall(r"^\d+\. ``(.+?)``: ", section("Reading order"), re.M)
+    assert len(names) == len(set(names)) >= 12
+    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 4950
 
 
 def test_every_file_that_is_named_is_there() -> None:
-    section = README.split("\nReading order\n---", 1)[1].split("\n---", 1)[0]
-    names = re.findall(r"``([\w/]+\.py)``", section)
+    names = re.findall(r"``([\w/]+\.py)``", section("Reading order"))
     assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
 
 
 def test_every_function_of_the_walk_is_there() -> None:
-    section = README.split("\nHow it works\n---", 1)[1].split("\n---", 1)[0]
-    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section)
-    assert len(named) > 20
+    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section("How it works") + section("One call over HTTP"))
+    assert len(named) > 40
     for path, name in named:
         found = importlib.import_module("minimcp." + path.replace("/", "."))
         for part in name.split("."):
@@ -279,15 +347,28 @@ def test_every_function_of_the_walk_is_there() -> None:
 
 def test_the_examples_are_those_that_are_there() -> None:
     there = sorted(path.name for path in ROOT.glob("examples/*.py"))
-    assert [name.strip("`") for name, _ in rows("Examples")] == there
+    assert [name.strip("`") for name, _ in rows("The course")] == there
 
 
 def test_lines_are_short_and_plain() -> None:
-    for name in ("README.rst", "CHANGES.rst"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert max(map(len, text.splitlines())) <= 120
-        assert text.isascii()
+    for name, text in {**PAGES, "CHANGES.rst": (ROOT / "CHANGES.rst").read_text(encoding="utf-8")}.items():
+        assert max(map(len, text.splitlines())) <= 120, name
+        assert text.isascii(), name
+
+
+def test_every_link_to_a_file_leads_to_one() -> None:
+    for name, text in PAGES.items():
+        for link in re.findall(r"`[^`]+ <([^>`]+)>`_", text):
+            assert link.startswith("https://") or ((ROOT / name).parent / link).is_file(), (name, link)
+    linked = set(re.findall(r" <([\w.]+\.rst)>`_", PAGES["examples/README.rst"]))
+    assert linked == {path.name for path in ROOT.glob("examples/*.rst")} - {"README.rst"}
+
+
+def test_the_front_page_can_be_read_in_a_quarter_of_an_hour() -> None:
+    """Of prose there are 2,500 words without names of the code, and 3,500 with them; blocks and tables do not count."""
+    text = prose(README)
+    assert len(re.sub("``.+?``", "", text, flags=re.S).split()) >= 2500 and len(text.split()) <= 3500
 
 
 def test_it_names_the_running_python_nowhere() -> None:
-    assert sys.prefix not in README
+    assert sys.prefix not in TEXT

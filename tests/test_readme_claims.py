@@ -1,4 +1,4 @@
-"""What README.rst claims in tables and lists, held against the code."""
+"""What README.rst and the pages beside the examples claim in tables and lists, held against the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from minimcp.server.options import OPTIONS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
-from .readme import README, blocks, rows, table
+from .readme import README, TEXT, blocks, rows, section, table
 from .support import WAIT, eventually
 
 TYPES: Dict[str, Any] = {
@@ -40,7 +40,7 @@ TYPES: Dict[str, Any] = {
 
 
 def test_the_types_are_those_that_are_taken() -> None:
-    named = README.split("What a parameter may be: ", 1)[1].split(". Arguments arrive", 1)[0]
+    named = README.split("These are possible: ", 1)[1].split(". Arguments arrive", 1)[0]
     assert re.findall("``(.+?)``", named) == list(TYPES)
     for annotation in TYPES.values():
         assert kind_of(annotation)
@@ -114,7 +114,7 @@ def test_what_one_writes_here_is_here() -> None:
     keywords.update(name for options in OPTIONS.values() for name in options.__annotations__)
     seen = 0
     for side in ("server", "client"):
-        for cell in (row[2] for row in table(README.split(f"\n.. here: {side}\n", 1)[1])):
+        for cell in (row[2] for row in table(TEXT.split(f"\n.. here: {side}\n", 1)[1])):
             for written in re.findall("``(.+?)``", re.sub('"[^"]*"', '""', cell)):
                 for owner, name in re.findall(r"\b([a-z]+|Image)\.(\w+)", written):
                     if owner in owners:
@@ -133,14 +133,14 @@ def test_what_one_writes_for_http_is_taken() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
     names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": minimcp.HttpServer}
     names.update(request=minimcp.HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
-    lines = [cells[0] for here in ("serving", "connecting") for cells in table(README.split(f"here: {here}\n", 1)[1])]
+    lines = [cells[0] for here in ("serving", "connecting") for cells in table(TEXT.split(f"here: {here}\n", 1)[1])]
     assert len(lines) == 12
     for line in lines:
         eval(line.strip("`"), names)
 
 
 def test_where_what_is_raised_is_something_to_raise() -> None:
-    named = table(README.split("change only what they raise:\n", 1)[1])
+    named = table(TEXT.split("change only what they raise:\n", 1)[1])
     kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
     assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
 
@@ -163,12 +163,11 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
         assert result.has_structured_content is (revision.structured != "none")
         assert (result.value == result.text) is not result.has_structured_content
     only = [revision.name for revision in REVISIONS if revision.structured == "none"]
-    assert f"{' and '.join(only)} have texts alone" in " ".join(README.split())
+    assert f"{' and '.join(only)} have texts alone" in " ".join(TEXT.split())
 
 
 def test_the_suite_is_the_one_that_is_run() -> None:
-    told = README.split("\nConformance\n---", 1)[1].split("\nOther software\n", 1)[0]
-    (version,) = re.findall(r"version ([\w.-]+),", told)
+    (version,) = re.findall(r"version ([\w.-]+),", section("Conformance"))
     assert ENVIRONMENT.packages == [f"{PACKAGE}@{version}"]
     assert all(cells[1] in BY_NAME and cells[0] in ("server", "client") for cells in rows("Conformance"))
 
@@ -188,16 +187,17 @@ def _amount(text: str) -> Any:
     return {"": int(number), "MiB": int(number) << 20, "s": float(number)}[unit]
 
 
-def test_every_limit_is_in_a_table_with_its_default() -> None:
+def test_every_limit_is_in_the_table_with_its_default() -> None:
     """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
     of_connect = {name: given.default for name, given in inspect.signature(connect).parameters.items()}
-    defaults: List[Dict[str, Any]] = [vars(Limits()), vars(minimcp.HttpOptions()), of_connect]
-    section = README.split("\nLimits\n---", 1)[1].split("\n---", 1)[0]
-    tables = re.split(r"(?m)^(?==[= ]+\n\w.*Default|=[= ]+\nKeyword)", section)[1:]
-    assert len(tables) == 3
-    for text, given in zip(tables, defaults):
-        numbers = {name: amount for name, amount in given.items() if type(amount) in (int, float)}
-        assert {name.strip("`"): _amount(amount) for name, amount, _ in table(text)} == numbers
+    numbers = [
+        (name, amount, of)
+        for of, given in (("", vars(Limits())), ("HttpOptions", vars(minimcp.HttpOptions())), ("connect", of_connect))
+        for name, amount in given.items() if type(amount) in (int, float)
+    ]
+    told = [(name.strip("`"), _amount(amount), of) for name, amount, of, _ in rows("Limits")]
+    sides = ("both", "server", "client")
+    assert sorted((name, amount, "" if of in sides else of.strip("`")) for name, amount, of in told) == sorted(numbers)
     assert set(vars(Limits())) == {name for name, amount in vars(Limits()).items() if amount is not None}
     kept = {name for name, given in inspect.signature(Server).parameters.items() if type(given.default) in (int, float)}
     assert kept == {"list_ttl"}
@@ -228,9 +228,9 @@ def _yes(*facts: bool) -> str:
 
 
 def test_the_revisions_are_the_facts() -> None:
-    head = README.split("\nRevisions\n---", 1)[1].split("===\n", 1)[1].splitlines()[0]
+    head = section("What each revision has").split("===\n", 1)[1].splitlines()[0]
     assert re.split("  +", head)[1:] == [revision.name for revision in REVISIONS]
-    assert rows("Revisions") == [[what, *map(fact, REVISIONS)] for what, fact in FACTS.items()]
+    assert rows("What each revision has") == [[what, *map(fact, REVISIONS)] for what, fact in FACTS.items()]
 
 
 @pytest.mark.requirement("JSCH-03", "M:SCH-3")
@@ -310,6 +310,7 @@ def test_functions_run_where_the_table_says() -> None:
     others = [tool, dispatcher, *ran["elicit"], *ran["ctx.on_cancel"], *ran["on_pump_needed"]]
     assert mine not in others and len({tool, dispatcher, *ran["elicit"]}) == 3
     assert ran["ctx.on_cancel"][0] is not ran["waiting"][0]
-    named = {name for cells in rows("Threads") for name in re.findall(r"[\w.]+", cells[0])}
+    yours = rows("Where your functions run")
+    named = {name for cells in yours for name in re.findall(r"[\w.]+", cells[0])}
     told = {"server.middleware", "ctx.step", "ctx.on_cancel", "elicit", "on_log", "on_progress", "on_pump_needed"}
     assert told - named == set()

@@ -144,14 +144,16 @@ def test_a_pool_shares_a_client_and_makes_others(target: Any) -> None:
 
 
 def test_a_pool_of_processes_makes_clients_of_its_own() -> None:
+    """They are forked beside our threads."""
     program = (
         "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
         "from tests.surroundings.scene import SERVER, connect, make_server\n"
         "def own(number):\n"
         "    with connect(SERVER if number % 2 else make_server()) as client:\n"
         "        return client.call_tool('echo', {'text': str(number)}).text\n"
         "if __name__ == '__main__':\n"
-        "    with connect(make_server()) as client, ProcessPoolExecutor(2) as pool:\n"  # forked beside our threads
+        "    with connect(make_server()) as client, ProcessPoolExecutor(2, get_context('fork')) as pool:\n"
         "        print(*pool.map(own, range(2)), client.call_tool('echo', {'text': 'mine'}).text)\n"
     )
     done = run_python(["-W", "ignore::DeprecationWarning", "-c", program], seconds=3 * WAIT)

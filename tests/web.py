@@ -6,8 +6,9 @@ import json
 import socket
 import ssl
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple
 
+from .proxying import Proxy
 from .support import WAIT
 
 DISCOVERED = {
@@ -84,7 +85,7 @@ class Wire:
 Say = Callable[[Heard, Wire], Any]
 
 
-class Peer:
+class Peer(Proxy):
     """A server for one test. `said` has what it does by method, or by verb for what is no POST.
 
     Args:
@@ -101,65 +102,29 @@ class Peer:
         session: Any = "s-1",
         tls: Optional[ssl.SSLContext] = None,
     ) -> None:
+        super().__init__()
         self.heard: List[Heard] = []
         self.came = threading.Condition()
-        self.over = threading.Event()
+        self.connections = 0
         self._said = {**(_handshake(session) if handshake else _alone()), **(said or {})}
-        self._socks: List[socket.socket] = []
-        self._threads: List[threading.Thread] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self._tls = tls
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/mcp"
 
-    def __enter__(self) -> Peer:
-        self._start(self._accept)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        socks = [self._listener, *self._socks]
-        for sock in socks:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-        for thread in list(self._threads):
-            thread.join(WAIT)
-        for sock in [self._listener, *self._socks]:
-            sock.close()
-
-    def _start(self, work: Callable[..., None], *arguments: Any) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                sock = self._listener.accept()[0]
-            except OSError:
-                return
-            self._socks.append(sock)
-            self._start(self._serve, sock)
-
-    def _serve(self, sock: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
+        with self.came:
+            self.connections += 1
+        sock = client if self._tls is None else self.keep(self._tls.wrap_socket(client, server_side=True))
         try:
-            if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_side=True)
-                self._socks.append(sock)
             with sock.makefile("rb") as file:
-                while True:
-                    heard = _read(file)
-                    if heard is None:
-                        return
+                for head, body in iter(lambda: read_request(file), None):
+                    heard = Heard(head[:-4], body)
                     with self.came:
                         self.heard.append(heard)
                         self.came.notify_all()
                     wire = Wire(sock, heard.message.get("id") if isinstance(heard.message, dict) else None)
                     self._said.get(heard.method, _unknown)(heard, wire)
-        except OSError:
-            pass  # the client has gone
+        finally:
+            self.drop(sock)
 
     def all(self, method: str) -> List[Heard]:
         """What was heard of one method or verb."""
@@ -176,7 +141,8 @@ class Peer:
         return [heard.method for heard in list(self.heard)]
 
 
-def _read(file: Any) -> Optional[Heard]:
+def read_request(file: BinaryIO) -> Optional[Tuple[bytes, bytes]]:
+    """Head and body of the next request; None when no whole one comes any more."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = file.readline()
@@ -184,8 +150,9 @@ def _read(file: Any) -> Optional[Heard]:
             return None
         head += line
     found = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-    body = file.read(int(found[0].split(b":")[1])) if found else b""
-    return Heard(head[:-4], body)
+    size = int(found[0].split(b":")[1]) if found else 0
+    body = file.read(size)
+    return (head, body) if len(body) == size else None
 
 
 def _unknown(heard: Heard, wire: Wire) -> None:

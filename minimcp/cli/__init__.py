@@ -15,8 +15,9 @@ from importlib import import_module
 from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
-from ..errors import McpError, RequestTimeout
+from ..errors import McpError, RequestTimeout, printable
 
+# Command to the module that has its function, and what it does.
 COMMANDS = {
     "demo": ("demo", "watch a small server and a client talk, message by message, explained"),
     "list": ("commands", "show the tools, resources and prompts of a server, with their arguments"),
@@ -27,11 +28,10 @@ COMMANDS = {
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
-"""Command to the module that has its function, and what it does."""
 
 INTERRUPTED = 130
+# As a shell reports a program that SIGPIPE ended: the reader of its output has closed the pipe.
 PIPE_CODE = 141
-"""As a shell reports a program that SIGPIPE ended: the reader of its output has closed the pipe."""
 
 
 class UsageError(Exception):
@@ -71,7 +71,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     package = __name__.rpartition(".")[0]
     started_as_module = os.path.basename(sys.argv[0] if sys.argv else "") == "__main__.py"
-    program = f"python -m {package}" if started_as_module else package.rpartition(".")[2]
+    python = os.path.basename(sys.executable).removesuffix(".exe") or "python"
+    program = f"{python} -m {package}" if started_as_module else package.rpartition(".")[2]
     prog = " ".join([program, *arguments[:1]])
     with suppress(AttributeError):  # there is none, or something else in its place
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -135,7 +136,7 @@ def _drop_stdout() -> None:
 
 def clean(text: str) -> str:
     """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs stay."""
-    return "".join([c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text])
+    return printable(text, "\n\t")
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import Client, Prompt, Tool, connect
-from ..client.config import Servers, read_servers
+from ..client.config import CONFIG_FILE, Servers, read_servers
 from ..errors import McpError, MethodNotFound
 from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
@@ -17,23 +17,20 @@ from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
 
-CONFIG_FILE = "mcp.json"
-"""Where names are looked up when no ``--config`` is given, in the current folder."""
-
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
 
 STDIN = "-"
 
+# What a server may list: the name in JSON, the heading, the capability, and what asks for it.
 SECTIONS = (
     ("tools", "", "tools", Client.list_tools),  # most servers have nothing else
     ("resources", "resources:\n\n", "resources", Client.list_resources),
     ("resourceTemplates", "resource templates:\n\n", "resources", Client.list_resource_templates),
     ("prompts", "prompts:\n\n", "prompts", Client.list_prompts),
 )
-"""What a server may list: the name in JSON, the heading, the capability, and what asks for it."""
 
+# What a command has found: as JSON, as texts or bytes to print, and the exit code.
 Found = tuple[Any, Sequence[Union[str, bytes]], int]
-"""What a command has found: as JSON, as texts or bytes to print, and the exit code."""
 
 
 # ------------------------------------------------------------ what the commands share
@@ -85,6 +82,8 @@ def _run(
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
+    if config is not None and options.config is None:  # which may be anybody's
+        complain(prog, f"{options.target} is a server of {os.path.abspath(CONFIG_FILE)}")
     with client:
         try:
             value, texts, code = find(client, options, bar)
@@ -223,7 +222,9 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: {_signature(tool)}")
+        near = nearest(missing[0], [name for name in values if name not in tool.input_schema.get("properties", ())])
+        hint = f", did you mean it by {near!r}?" if near else f": {_signature(tool)}"
+        raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}")
 
 
 # ------------------------------------------------------------ read, prompt, ping

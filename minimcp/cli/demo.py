@@ -10,28 +10,37 @@ import json
 import os
 import sys
 import textwrap
+from contextlib import suppress
+from inspect import cleandoc
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Cancelled, CancelToken, Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
 from ..testing import Entry, Transcript
-from . import Parser, UsageError
-from .terminal import styled, wants_colour
+from . import Parser, UsageError, tell
+from .terminal import read_line, styled, wants_colour
 
+# Columns of everything printed, whatever the terminal has: the README shows the same lines.
 WIDTH = 79
-"""Columns of everything printed, whatever the terminal has: the README shows the same lines."""
 
 INDENT = " " * 6
 
+# Lines that the JSON of one message may take.
 MOST_LINES = 5
-"""Lines that the JSON of one message may take."""
 
+# How much to show, most first: nesting, items of a list, characters of a text. The first that fits is taken.
 DETAIL = ((7, 9, 70), (7, 2, 50), (6, 2, 40), (5, 1, 40), (4, 1, 40), (3, 1, 30), (2, 1, 30))
-"""How much to show, most first: nesting, items of a list, characters of a text. The first that fits is taken."""
 
+# Comes before or after the answer of the call that caused it; shown after it.
 UNORDERED = "notifications/resources/updated"
-"""Comes before or after the answer of the call that caused it; shown after it."""
 
 SHELF = "bakery://shelf"
+
+# What this package is called: a copy may have any name.
+PACKAGE = __name__.partition(".cli.")[0]
+
+# Chapters that are shown when nobody asks for others.
+FIRST = 3
+
 
 def _starting(client: Client, transcript: Transcript) -> None:
     """Starting
@@ -50,12 +59,13 @@ def _starting(client: Client, transcript: Transcript) -> None:
 def _listing_tools(client: Client, transcript: Transcript) -> None:
     """Which tools are there?
 
-    A client shows its model what can be called.
+    A server offers tools: functions that a model may ask to have called. The host shows them to its model.
 
     tools/list: Please list your tools.
 
     answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of its arguments.
-    minimcp makes them from a Python function: its name, its docstring and its annotations.
+    minimcp makes them from a Python function: its name, its docstring and its annotations. ttlMs is how long the answer
+    may be kept.
     """
     client.list_tools()
 
@@ -63,11 +73,12 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 def _calling(client: Client, transcript: Transcript) -> None:
     """Calling a tool
 
-    This is what the protocol is for.
+    This is what the protocol is for. The model has picked a tool, and written its arguments.
 
     tools/call: Call the tool named price with these arguments.
 
-    answer to tools/call: What the tool returned: as text for the model, and as structuredContent for programs.
+    answer to tools/call: What the tool returned: as text for the model, and as structuredContent for programs. The
+    host gives it to the model, which goes on writing.
     """
     client.call_tool("price", {"bread": "rye", "loaves": 2})
 
@@ -152,20 +163,20 @@ def _prompting(client: Client, transcript: Transcript) -> None:
 def _asking(client: Client, transcript: Transcript) -> None:
     """A question to the user
 
-    A tool may need to know something that only a person can tell. In this revision a server sends no requests: it
-    answers a call with its questions, and the client calls again with the answers.
+    A tool may need to know something that only a person can tell: asking for it is called elicitation. In this revision
+    a server sends no requests: it answers a call with its questions, and the client calls again with the answers.
 
     tools/call: Order rye bread, please.
 
     answer to tools/call: This is no result yet. inputRequests holds the question, with a schema of the form to fill
-    in; requestState is a signed note of the server to itself, which the client brings back: so the server need not
-    remember anything.
+    in; requestState is a note of the server to itself, which the client brings back. It is signed, so that nobody else
+    writes one.
 
     tools/call: The client has shown the question to its user. It makes the same call again, as a new request, with
     the answer and what it was to bring back.
 
-    answer to tools/call: The tool began anew, got the answer at once where it had asked before, and this time went on
-    to the end. That is why a tool asks first and acts last.
+    answer to tools/call: The tool has waited at its question, and now went on to the end. Over HTTP it would begin
+    anew, and get the answer at once where it asked before: that is why a tool asks first and acts last.
     """
     client.call_tool("order", {"bread": "rye"})
 
@@ -245,16 +256,16 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     The tools are the same ones.
 
-    tools/call: The same call as in chapter 3. No _meta is needed.
+    tools/list: Please list your tools, as in chapter 2. No _meta is needed.
 
-    answer to tools/call: The same answer, as this revision writes it: structured content is always an object here, so
-    minimcp puts the number into one.
+    answer to tools/list: The same tools, as this revision writes them: what a tool returns is always an object here, so
+    minimcp puts the number of price into one, and says so.
 
-    tools/list: Did the tool return that object, or only the number in it? Its schema tells, and in this session
-    nobody has listed the tools yet: the client does so once.
+    tools/call: The same call as in chapter 3.
 
-    answer to tools/list: The schema says that the object is a wrapping: for the program it is taken off.
+    answer to tools/call: The same answer. The client takes the number out of the object again.
     """
+    client.list_tools()
     client.call_tool("price", {"bread": "rye", "loaves": 2})
 
 
@@ -286,6 +297,7 @@ def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
     client.ping()
 
 
+# The connections: the revision that `connect` is given, and the chapters.
 CONVERSATIONS = (
     ("auto", (
         _starting, _listing_tools, _calling, _progress, _failing, _wrong_arguments, _reading, _prompting, _asking,
@@ -293,49 +305,110 @@ CONVERSATIONS = (
     )),
     ("handshake", (_shaking_hands, _calling_in_a_session, _asking_in_a_session, _pinging_in_a_session)),
 )
-"""The connections: the revision that `connect` is given, and the chapters."""
 
 
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
-    A server offers tools: functions that a language model may ask to have called. A client calls them for the model.
-    This server is a bakery, started just now as a child process; each message is one line of JSON over its stdin or
-    stdout. Here the JSON is shortened: ... stands for what was left out.
+    A language model only reads and writes text. The program around it, the host (a chat, an editor), lets it act: it
+    has a client for each server, which asks what the server offers. The host shows that to its model and has the client
+    call what the model picks. No model is at work here: this demo is the host, and picks by itself. The server is a
+    bakery, started just now as a child process.
+
+    Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout: a request has an id (no. 1 below) and a
+    method, its answer has the same id. Here the JSON is shortened: ... stands for what was left out.
 
     That is all: the client closes the server's stdin, and the server exits.
-
-    The server of this demo is cli/demo_server.py in this package, under a hundred lines. README.rst shows how to write
-    your own and how to call it.
     """
-    Parser(prog, "Watch a small server and a client talk, message by message, explained.").parse_args(arguments)
+    parser = Parser(prog, "Watch a small server and a client talk, message by message, explained.")
+    parser.add_argument("chapters", nargs="*", type=int, metavar="CHAPTER",
+                        help=f"a number: show this chapter only (default: 1 to {FIRST})")
+    parser.add_argument("--all", action="store_true", help="show all chapters")
+    parser.add_argument("--step", action="store_true", help="show all, and wait for Enter after each")
+    options = parser.parse_intermixed_args(arguments)
     if sys.flags.optimize > 1:
         raise UsageError("python -OO leaves out docstrings, and the demo tells them: use python or python -O")
+    titles = [_paragraphs(chapter)[0] for _, chapters in CONVERSATIONS for chapter in chapters]
+    shown = options.chapters or range(1, 1 + (len(titles) if options.all or options.step else FIRST))
+    if not set(shown) <= set(range(1, 1 + len(titles))):
+        raise UsageError(f"there is no such chapter: they are 1 to {len(titles)}")
     colour = wants_colour(sys.stdout)
-    title, lead, *closing = _paragraphs(demo_command)
-    print(styled(title, "bold", colour))
-    _say_wrapped(lead)
+    title, *leads, closing = _paragraphs(demo_command)
+    if not options.chapters:
+        print(styled(title, "bold", colour))
+        _say_wrapped(*leads)
     number = 0
     for revision, chapters in CONVERSATIONS:
+        first, last = number + 1, number + len(chapters)
+        number = last
+        wanted = [at for at in shown if first <= at <= last]
+        if not wanted:
+            continue
         transcript = Transcript()
-        seen: set[str] = set()
+        seen = set() if first in wanted else {"message", "answer"}
         with connect(
             demo_server(), revision=revision, client_info={"name": "demo-client", "version": VERSION}, timeout=20,
             trace=transcript, elicit=lambda question: {"loaves": 2},
         ) as client:
-            for chapter in chapters:
+            for at, chapter in enumerate(chapters[:max(wanted) - first + 1], first):  # what came before leaves traces
                 chapter(client, transcript)
-                title, lead, *explanations = _paragraphs(chapter)
-                number += 1
-                print("\n" + styled(f"{number}. {title}", "bold", colour))
-                _say_wrapped(lead.replace("{revision}", client.revision))
-                for entry, explanation in zip(_in_order(list(transcript)), explanations):
-                    _say_message(entry, explanation.partition(": ")[2], seen, colour)
+                _, lead, *explanations = _paragraphs(chapter)
+                if at in wanted:
+                    print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", colour))
+                    _say_wrapped(lead.replace("{revision}", client.revision))
+                    for entry, explanation in zip(_in_order(list(transcript)), explanations):
+                        _say_message(entry, explanation.partition(": ")[2], seen, colour)
                 transcript.clear()
-    for text in closing:
+                if options.step and at < len(titles) and not _goes_on():
+                    return 0
+    if not options.chapters:
+        others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
+        more = f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: {prog} --all, or --step."
         print()
-        _say_wrapped(text)
+        _say_wrapped(closing, *[more] * bool(others))
+        _say_next(prog.rpartition(" ")[0], colour)
     return 0
+
+
+def _goes_on() -> bool:
+    """Wait for Enter, if anybody is there to press it; False when the user has closed the input."""
+    sys.stdout.flush()
+    with suppress(EOFError):
+        if sys.stdin is not None and sys.stdin.isatty():
+            read_line("\n(Enter goes on, Ctrl-D ends) ")
+        return True
+    tell("")
+    return False
+
+
+def _say_next(program: str, colour: bool) -> None:
+    """What to do next
+
+    1. Write a server of your own, server.py:
+
+        from {package} import Server
+
+        server = Server("hello")
+
+        @server.tool
+        def greet(name: str) -> str:
+            "Greet somebody."
+            return f"Hello, {{name}}!"
+
+        if __name__ == "__main__":
+            server.run()
+
+    2. Call it: {program} call server.py greet name=Ada
+    3. Give it to a host, by its config file (often called mcp.json):
+        {{"mcpServers": {{"hello": {{
+            "command": {python},
+            "args": [{file}]}}}}}}
+    4. Read on: python -m pydoc {package}.Server (or .connect, for clients)
+    """
+    title, _, steps = cleandoc(_say_next.__doc__ or "").partition("\n\n")
+    file = json.dumps(os.path.abspath("server.py"))
+    print("\n" + styled(title, "bold", colour))
+    print(steps.format(program=program, package=PACKAGE, python=json.dumps(sys.executable), file=file))
 
 
 def _paragraphs(told: Callable[..., object]) -> list[str]:
@@ -358,9 +431,9 @@ def demo_server() -> StdioServer:
 # ------------------------------------------------------------ messages as a person reads them
 
 
-def _say_wrapped(text: str, indent: str = "") -> None:
-    for line in textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent):
-        print(line)
+def _say_wrapped(*texts: str, indent: str = "") -> None:
+    for text in texts:
+        print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
 def _in_order(entries: list[Entry]) -> list[Entry]:
@@ -388,7 +461,7 @@ def _say_message(entry: Entry, explanation: str, seen: set[str], colour: bool) -
     for line in shortened(entry.message, in_full=kind not in seen):
         print(INDENT + styled(line, "dim", colour))
     seen.add(kind)
-    _say_wrapped(explanation, INDENT)
+    _say_wrapped(explanation, indent=INDENT)
 
 
 def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:

@@ -11,8 +11,8 @@ PRICES = {"rye": 4.5, "wheat": 3.2, "corn": 3.8}
 server = Server("bakery", version="1.0", instructions="Bakes bread and tells what it costs.")
 
 shelf = {"rye": 6, "wheat": 0, "corn": 1}
+# Handlers run on several threads at once: what they share needs a lock.
 shelf_lock = threading.Lock()
-"""Handlers run on several threads at once: what they share needs a lock."""
 
 
 def put(bread: str, loaves: int) -> int:
@@ -65,7 +65,7 @@ def order(bread: str, ctx: Context) -> str:
     if not answer:
         return "Nothing was ordered."
     loaves = answer.require()["loaves"]
-    put(bread, -loaves)  # ask first, act last: up to its question a handler may run more than once
+    put(bread, -loaves)  # ask first, act last: over HTTP a handler runs again up to its question
     return f"{loaves} loaves of {bread} bread are yours."
 
 

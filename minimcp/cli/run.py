@@ -14,12 +14,13 @@ from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
+from ..client.connect import no_file
 from ..server.options import has_marks
 from ..server.server import Server
 from . import Parser, UsageError, complain, tell
 
+# Interval at which ``--reload`` looks at the files.
 LOOK_SECONDS = 1.0
-"""Interval at which ``--reload`` looks at the files."""
 
 
 def run_command(arguments: Sequence[str], prog: str) -> int:
@@ -58,7 +59,7 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
-        complain(prog, f"cannot listen at {host}, port {port}: {error.strerror or error}")
+        complain(prog, error.strerror or str(error))
         return 3
     return 0
 
@@ -82,7 +83,7 @@ def load(path: str) -> Mapping[str, Any]:
     """
     full = os.path.abspath(path)
     if not os.path.isfile(full):
-        raise UsageError(f"there is no file {path!r}")
+        raise UsageError(no_file(path))
     name = os.path.splitext(os.path.basename(path))[0]
     if name in sys.modules:
         name += "_served"

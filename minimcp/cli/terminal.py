@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import threading
 from typing import Any, Callable, Mapping, Sequence
@@ -17,20 +18,23 @@ from . import UsageError, clean, one_line, tell
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
 
+# What a word stands for where a schema takes no text.
 WORDS = {
     **dict.fromkeys(("true", "yes", "y", "on", "1"), True), **dict.fromkeys(("false", "no", "n", "off", "0"), False),
     "": None,
 }
-"""What a word stands for where a schema takes no text."""
 
+# Formats that are shown in place of the type "string".
 FORMATS = {"date": "date", "time": "time", "date-time": "date and time"}
-"""Formats that are shown in place of the type "string"."""
 
+# How many ``$ref`` in a row are followed before a schema counts as circular.
 MOST_REFERENCES = 20
-"""How many ``$ref`` in a row are followed before a schema counts as circular."""
 
+# How many forms of a value are shown, of those that it may have.
+MOST_FORMS = 8
+
+# Length of the progress bar.
 CELLS = 20
-"""Length of the progress bar."""
 
 WIDTH = 79
 
@@ -106,7 +110,7 @@ class Asker:
         with self._terminal_lock:
             self._before()
             name = request.server.name if request.server is not None else "the server"
-            tell(f"{one_line(name)} asks: {clean(request.message)}")
+            tell(f"{one_line(name)} asks: {clean(request.message)}".replace("\n", "\n  "))
             if sys.stdin is None or not sys.stdin.isatty():
                 tell("declined: stdin is no terminal at which to ask")
                 return Answer("decline")
@@ -119,10 +123,12 @@ class Asker:
 
 def _ask(request: ElicitRequest) -> Answer:
     if request.mode == "url":
-        tell(f"Open this yourself, if you trust {one_line(request.host or 'it')}:\n{one_line(request.url or '')}")
+        is_odd = request.host is not None and request.looks_odd
+        odd = " (a name with letters beyond ASCII: it may look like another one)" if is_odd else ""
+        tell(f"Open this yourself, if you trust {one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}")
     fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:
-        agreed = WORDS.get(_read_line("Agree? [y/N] ").lower())
+        agreed = WORDS.get(read_line("Agree? [y/N] ").lower())
         return Answer("accept", {}) if agreed else Answer("decline")
     tell("(Enter takes what stands in brackets, Ctrl-D cancels)")
     given = {name: _ask_field(name, request.schema or {}) for name in fields}
@@ -139,7 +145,7 @@ def _ask_field(name: str, form: Mapping[str, Any]) -> Any:
     shown = one_line(f"{title if isinstance(title, str) else name} ({kind(schema)})")
     in_brackets = f" [{one_line(_shown(default))}]" if default is not None else "" if needed else " []"
     while True:
-        text = _read_line(f"  {shown}{in_brackets}: ")
+        text = read_line(f"  {shown}{in_brackets}: ")
         if not text and (default is not None or not needed):
             return default
         is_list = schema.get("type") == "array" and not text.startswith("[")
@@ -155,7 +161,7 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _read_line(prompt: str) -> str:
+def read_line(prompt: str) -> str:
     """One line that the user types.
 
     It is read from the descriptor: a thread that waits in ``sys.stdin`` would keep the interpreter from ending after
@@ -189,7 +195,10 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
         UsageError: A word has no "=", or its value is not what the schema asks for.
     """
     texts: dict[str, list[str]] = {}
-    for name, text in map(split_pair, pairs):
+    for pair in pairs:
+        if isinstance(_json_or_text(pair), dict):
+            raise UsageError(f"{pair!r} is JSON, and no key=value: write --json {shlex.quote(pair)}")
+        name, text = split_pair(pair)
         texts.setdefault(name, []).append(text)
     return {name: _value(name, given, schema) for name, given in texts.items()}
 
@@ -202,7 +211,7 @@ def split_pair(pair: str) -> tuple[str, str]:
     """
     name, equals, text = pair.partition("=")
     if not equals or not name:
-        raise UsageError(f"{pair!r} is not key=value")
+        raise UsageError(f"{pair!r} is not key=value, such as name=Ada")
     return name, text
 
 
@@ -255,7 +264,7 @@ def read_object(text: str, origin: str) -> dict[str, Any]:
     try:
         value = _loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{origin}: no JSON: {error}") from None
+        raise UsageError(f"{origin}: no JSON, such as {{\"name\": 1}}: {error}") from None
     if not isinstance(value, dict):
         raise UsageError(f"{origin}: a JSON object was expected, such as {{\"name\": 1}}")
     return value
@@ -309,7 +318,8 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int
         return json.dumps(schema["const"], ensure_ascii=False) + (f" = {schema['title']}" if "title" in schema else "")
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            return " or ".join(kind(each, root, deep, most - 1) for each in schema[word]) or "any"
+            forms = [kind(each, root, deep, max(most - 3, 0)) for each in schema[word][:MOST_FORMS]]  # each may be all
+            return " or ".join([*forms, *["..."] * (len(schema[word]) > MOST_FORMS)]) or "any"
     named = schema.get("type")
     if isinstance(named, list):
         return " or ".join(map(str, named))

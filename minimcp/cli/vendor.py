@@ -17,18 +17,18 @@ from typing import Iterator, NamedTuple, Sequence
 from .. import __version__ as VERSION
 from . import Parser, UsageError, one_line
 
+# The folder of the package that runs now.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-"""The folder of the package that runs now."""
 
 MANIFEST = "vendored.json"
 
 ENDINGS = "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 it cannot be written."
 
+# What a server and a client need over stdio, beside the folder of that role.
 BOTH_ROLES = {"LICENSE", "__init__.py", "py.typed", "errors.py", "protocol", "types", "schema", "engine", "stdio"}
-"""What a server and a client need over stdio, beside the folder of that role."""
 
+# Stands in a copy where a folder or a module was left out.
 LEFT_OUT = b'raise ImportError(f"{__name__} is not in this copy: vendor it without --only")\n'
-"""Stands in a copy where a folder or a module was left out."""
 
 NO_FILE = b"no plain file"
 
@@ -37,10 +37,10 @@ class Copy(NamedTuple):
     """What a manifest says."""
 
     version: str
+    # "server", "client", or "" for the whole package.
     only: str
-    """"server", "client", or "" for the whole package."""
+    # Hashes by path, with forward slashes.
     files: dict[str, str]
-    """Hashes by path, with forward slashes."""
 
     def __str__(self) -> str:
         return f"minimcp {self.version}{f' ({self.only})' if self.only else ''}"
@@ -76,8 +76,6 @@ def _check_target(target: str, shown: str) -> None:
     name = os.path.basename(target)
     if not name.isidentifier() or iskeyword(name):
         raise UsageError(f"no statement can import a package called {name!r}: use letters, digits and _")
-    if not os.path.isdir(os.path.dirname(target)):
-        raise UsageError(f"there is no folder {os.path.dirname(target)}")
     if os.path.join(os.path.realpath(target), "").startswith(os.path.join(os.path.realpath(PACKAGE), "")):
         raise UsageError(f"{shown} is this package itself, or lies in it")
     if os.path.islink(target) or (os.path.exists(target) and not os.path.isdir(target)):
@@ -172,7 +170,7 @@ def write_copy(folder: str, only: str) -> Copy:
     copy = Copy(VERSION, only, {path: _hash(data) for path, data in sorted(files.items())})
     manifest = json.dumps({"package": "minimcp", **copy._asdict()}, indent=1).encode()
     made, old = f"{folder}.new-{os.getpid()}", f"{folder}.old-{os.getpid()}"
-    os.mkdir(made)
+    os.makedirs(made)
     try:
         for path, data in {**files, MANIFEST: manifest}.items():
             os.makedirs(os.path.dirname(os.path.join(made, path)), exist_ok=True)

@@ -6,43 +6,43 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/cachin
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from functools import cached_property
+from sys import getsizeof
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 from .. import schema
-from ..errors import ProtocolViolation, one_line
+from ..errors import ProtocolViolation, logger
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..types import ABSENT, CallToolResult, Text, Tool
 from ..types.tool import WRAPPED
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
 
 Result = dict[str, Json]
 
+# As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is kept.
 USES = ("use", "refresh", "bypass")
-"""As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is kept."""
 
+# The methods whose results say how long they stay true; by each, the kind of change that makes them stale.
 CACHEABLE = {
     "server/discover": None, "resources/read": "resource_updated",
     "tools/list": "tools_list_changed", "prompts/list": "prompts_list_changed",
     "resources/list": "resources_list_changed", "resources/templates/list": "resources_list_changed",
 }
-"""The methods whose results say how long they stay true; by each, the kind of change that makes them stale."""
 
+# Seconds for which a result is kept at most, whatever the server says.
 LONGEST = 24 * 60 * 60
-"""Seconds for which a result is kept at most, whatever the server says."""
 
 MOST_ENTRIES = 1000
 
+# Params that make a request one of a kind.
 NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
-"""Params that make a request one of a kind."""
 
+# What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as ``{"result": value}``.
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
-"""What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as ``{"result": value}``."""
 
 
 class Key(NamedTuple):
@@ -50,10 +50,10 @@ class Key(NamedTuple):
 
     revision: str
     method: str
+    # Of the resource that was read.
     uri: Optional[str]
-    """Of the resource that was read."""
+    # All of them, as JSON with sorted members.
     params: str
-    """All of them, as JSON with sorted members."""
 
     @classmethod
     def of(cls, revision: Revision, method: str, params: Mapping[str, Json]) -> Optional[Key]:
@@ -71,14 +71,14 @@ class Cache:
     when it is asked for; when there is no more room, the entry that was not used for longest is dropped.
 
     Args:
-        max_bytes: How many characters of JSON may be kept in all; None means no limit.
+        max_bytes: How many bytes of memory results and their keys may take in all; None means no limit.
         now: Monotonic seconds.
     """
 
     def __init__(self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self._max_bytes, self._now = max_bytes, now
-        self._entries: dict[Key, tuple[float, str]] = {}
-        """Until when each is fresh, and its text."""
+        # Until when each is fresh, its text, and the bytes of key and text.
+        self._entries: dict[Key, tuple[float, str, int]] = {}
         self._evictions: dict[str, int] = {}
         self._state_lock = threading.RLock()
 
@@ -102,7 +102,7 @@ class Cache:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
-            entry = (self._now() + min(ttl, LONGEST * 1000) / 1000, text)
+            entry = (self._now() + min(ttl, LONGEST * 1000) / 1000, text, sum(map(getsizeof, (*key, text))))
         except RecursionError:  # it may nest deeper than can be written
             return
         with self._state_lock:
@@ -110,9 +110,9 @@ class Cache:
                 return
             self._entries.pop(key, None)
             self._entries[key] = entry
-            size = sum(len(text) for _, text in self._entries.values())
+            size = sum(size for *_, size in self._entries.values())
             while len(self._entries) > MOST_ENTRIES or (self._max_bytes is not None and size > self._max_bytes):
-                size -= len(self._entries.pop(next(iter(self._entries)))[1])
+                size -= self._entries.pop(next(iter(self._entries)))[2]
 
     # ------------------------------------------------------------ eviction
 
@@ -160,7 +160,7 @@ class OutputCheck:
         try:
             return schema.compile_peer_check(self._shape, where=f"{self._name} output")
         except (ImportError, ValueError) as error:
-            log.warning("results of %s are handed over unchecked: %s", one_line(self._name), error)
+            log.warning("results of %s are handed over unchecked: %s", self._name, error)
             return lambda value: None
 
 

@@ -14,38 +14,43 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from ..engine.requests import CancelToken
 from ..engine.timer import NEVER, Deadline
-from ..engine.transport import SessionGone
-from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, UnsupportedRevision, one_line
+from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, SessionGone, UnsupportedRevision, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
-from ..protocol.messages import Json
+from ..protocol.messages import Json, size_of
 from .cache import USES, Key
-from .host import Answer, Result
+from .host import Answerer, Result
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, wait_until
 
 T = TypeVar("T")
 Seconds = Optional[float]
 
+# What says that the server did not run a request, and how often it is sent again then.
 TRIES: dict[type[Exception], int] = {Busy: 3, SessionGone: 1, UnsupportedRevision: 1}
-"""What says that the server did not run a request, and how often it is sent again then."""
 
 NOT_RUN: tuple[type[Exception], ...] = tuple(TRIES)
 
+# Seconds after which a request is sent again at most that the server was too busy for (HTTP 429).
 LONGEST_BUSY = 60
-"""Seconds after which a request is sent again at most that the server was too busy for (HTTP 429)."""
 
+# Pages of one list; a server that has more is taken to go round in circles.
 MOST_PAGES = 1000
-"""Pages of one list; a server that has more is taken to go round in circles."""
 
+# Bytes of memory of one list, whose tools' schemas are kept.
+LIST_BYTES = 128 * 1024 * 1024
+
+# Questions in one result.
+MOST_QUESTIONS = 1000
+
+# How often one call is sent again with answers; a server that asks more often is taken to ask for ever.
 MOST_ROUNDS = 10
-"""How often one call is sent again with answers; a server that asks more often is taken to ask for ever."""
 
+# Seconds before a call is sent again that the server only put off; the pause doubles with each round.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
-"""Seconds before a call is sent again that the server only put off; the pause doubles with each round."""
 
 
+# As ``timeout=``: what the client was connected with.
 DEFAULT: Any = ...
-"""As ``timeout=``: what the client was connected with."""
 
 
 class Call:
@@ -91,7 +96,7 @@ class Call:
         Arguments and errors as `Client.request`, and:
 
         Args:
-            first: What came of it already; None when it has not been sent.
+            first: The outcome of the first sending, where all calls were sent at once; None when it is to be sent.
         """
         sent, outcome, rounds = params, first, 0
         refusals: list[type] = []
@@ -162,8 +167,9 @@ class Call:
         if rounds > MOST_ROUNDS:
             raise ProtocolViolation(f"{method} asks at most {MOST_ROUNDS} times for input", result)
         is_sound = isinstance(asked, (dict, type(None))) and isinstance(state, (str, type(None)))
-        if not is_sound or not (asked or state is not None):
-            raise ProtocolViolation(f"{method} asks with an object inputRequests and a string requestState", result)
+        if not is_sound or not (asked or state is not None) or len(asked or ()) > MOST_QUESTIONS:
+            what = f"an object of at most {MOST_QUESTIONS} inputRequests and a string requestState"
+            raise ProtocolViolation(f"{method} asks with {what}", result)
         following = {name: params[name] for name in params if name not in ("inputResponses", "requestState")}
         if state is not None:
             following["requestState"] = state
@@ -185,7 +191,7 @@ class Call:
         errors: list[BaseException] = []
         changed = threading.Condition()
 
-        def run(key: str, answer: Answer) -> None:
+        def run(key: str, answer: Answerer) -> None:
             try:
                 if not given_up.cancelled:
                     answers[key] = answer()
@@ -205,7 +211,7 @@ class Call:
             raise errors[0]
         return {key: answers[key] for key in questions}
 
-    def _question(self, method: str, one: Any, asked: CancelToken) -> Answer:
+    def _question(self, method: str, one: Any, asked: CancelToken) -> Answerer:
         kind, params = (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(params, dict):
             raise ProtocolViolation(f"{method} asks with a method and params", one)
@@ -255,11 +261,12 @@ class Call:
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages, or 128 MiB.
         """
         items: list[T] = []
-        cursors: set[str] = set()
+        cursors: set[int] = set()  # their hashes, for one may be as long as a message
         params: dict[str, Json] = {}
+        left = LIST_BYTES
         is_second_walk = False
         while len(cursors) < MOST_PAGES:
             try:
@@ -268,17 +275,20 @@ class Call:
                 if not params or is_second_walk:
                     raise
                 self._host.cache.evict(method)
-                items, cursors, params, is_second_walk = [], set(), {}, True
+                items, cursors, params, left, is_second_walk = [], set(), {}, LIST_BYTES, True
                 continue
             if not isinstance(result.get(member), list):
                 raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
+            left -= size_of(result[member], left)
+            if left < 0:
+                raise ProtocolViolation(f"{method} lists more than {LIST_BYTES} bytes of memory")
             items += read_result(method, lambda result: [read(item) for item in result[member]], result)
             cursor = result.get("nextCursor")
             if cursor is None:
                 return items
-            if not isinstance(cursor, str) or cursor in cursors:
+            if not isinstance(cursor, str) or hash(cursor) in cursors:
                 raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
-            cursors.add(cursor)
+            cursors.add(hash(cursor))
             params = {"cursor": cursor}
         raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
 

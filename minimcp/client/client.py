@@ -7,24 +7,24 @@ https://modelcontextprotocol.io/specification/2026-07-28/server
 from __future__ import annotations
 
 import atexit
-import logging
 import sys
 import time
 import warnings
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union
 
 from .. import types
 from ..engine.pool import Pool, waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..errors import HeaderMismatch, McpError, ToolError, one_line
+from ..errors import HeaderMismatch, McpError, ToolError, logger
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
-from ..schema.mismatch import json_hint, refuse_as_arguments
+from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
 from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
 from .host import Era, Rootlike, as_roots
@@ -32,7 +32,7 @@ from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
 from .subscriptions import Changes, Filter, OpenSession
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
 
 T = TypeVar("T")
 Arguments = Optional[Mapping[str, Json]]
@@ -264,10 +264,11 @@ class Client:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
         mirror = call.session.mirror
         if mirror is not None and not call.session.era.revision.handshake:
-            tools = mirror.admitted(tools)
+            tools = mirror.admitted(tools, call.deadline)
         call.opened.schemas.remember(tools)
         return tools
 
+    @keywords_shown
     def call_tool(
         self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None, raise_on_error: bool = True, **misplaced: NoReturn,
@@ -277,6 +278,9 @@ class Client:
         Args:
             name: Of the tool.
             arguments: By parameter; None sends none.
+            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for ever.
+            cancel: A token that ends the call from another thread; None for a call that nobody cancels.
+            on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
             raise_on_error: False returns a result that says that the tool failed, instead of raising.
 
         Raises:
@@ -290,9 +294,9 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        return self._finish(call, _call_params(name, arguments), None, on_progress, raise_on_error)
+        return self._carry_out(call, _call_params(name, arguments), None, on_progress, raise_on_error)
 
-    def _finish(
+    def _carry_out(
         self, call: Call, params: Params, first: Optional[Outcome], on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
     ) -> CallToolResult:
@@ -319,7 +323,7 @@ class Client:
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
             except McpError as error:  # the call was made: its result is kept whatever comes of this
-                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", one_line(name), error)
+                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", name, error)
             schemas.fill_in(name, typed, wraps=False)
         return typed
 
@@ -355,7 +359,7 @@ class Client:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
                 part = call.within(None, token)  # its deadline stands only while the host answers this one
-                work = partial(self._finish, part, one, first)
+                work = partial(self._carry_out, part, one, first)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
                     results.append(spawn(self._host.pool, work, token))
@@ -582,6 +586,14 @@ class Client:
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
         self._host.close()
+
+    if not TYPE_CHECKING:
+
+        def __aenter__(self, *_: object) -> None:
+            self.close()
+            raise TypeError("write with, not async with: every call of a Client blocks")
+
+        __aexit__ = __aenter__
 
     def __enter__(self) -> Client:
         return self

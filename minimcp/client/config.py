@@ -16,11 +16,20 @@ from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
 from .session import expect
 
+CONFIG_FILE = "mcp.json"
+"""Where the command line looks up names when no ``--config`` is given, in the current folder."""
+
 TABLES = ("mcpServers", "servers")
 """What the object of servers is called: by most hosts, by VS Code."""
 
 REMOTE = {"stdio": False, "http": True, "streamable-http": True, "streamableHttp": True, "sse": True}
 """The words for ``type``, and whether such a server is reached by its URL."""
+
+MISSPELT = {
+    "cmd": "command", "arg": "args", "arguments": "args", "envFile": "env", "environment": "env", "uri": "url",
+    "header": "headers",
+}
+"""What members of an entry are called by mistake, and what they are called."""
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.S)
@@ -84,9 +93,9 @@ def read_servers(config: Config) -> Servers:
 
     An entry has ``command`` and perhaps ``args``, ``env`` (laid over the environment of this process) and ``cwd`` (a
     relative one begins at the file's folder; without it, ours), or ``url`` and perhaps ``headers``. ``type`` may say
-    which; ``disabled`` leaves the server out; other members are ignored. In all these texts ``${NAME}``, or
-    ``${env:NAME}``, stands for a variable of our environment, and ``${NAME:-text}`` for the text when that is not set.
-    A file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
+    which; ``disabled`` leaves the server out; members of `MISSPELT` are refused, others ignored. In all these texts
+    ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment, and ``${NAME:-text}`` for the text when
+    that is not set. A file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
 
     Args:
         config: A file, the mapping that it would hold, or a mapping of names to entries and targets of `connect`.
@@ -152,8 +161,8 @@ def _target(entry: Mapping[str, Any], folder: str) -> Any:
     """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins with the member."""
     if entry.get("disabled", False) is not False:
         raise ValueError(f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}")
-    if "envFile" in entry:
-        raise ValueError("envFile: is not read here: write env")
+    for member in MISSPELT.keys() & entry.keys():
+        raise ValueError(f"{member}: is not read here: write {MISSPELT[member]}")
     named = entry.get("type", "http" if "url" in entry else "stdio")
     if not isinstance(named, str) or named not in REMOTE:
         raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")
@@ -180,7 +189,9 @@ def _target(entry: Mapping[str, Any], folder: str) -> Any:
 def _text(member: str, entry: Mapping[str, Any]) -> str:
     text = _expanded(member, entry[member]) if member in entry else None
     if not text:
-        raise ValueError(f"{member}: is {'missing' if text is None else 'empty'}")
+        near = None if member in entry else nearest(member, entry)
+        meant = f", did you mean it by {near!r}?" if near else ""
+        raise ValueError(f"{member}: is {'missing' if text is None else 'empty'}{meant}")
     return text
 
 

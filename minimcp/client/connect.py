@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
@@ -31,14 +31,14 @@ from ..errors import (
     error_from_peer,
 )
 from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
-from ..protocol.messages import Json
+from ..protocol.messages import Json, size_of
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.mismatch import refuse_options
+from ..schema.mismatch import keywords_shown, nearest, refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from .cache import Cache
 from .client import Client
-from .config import Config, read_servers
+from .config import CONFIG_FILE, Config, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
 from .session import Cancel, ClientSession, check_token, deadline_of, expect
@@ -56,10 +56,20 @@ SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
 
+LIKELY = {
+    "No module named 'minimcp'": "this Python has no minimcp: name the one of the environment where it is installed",
+    "can't open file": "name the file by its whole path: hosts start servers from a folder of their own",
+}
+"""What to mend where a server ended at once, by words of its stderr."""
+
+DESCRIPTION_BYTES = 4 * 1024 * 1024
+"""Bytes of memory that a server may take to describe itself."""
+
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it refused."""
 
 
+@keywords_shown
 def connect(
     target: Any,
     *,
@@ -102,8 +112,8 @@ def connect(
 
     Args:
         target: A `Server` object (in memory), a `StdioServer` or `HttpServer`, an argument list, a URL (Streamable
-            HTTP, or the older HTTP+SSE), a path or name of a file (.py runs by this Python, .js and .mjs by node), or
-            a command line, which no shell sees. With ``config``, a name in it.
+            HTTP, or the older HTTP+SSE), a file (.py runs by this Python, .js and .mjs by node; others as a `Path` or
+            as "./file"), or a command line, which no shell sees. With ``config``, a name in it.
         revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
         timeout: Seconds the server may take for one call, all rounds of questions together; None waits for ever. The
             clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
@@ -141,7 +151,7 @@ def connect(
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths.
         proxies: By scheme, as `requests` takes them; None leaves it to the environment.
         config: A file such as ``"mcp.json"`` in which ``target`` is the name of a server (see
-            `minimcp.config.read_servers`), or a mapping like it; None when the target is no such name.
+            `minimcp.client.config.read_servers`), or a mapping like it; None when the target is no such name.
         cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
         trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
         limits: What the server may cost, as a `Limits`: bytes and depth of messages, questions answered at the same
@@ -177,6 +187,8 @@ def connect(
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
         extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
+        connection=target if config is not None else None,
+        backlog_bytes=limits.backlog_bytes,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
@@ -270,9 +282,13 @@ class Plan(NamedTuple):
                 return agree(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the message of what is raised says all that the loss does
             only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
-            hint = "\na server runs until its stdin ends: does this program call server.run()?"
+            hint = next((way for words, way in LIKELY.items() if words in lost.stderr_tail), "")
+            if lost.exit_code == 0:
+                hint = "a server runs until its stdin ends: does this program call server.run()?"
+            elif lost.exit_code and not lost.stderr_tail:
+                hint = "it wrote nothing to stderr: run this command in a terminal to see what it does"
             raise ConnectionFailed(
-                f"{lost}{only}{hint if lost.exit_code == 0 else ''}",
+                f"{lost}{only}\n{hint}".rstrip("\n"),
                 exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail,
             ) from None
 
@@ -357,7 +373,7 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
         within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
         envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
         try:
-            answer = session.request("server/discover", {"_meta": envelope}, within)
+            answer = _described(session, "server/discover", {"_meta": envelope}, within)
         except RequestTimeout:
             if plan.handshake is None or plan.probe_timeout is None:
                 raise
@@ -378,12 +394,20 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
     raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it names itself")
 
 
+def _described(session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
+    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and as `agree`."""
+    result = session.request(method, params, deadline)
+    if size_of(result, DESCRIPTION_BYTES) > DESCRIPTION_BYTES:
+        raise ProtocolViolation(f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory")
+    return result
+
+
 def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
     revision = plan.handshake
     assert revision is not None  # the verdict is "handshake" only where one is wanted
     try:
         params = Handshake.opening(revision, plan.info, plan.capabilities(revision))
-        result = session.request("initialize", params, deadline)
+        result = _described(session, "initialize", params, deadline)
     except UnsupportedRevision:
         raise
     except RpcError as error:
@@ -481,13 +505,21 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
             raise TypeError(f"{cls.__name__} is a class: {way}")
         way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
         raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
-    if os.path.isfile(target) or (len(target.split()) == 1 and target.endswith(tuple(SCRIPTS))):
+    first, is_script = "".join(target.split()[:1]), target.endswith(tuple(SCRIPTS))
+    if (os.path.dirname(first) and os.path.isfile(target)) or (is_script and len(target.split()) == 1):
         return "a file", _run_file(target, cwd)
+    if target.endswith(".json") and os.path.isfile(target):
+        way = f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
+        raise ConnectionFailed(f"{target!r} is a file of servers: {way}")
     try:
         words = shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if words and shutil.which(words[0]) is None:
+    if words and shutil.which(words[0]) is None:  # as in a shell, a program comes before a file of this folder
+        if os.path.isfile(target) and is_script:
+            return "a file", _run_file(target, cwd)
+        if os.path.isfile(target):
+            raise ConnectionFailed(f"{target!r} was taken for a command line: write {'./' + target!r} for the file")
         if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
             runner = SCRIPTS[os.path.splitext(words[0])[1]]
             first = "sys.executable" if runner is sys.executable else repr(runner)
@@ -495,7 +527,28 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
             raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
         if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target):
             raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
+        if len(words) == 1:
+            _refuse_near(words[0])
     return "a command line", words
+
+
+def _refuse_near(word: str) -> None:
+    """Raises ConnectionFailed: this word is no program, and something else is there that may be meant."""
+    near = next((f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None)
+    with suppress(OSError, ValueError):  # there is no such config
+        name = nearest(word, read_servers(CONFIG_FILE).table)
+        near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
+    if near:
+        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: did you mean {near}?")
+
+
+def no_file(path: str, cwd: str = "") -> str:
+    """The message that there is no such file: where it was looked for, and which one may be meant."""
+    near, wanted = None, Path(cwd, path)
+    with suppress(OSError):  # there is no such folder either
+        near = nearest(wanted.name, [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix])
+    where = "" if os.path.isabs(path) else f" in {os.path.abspath(cwd)}"
+    return f"there is no file {path!r}{where}" + (f", did you mean {near}?" if near else "")
 
 
 def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
@@ -507,5 +560,5 @@ def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
     if path.is_file():
         return [runner, str(path.absolute())]
     if not (Path(cwd) / path).is_file():
-        raise ConnectionFailed(f"there is no file {str(path)!r}")
+        raise ConnectionFailed(no_file(str(path), cwd))
     return [runner, str(path)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
 from ..engine.pool import Pool, waiting
-from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
-from ..schema.mismatch import listed, nearest
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError, logger
+from ..schema.mismatch import keywords_shown, listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
 from .client import Arguments, Client, all_or_first, following, spawn
@@ -19,7 +18,7 @@ from .config import Config, read_servers
 from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token, expect
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
 
 T = TypeVar("T")
 
@@ -42,6 +41,18 @@ class Place(NamedTuple):
     """What the server itself calls it."""
 
 
+class Clients(dict[str, Client]):
+    """Those that are open, by the name of the server."""
+
+    def __init__(self, clients: Mapping[str, Client], failed: Mapping[str, Exception]) -> None:
+        super().__init__(clients)
+        self._failed = failed
+
+    def __missing__(self, name: str) -> Client:
+        known = f"there is {listed(self, 'and')}" if self else "there is none"
+        raise KeyError(f"{name} did not start: {self._failed[name]}" if name in self._failed else f"{name}: {known}")
+
+
 class Group:
     """Connections to several servers, made by `connect_all`. Thread-safe; a context manager that closes them all.
 
@@ -56,10 +67,16 @@ class Group:
     """
 
     def __init__(self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str) -> None:
-        self.clients = dict(clients)
+        self.clients = Clients(clients, failed)
         self._failed, self._unlisted = dict(failed), dict[str, Exception]()
         self._separator = separator
         self._names: list[str] = []
+
+    if not TYPE_CHECKING:  # which would take any attribute then
+
+        def __getattr__(self, name: str) -> Any:
+            way = f": each client has it, as in group.clients[NAME].{name}" if hasattr(Client, name) else ""
+            raise AttributeError(f"a Group has no {name!r}{way}")
 
     @property
     def errors(self) -> dict[str, Exception]:
@@ -187,8 +204,8 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
     """Open all servers of a config side by side. Use the group as a context manager.
 
     Args:
-        config: A file such as ``"mcp.json"`` (see `minimcp.config.read_servers`), the mapping that it would hold, or a
-            mapping of names to whatever `connect` takes.
+        config: A file such as ``"mcp.json"``, the mapping that it would hold, or a mapping of names to whatever
+            `connect` takes.
         separator: What stands between the name of a server and that of its tool.
         strict: True raises the first failure and closes the rest; False puts failures into ``errors`` of the group.
         keywords: Those of `connect`, for every server. ``cancel`` ends the opening of all. ``connect_timeout`` is for
@@ -226,6 +243,9 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
         _close_all({openings[each]: each.result() for each in ended if each.exception() is None})
         raise
     return Group({name: clients[name] for name in servers.names if name in clients}, failed, separator=separator)
+
+
+keywords_shown(connect_all, connect)
 
 
 @contextmanager

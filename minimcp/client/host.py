@@ -5,49 +5,49 @@ https://modelcontextprotocol.io/specification/2026-07-28/client
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
+from time import thread_time
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from .. import schema, types
+from .. import errors, schema, types
+from ..engine.limits import BoundedQueue
 from ..engine.pool import Pool, here
 from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
-from ..protocol.messages import Json, Notification
-from ..protocol.versions import Revision
+from ..protocol.messages import Json, Notification, size_of
+from ..protocol.uri_template import parse_web_url
+from ..protocol.versions import LISTS, Revision
+from ..schema.checker import MAX_SECONDS, TOO_MUCH
 from ..schema.mismatch import Mismatch, nearest
 from ..schema.signature import refuse_async
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions
 from .cache import Cache
 
-log = logging.getLogger("minimcp.client")
+log = errors.logger("minimcp.client")
 
+# Notifications that wait for their callback; when there are more, the oldest are dropped with one warning.
 MOST_NOTIFICATIONS = 10_000
-"""Notifications that wait for their callback; when there are more, the oldest are dropped with one warning."""
 
+# Bytes of memory of one that waits, besides its params.
+NOTIFICATION_BYTES = 1024
+
+# What a host may name a root by: a path, a ``file://`` URI or a `Root`.
 Rootlike = Union[str, "os.PathLike[str]", Root]
-"""What a host may name a root by: a path, a ``file://`` URI or a `Root`."""
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
+# What is wrong with a value; None when it fits.
 Check = Callable[[Any], Optional[Mismatch]]
-"""What is wrong with a value; None when it fits."""
 
 Asked = Union[IncomingRequest, CancelToken]
 
 
-class HandlerFailed(Refused):
-    """A question is refused because the host's handler raised something else, or returned what is no answer."""
-
-
-Answer = Callable[[], Result]
-"""Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`."""
+# Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`.
+Answerer = Callable[[], Result]
 
 
 class Host:
@@ -62,6 +62,8 @@ class Host:
         extensions: That are declared, by identifier; None declares none.
         workers: Questions that are answered at the same time; None means no limit.
         cache: What a change makes stale, before anybody hears of it; None keeps nothing.
+        connection: The name of the server in the config; None when it has none.
+        backlog_bytes: Bytes of memory of notifications that wait for their callback; None means no limit.
 
     Raises:
         TypeError: A function is given both ways, is async or cannot be called; the object is a class or a mapping, has
@@ -75,11 +77,13 @@ class Host:
         self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
         roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
         elicitation: Sequence[str] = ("form", "url"), extensions: Optional[Mapping[str, Json]] = None,
-        workers: Optional[int] = None, cache: Optional[Cache] = None,
+        workers: Optional[int] = None, cache: Optional[Cache] = None, connection: Optional[str] = None,
+        backlog_bytes: Optional[int] = None,
     ) -> None:
+        self.connection = connection
         self.functions = _gathered(handlers, keywords or {})
+        # What was given as ``roots``, which may be replaced.
         self.roots: Optional[list[Root]] = None
-        """What was given as ``roots``, which may be replaced."""
         if roots is not None:
             if "list_roots" in self.functions:
                 raise TypeError("roots and list_roots are two ways to say the same: give one of them")
@@ -96,7 +100,7 @@ class Host:
         self._extensions = None if extensions is None else check_extensions(extensions)
         self.cache = Cache(0) if cache is None else cache
         self.pool = Pool(workers, name="minimcp-client")
-        self._dispatcher = Dispatcher()
+        self._dispatcher = Dispatcher(float("inf") if backlog_bytes is None else backlog_bytes)
 
     def close(self) -> None:
         """Let the threads end that it has, each when it has run what waits for it. Idempotent."""
@@ -106,8 +110,8 @@ class Host:
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What this lets a client declare in a revision."""
         declared: dict[str, Json] = {} if self._extensions is None else {"extensions": self._extensions}
-        for kind in KINDS.values():
-            known, able = revision.client_capabilities.get(kind.capability), self._parts[kind.capability]
+        for kind in QUESTIONS.values():
+            known, able = revision.client_capabilities.get(kind.capability), self._parts.get(kind.capability, ())
             forms_only = kind.capability == "elicitation" and not known  # in this revision
             if kind.handler in self.functions and known is not None and not (forms_only and "form" not in able):
                 parts = [part for part in known if part in able]
@@ -116,7 +120,7 @@ class Host:
 
     # ------------------------------------------------------------ questions
 
-    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answer:
+    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answerer:
         """Read a question, and check that it may be asked, before the host is.
 
         Args:
@@ -129,7 +133,7 @@ class Host:
             MethodNotFound: This client did not declare that it can be asked this.
             InvalidParams: The question makes no sense, or is of a kind that this client did not declare.
         """
-        kind = KINDS.get(method)
+        kind = QUESTIONS.get(method)
         parts = None if kind is None else self.capabilities(peer.revision).get(kind.capability)
         if kind is None or parts is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
@@ -139,6 +143,7 @@ class Host:
             raise InvalidParams(f"{method}: {error}") from None
         if request is not None:
             request.server, request.asked = types.Implementation.of_peer(peer.info), asked
+            request.connection = self.connection
         handler = self.functions[kind.handler]
         arguments = () if request is None else (request,)
 
@@ -149,7 +154,7 @@ class Host:
                 raise
             except BaseException as error:  # even SystemExit: the server waits for an answer
                 log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
-                raise HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
+                raise errors.HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
 
         return answer
 
@@ -163,25 +168,25 @@ class Host:
         method = incoming.request.method
         try:
             return self.read(method, incoming.request.params, incoming.peer, incoming)()
-        except HandlerFailed:
-            raise InternalError("the host's handler failed") from None
+        except errors.HandlerFailed as error:
+            raise InternalError("the host's handler failed") from error
         except Refused as error:
             raise RpcError(USER_REJECTED, error.reason or f"the user rejected {method}") from None
 
     # ------------------------------------------------------------ notifications
 
-    def call(self, name: str, *arguments: Any) -> None:
-        """Have a callback called by the dispatcher, if the host gave it."""
+    def call(self, name: str, *arguments: Any, size: int = 0) -> None:
+        """Have a callback called by the dispatcher, if the host gave it; its arguments take so many bytes."""
         function = self.functions.get(name)
         if function is not None:
-            self._dispatcher.put(partial(function, *arguments))
+            self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
 
     def tell(self, notification: Notification) -> None:
         """Have the callback for a notification called."""
         method, params = notification
         name = CALLBACKS.get(method, "")
         if name not in self.functions:
-            log.debug("<-- %s: nobody listens", one_line(method))
+            log.debug("<-- %s: nobody listens", method)
             return
         try:
             told: list[Any] = []
@@ -192,7 +197,7 @@ class Host:
         except ValueError as error:
             log.debug("<-- a %s that makes no sense: %s", method, error)
         else:
-            self.call(name, *told)
+            self.call(name, *told, size=size_of(params, self._dispatcher.waiting.most_bytes))
 
 
 # ------------------------------------------------------------ what a host gives
@@ -218,7 +223,9 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
         if near is not None:
             raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
-        raise TypeError(f"handlers has none of {', '.join(NAMES)}: it is {handlers!r:.60}")
+        meant = [(name, nearest(name, NAMES)) for name in dir(handlers)]
+        hints = [f"it has {name}, did you mean {near}?" for name, near in meant if near]
+        raise TypeError(f"handlers has none of {', '.join(NAMES)}: {[*hints, f'it is {handlers!r:.60}'][0]}")
     return functions
 
 
@@ -258,32 +265,30 @@ def as_roots(roots: Any) -> list[Root]:
 
 
 class Dispatcher:
-    """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe."""
+    """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        most_bytes: How many bytes of memory the callbacks may take that wait.
+    """
+
+    def __init__(self, most_bytes: float = float("inf")) -> None:
         self._lock = threading.RLock()  # a signal handler may come in the middle of `put`
-        self._waiting: SimpleQueue[Optional[Callable[[], Any]]] = SimpleQueue()
-        self._has_thread = self._closed = self._dropped = False
+        self.waiting = BoundedQueue("notifications", MOST_NOTIFICATIONS, most_bytes)
+        self._has_thread = self._closed = False
 
-    def put(self, callback: Callable[[], Any]) -> None:
-        """Queue a callback; the oldest is dropped when too many wait. What it raises is logged. Never blocks."""
+    def put(self, callback: Callable[[], Any], size: int = NOTIFICATION_BYTES) -> None:
+        """Queue a callback that takes so many bytes; the oldest are dropped when too many wait. What it raises is
+        logged. Never blocks."""
         with self._lock:
             if self._closed:
                 return
-            self._waiting.put(callback)
+            self.waiting.offer(callback, size)
             if not self._has_thread:
                 self._has_thread = True
                 threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True).start()
-            if self._waiting.qsize() > MOST_NOTIFICATIONS:
-                with suppress(Empty):
-                    self._waiting.get_nowait()
-                if not self._dropped:
-                    self._dropped = True
-                    log.warning("more than %d notifications wait for a slow callback: the oldest are dropped",
-                                MOST_NOTIFICATIONS)
 
     def _run(self) -> None:
-        for callback in iter(self._waiting.get, None):
+        for callback in iter(self.waiting.get, None):
             try:
                 callback()
             except BaseException as error:
@@ -292,20 +297,20 @@ class Dispatcher:
     def close(self) -> None:
         """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
         self._closed = True  # without the lock, which another thread may have held when this process was forked
-        self._waiting.put(None)
+        self.waiting.put(None)
 
 
 # ------------------------------------------------------------ what can be asked
 
 
-class Kind(NamedTuple):
+class QuestionKind(NamedTuple):
     """One kind of question."""
 
     handler: str
     capability: str
+    # From the params, the declared parts and the revision to the request and the way to write what is returned.
+    # Raises ValueError.
     read: Callable[[Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], Result]]]
-    """From the params, the declared parts and the revision to the request and the way to write what is returned.
-    Raises ValueError."""
 
 
 def _read_sample(
@@ -342,8 +347,7 @@ def _read_elicit(
     if request.mode not in (parts or ("form",)):
         raise ValueError(f"this client does not declare elicitation by {one_line(request.mode)}")
     if request.mode == "url":
-        if request.url is None or request.host is None:
-            raise ValueError("url must be a URL")
+        parse_web_url(request.url or "")
 
         def consent(returned: Any) -> Result:
             answer = _as_answer(returned)
@@ -394,10 +398,13 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
 
 def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
     """Leave the defaults out of a form that do not fit it."""
-    found = {name: fits({name: value}) for name, value in request.defaults.items()}
+    until = thread_time() + MAX_SECONDS  # for all together
+    found = {
+        name: fits({name: value}) if thread_time() < until else TOO_MUCH for name, value in request.defaults.items()
+    }
     faults = {name: fault for name, fault in found.items() if fault is not None}
     if faults:
-        told = one_line("; ".join(map(str, faults.values())))
+        told = "; ".join(map(str, faults.values()))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
         shape: Json = request.schema
         fields = {name: {**field} if name in faults else field for name, field in shape["properties"].items()}
@@ -422,21 +429,21 @@ def _fields(content: Any) -> Result:
     return {name: value for name, value in written.items() if value is not None}
 
 
-KINDS = {
-    "sampling/createMessage": Kind("sample", "sampling", _read_sample),
-    "elicitation/create": Kind("elicit", "elicitation", _read_elicit),
-    "roots/list": Kind("list_roots", "roots", lambda params, parts, revision: (
+# By method.
+QUESTIONS = {
+    "sampling/createMessage": QuestionKind("sample", "sampling", _read_sample),
+    "elicitation/create": QuestionKind("elicit", "elicitation", _read_elicit),
+    "roots/list": QuestionKind("list_roots", "roots", lambda params, parts, revision: (
         None, lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]}
     )),
 }
-"""By method."""
 
+# By notification: the callback.
 CALLBACKS = {
     "notifications/message": "on_log",
-    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in ("tools", "resources", "prompts")},
+    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in LISTS},
     "notifications/resources/updated": "on_resource_updated",
 }
-"""By notification: the callback."""
 
-NAMES = (*(kind.handler for kind in KINDS.values()), *CALLBACKS.values())
-"""The functions that a host may give."""
+# The functions that a host may give; `connect` has a keyword of each name.
+NAMES = (*(kind.handler for kind in QUESTIONS.values()), *CALLBACKS.values())

@@ -7,7 +7,6 @@ In a process forked from the client's nothing is begun.
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import Future, wait
 from copy import copy
@@ -16,22 +15,24 @@ from typing import Callable, Optional, Union
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..engine.transport import SessionGone
-from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, describe
+from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone, describe, logger
 from .host import Host
 from .session import Cancel, check_token, wait_until
 from .subscriptions import OpenSession
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
 
+# Seconds that a session lasts which is no failure; after so many shorter ones in a row the next begins so much later.
+STEADY, QUICK_TRIES, PAUSE = 1.0, 3, 1.0
+
+# How long closing waits for an attempt that it has stopped: an old server may take 4 s to end.
 JOIN_SECONDS = 10.0
-"""How long closing waits for an attempt that it has stopped: an old server may take 4 s to end."""
 
+# Begins a session in the place of another one, unless the token is cancelled. Raises what `connect` raises.
 Begin = Callable[[CancelToken, OpenSession], OpenSession]
-"""Begins a session in the place of another one, unless the token is cancelled. Raises what `connect` raises."""
 
+# One attempt to begin the next session, and what came of it.
 Attempt = Future[Union[OpenSession, Exception]]
-"""One attempt to begin the next session, and what came of it."""
 
 
 class Reconnector:
@@ -52,6 +53,7 @@ class Reconnector:
         self._stop = CancelToken()
         self._changed = threading.Condition()
         self._attempt: Optional[Attempt] = None
+        self._steady, self._quick = Deadline(STEADY), 0
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
@@ -83,9 +85,11 @@ class Reconnector:
             ConnectionFailed: It could not be begun. The next call tries again.
             RequestTimeout: The deadline came first; the attempt goes on.
             Cancelled: The token was cancelled; the attempt goes on.
-            ConnectionLost: The client was closed meanwhile.
+            ConnectionLost: The client was closed.
         """
-        if self.closed or not self.restarts:
+        if self.closed:
+            raise ConnectionLost(f"{lost.session.name}: this client is closed: call it inside its with block")
+        if not self.restarts:
             return self.newest
         check_token(cancel)
         with self._changed:
@@ -109,8 +113,12 @@ class Reconnector:
         outcome: Union[OpenSession, Exception]
         try:
             lost.session.close()  # it may hold what the next server needs, such as a file
+            self._quick = 0 if self._steady.expired else self._quick + 1
+            if self._quick > QUICK_TRIES:
+                wait_until(lambda: False, self._changed, Deadline(PAUSE), self._stop)
             check_token(self._stop)
             assert self.begin is not None
+            self._steady = Deadline(STEADY)
             self.newest = outcome = self.begin(self._stop, lost)
             if self.closed:
                 outcome.session.close()

@@ -7,13 +7,12 @@ by POSTs.
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.connection import Connection, ConnectionHandler
+from ..engine.connection import Connection, ConnectionRole
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, Route
@@ -23,21 +22,27 @@ from ..errors import (
     Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
+    HandlerFailed,
+    InternalError,
     MethodNotFound,
     ProtocolViolation,
     ToolError,
     error_from_peer,
+    logger,
     one_line,
 )
 from ..protocol.lifecycle import INPUT_REQUIRED, SUBSCRIPTION_KEY, Peer
-from ..protocol.messages import Failure, Id, Json, Notification, Request, encode, exception_of
+from ..protocol.messages import Failure, Id, Json, Notification, Request, encode, exception_of, size_of
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
 from ..types import CHANGES, CallToolResult, Progress, Text
-from .host import KINDS, Era, Host
+from .host import QUESTIONS, Era, Host
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
+
+# Bytes of memory of a notification that something has changed; one that takes more is not told.
+CHANGE_BYTES = 8 * 1024
 
 Params = Mapping[str, Json]
 Result = dict[str, Json]
@@ -47,7 +52,7 @@ OnProgress = Callable[[Progress], Any]
 OnMessage = Callable[[Notification], None]
 
 
-class ClientSession(ConnectionHandler):
+class ClientSession(ConnectionRole):
     """One connection of a client, and what it does with the messages of its server. Thread-safe.
 
     Args:
@@ -61,7 +66,7 @@ class ClientSession(ConnectionHandler):
         listeners: What gets the notifications that name no stream.
         ended: Cancelled when the connection has ended, and its cause is known.
         mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
-            with ``admitted(tools)``, which returns those that can be called. None where there are no headers.
+            with ``admitted(tools, deadline)``, which returns those that can be called. None where there are no headers.
         transport: What carries lines; None where nothing does.
         in_order: Whether what the server sends on several streams comes in the order in which it was sent.
     """
@@ -290,12 +295,12 @@ class ClientSession(ConnectionHandler):
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         if not self.takes_requests:
-            log.warning("<-- %s: the server must not send requests in this revision: ignored", one_line(request.method))
+            log.warning("<-- %s: the server must not send requests in this revision: ignored", request.method)
             return None
         peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
         if request.method == "ping":
             return peer, self._ping
-        if self.era is None or request.method not in KINDS:
+        if self.era is None or request.method not in QUESTIONS:
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
         return peer, Route(self._serve)
 
@@ -305,6 +310,11 @@ class ClientSession(ConnectionHandler):
         request.on_cancel(resume)
         try:
             return self.host.serve(request)
+        except InternalError as error:  # the call ends as where requests stand alone, if it is clear which one it is
+            asking = getattr(request.sink, "asked_by", ()) or self.calls.pending()
+            if len(asking) == 1 and isinstance(error.__cause__, HandlerFailed):
+                self.calls.end(asking[0], error.__cause__)
+            raise
         finally:
             resume()
 
@@ -313,7 +323,11 @@ class ClientSession(ConnectionHandler):
         kind = CHANGES.get(notification.method)
         if kind is not None:
             uri = params.get("uri")
-            self.host.cache.changed(kind, uri if isinstance(uri, str) else None)
+            is_long = size_of(params, CHANGE_BYTES) > CHANGE_BYTES
+            self.host.cache.changed(kind, uri if isinstance(uri, str) and not is_long else None)
+            if is_long:
+                log.warning("<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES)
+                return
         meta = params.get("_meta")
         id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
         if id is None:
@@ -323,7 +337,7 @@ class ClientSession(ConnectionHandler):
             return
         stream = self.streams.get(id) if type(id) is int or type(id) is str else None
         if stream is None:
-            log.debug("<-- %s for the stream %s, which is not open", one_line(notification.method), one_line(id))
+            log.debug("<-- %s for the stream %s, which is not open", notification.method, id)
         else:
             stream(notification)
 
@@ -396,7 +410,8 @@ def wait_until(
                     raise Cancelled(cancel.reason or "cancelled")
                 if session is not None:
                     session.check()
-                if not changed.wait(deadline.wait()) and deadline.expired:
+                changed.wait(deadline.to_wait())
+                if deadline.expired:
                     return done()
         return True
     finally:

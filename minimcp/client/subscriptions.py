@@ -7,7 +7,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -16,20 +15,24 @@ from functools import partial
 from random import uniform
 from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
+from .. import errors
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import CapabilityNotSupported, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, RpcError
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
-from ..protocol.messages import Json, Notification
-from ..types import CHANGES, Change
-from ..types.base import member_name
+from ..protocol.messages import Json, Notification, size_of
+from ..protocol.versions import LISTS
+from ..types import Change
 from ..types.notifications import covering
 from .cache import OutputSchemas
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
-log = logging.getLogger("minimcp.client")
+log = errors.logger("minimcp.client")
 
 MOST_WAITING = 10_000
 """Changes that wait for the program that iterates; beyond that one of a collection stands for all that lies in it."""
+
+WAITING_BYTES = 16 * 1024 * 1024
+"""Bytes of memory of what a server may say that it agrees to."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a background stream that the server ended is opened again: at first, and at most."""
@@ -56,7 +59,7 @@ CLOSED = ConnectionLost("the stream is closed")
 USUAL_LEVEL = "info"
 """The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
 
-LISTS = {name: (name.partition("_")[0], member_name(name)) for name in CHANGES.values() if "_list_" in name}
+MEMBERS = {f"{name}_list_changed": (name, member) for name, member in LISTS.items()}
 """Member of a `Filter` to the capability that it needs and its name on the wire."""
 
 
@@ -70,7 +73,7 @@ class Filter(NamedTuple):
 
     def to_wire(self) -> dict[str, Json]:
         """As the params of the request have it."""
-        wire: dict[str, Json] = {member: True for name, (_, member) in LISTS.items() if getattr(self, name)}
+        wire: dict[str, Json] = {member: True for name, (_, member) in MEMBERS.items() if getattr(self, name)}
         if self.resource_subscriptions:
             wire["resourceSubscriptions"] = list(self.resource_subscriptions)
         return wire
@@ -82,12 +85,12 @@ class Filter(NamedTuple):
         honored = honored if isinstance(honored, dict) else {}
         uris = honored.get("resourceSubscriptions")
         known = tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
-        return cls.of(lambda name: honored.get(LISTS[name][1]) is True, known)
+        return cls.of(lambda name: honored.get(MEMBERS[name][1]) is True, known)
 
     @classmethod
     def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
         """A filter for those lists that a function says yes to, by the member's name."""
-        return cls(**{name: listed(name) for name in LISTS}, resource_subscriptions=tuple(uris))
+        return cls(**{name: listed(name) for name in MEMBERS}, resource_subscriptions=tuple(uris))
 
 
 class Changes:
@@ -104,8 +107,8 @@ class Changes:
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
         self._session, self._forward = session, forward
         self.honored: Optional[Filter] = None
+        # What ends the stream on the wire, once.
         self._cleanup = ExitStack()
-        """What ends the stream on the wire, once."""
         self._ending: Optional[Outcome] = None
         self._changed = threading.Condition()
         self._waiting: dict[tuple[str, Optional[str]], Change] = {}
@@ -130,7 +133,7 @@ class Changes:
             if not wait_until(done, self._changed, deadline, session=self._session):
                 raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
         except ConnectionLost:  # what the server answered before is told by another thread, if the stream is a request
-            patience = 0.0 if self._session.era.revision.handshake else min(deadline.wait(), ENDING_SECONDS)
+            patience = 0.0 if self._session.era.revision.handshake else min(deadline.to_wait(), ENDING_SECONDS)
             with self._changed:
                 if not self._changed.wait_for(done, patience):
                     raise
@@ -181,7 +184,7 @@ class Changes:
             return
         if self.honored is not None:
             (self._forward or self._put)(notification)
-        elif notification.method != ACKNOWLEDGED:
+        elif notification.method != ACKNOWLEDGED or size_of(notification.params, WAITING_BYTES) > WAITING_BYTES:
             what = "a stream begins with notifications/subscriptions/acknowledged"
             self._end_with(ProtocolViolation(what, notification.params))
         else:
@@ -229,16 +232,16 @@ class OpenSession:
         self.session, self._host = session, session.host
         self.log_level: Optional[str] = None
         self.schemas = OutputSchemas()
-        self._lists = Filter.of(lambda name: f"on_{LISTS[name][0]}_changed" in session.host.functions)
+        self._lists = Filter.of(lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions)
         self._changed = threading.Condition()
+        # While something changes that the server is to tell of, also during its requests.
         self._held = False
-        """While something changes that the server is to tell of, also during its requests."""
+        # The resources that `subscribe` has asked for.
         self.uris: set[str] = set()
-        """The resources that `subscribe` has asked for."""
+        # In a session: those that each stream of the program listens to.
         self._listened: dict[Changes, set[str]] = {}
-        """In a session: those that each stream of the program listens to."""
+        # The client's own stream, which is one of the session's pending requests.
         self.background: Optional[Changes] = None
-        """The client's own stream, which is one of the session's pending requests."""
         self._pause = FIRST_PAUSE
 
     def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
@@ -387,7 +390,7 @@ class OpenSession:
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""
         supports = self.session.era.peer.supports
-        return Filter.of(lambda name: getattr(wanted, name) and supports(f"{LISTS[name][0]}.listChanged"))
+        return Filter.of(lambda name: getattr(wanted, name) and supports(f"{MEMBERS[name][0]}.listChanged"))
 
     def _replace(
         self, uris: set[str], deadline: Deadline, cancel: Cancel = None, needed: AbstractSet[str] = frozenset()
@@ -454,9 +457,9 @@ class OpenSession:
 
     def _missed(self, gap: Filter) -> None:
         """Notifications may have gone unheard: call the callbacks for whatever they were about."""
-        for name in filter(partial(getattr, gap), LISTS):
+        for name in filter(partial(getattr, gap), MEMBERS):
             self._host.cache.changed(name)
-            self._host.call(f"on_{LISTS[name][0]}_changed")
+            self._host.call(f"on_{MEMBERS[name][0]}_changed")
         for uri in gap.resource_subscriptions:
             self._host.cache.changed("resource_updated", uri)
             self._host.call("on_resource_updated", uri)

@@ -2,9 +2,10 @@
 
 The five rules of its threads:
 
-1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no handler and no callback, waits
-   for no lock that is held during I/O and writes nothing; so nothing that a handler does can delay a read, and two
-   sides that send each other 20 MB at once both finish.
+1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no function of a user but `trace`,
+   and serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the writer's thread; the
+   one lock that it shares with those who write is held for writes that do not wait. So nothing that a handler does can
+   delay a read, and two sides that send each other 20 MB at once both finish.
 2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
    most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
    without waiting. Everything else goes into one queue, and the writer's thread joins what waits there into one write,
@@ -14,12 +15,14 @@ The five rules of its threads:
 3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
    from. A handler that waits inside this library does not count meanwhile.
 4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
-   answer, error, timeout, cancel and loss, and the loss of the connection ends all of them at once with the same cause.
+   answer, error, timeout, cancel and loss; the loss of the connection ends all of them together with the same cause.
    The thread that waits runs its own progress callbacks, in order, before it returns.
-5. No lock is held during I/O, a wait or code of a user, but the one that orders writes. No wait without a deadline or
-   something that ends it.
+5. No lock is held during I/O, a wait or code of a user for which a call, its answer or its cancellation waits, but
+   those that order what one connection, one HTTP response (with its `trace` and `EventStore`) or one handler's progress
+   sends. (Who closes an end waits for its lock, which is held while it polls, for a short time; who closes a child that
+   is being closed waits for that.) No wait without a deadline or something that ends it.
 
-Not here: what a request means (see `ConnectionHandler`), and how bytes travel (see `Transport`).
+Not here: what a request means (see `ConnectionRole`), and how bytes travel (see `Transport`).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, ProtocolViolation, RpcError, describe, one_line
+from ..errors import INVALID_REQUEST, ConnectionLost, ProtocolViolation, RpcError, describe, logger, one_line
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -48,59 +51,65 @@ from ..protocol.messages import (
     failure,
 )
 from .limits import Limits
-from .pool import Pool, renewed_in_fork, waiting
+from .pool import Job, Pool, renewed_in_fork, waiting
 from .requests import Batch, Calls, IncomingRequest, Line, Route, RunningRequests, Sink, why_no_batch
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 
-log = logging.getLogger("minimcp.connection")
+log = logger("minimcp.connection")
 
+# Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not at all.
 SMALL = 4096
-"""Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not at all."""
 
+# Bytes of lines that are joined for one write.
 JOINED = 64 * 1024
-"""Bytes of lines that are joined for one write."""
 
+# Bytes of the reader's own that may wait for a peer that takes some.
 READER_BYTES = 1024 * 1024
-"""Bytes of the reader's own that may wait for a peer that takes some."""
 
+# After how many seconds of taking nothing a peer is lost for which more of them wait.
 READER_SECONDS = 5.0
-"""After how many seconds of taking nothing a peer is lost for which more of them wait."""
 
+# How long `Connection.close` waits for its own threads.
 CLOSE_SECONDS = 5.0
-"""How long `Connection.close` waits for its own threads."""
 
+# How long `Connection.close` waits for what the peer is told last to be written.
 FAREWELL_SECONDS = 0.5
-"""How long `Connection.close` waits for what the peer is told last to be written."""
 
+# How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more.
 LAST_WORDS_SECONDS = 0.5
-"""How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more."""
 
+# What a line means, as a rule, that does not even begin like a message.
+PRINTED = "your server printed to stdout, which is for messages: use stderr, print(..., file=sys.stderr)"
+
+# Lines of one connection that are shown when they are no messages: a program that is no server may write for ever.
 MOST_WARNINGS = 5
-"""Lines of one connection that are shown when they are no messages: a program that is no server may write for ever."""
 
 _UNANSWERED = ("notification", "response")
 
 Trace = Callable[[str, bytes], None]
 
 
-class ConnectionHandler:
-    """What a connection asks of the client or server above it; on the reader's thread, so it must be quick."""
+class ConnectionRole:
+    """What a connection asks of the client or server above it, on the thread that takes messages in: be quick.
 
+    That is the reader; over HTTP a worker or the thread that calls, several at once for one session.
+    """
+
+    # Whether what cannot be read is answered. A server does; a client must not, or two could shout for ever.
     answers_invalid = False
-    """Whether what cannot be read is answered. A server does; a client must not, or two could shout for ever."""
 
+    # Whether the peer may send requests at all; where it may not, even a broken one is dropped without a word.
     takes_requests = True
-    """Whether the peer may send requests at all; where it may not, even a broken one is dropped without a word."""
 
+    # Whether an array of messages may arrive now.
     takes_batches = False
-    """Whether an array of messages may arrive now."""
 
+    # How an error is written now whose request's id could not be read: True leaves the id out, False writes null.
     error_without_id = True
-    """How an error is written now whose request's id could not be read: True leaves the id out, False writes null."""
 
+    # Of the features that serve requests; None for a client.
     server: Any = None
-    """Of the features that serve requests; None for a client."""
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         """Who sends this request and where it goes; None drops it without an answer.
@@ -166,22 +175,24 @@ class Writer:
         """
         if self.pending > self.most:
             with waiting(), self._changed:
-                has_room = self._changed.wait_for(lambda: self.pending <= self.most or self._loss, deadline.wait())
+                has_room = self._changed.wait_for(lambda: self.pending <= self.most or self._loss, deadline.to_wait())
             if not has_room:
                 return False
         if self._trace is not None:
             self._note(line)
-        with self._lock:
-            if self._loss is None and not self.pending and len(line) <= SMALL and not self._pool.queue:
-                try:
-                    line = line[self._transport.send(line, 0.0) :]
-                except ConnectionLost as error:
-                    self._loss = error
-                    self._lines.put(None)
-            loss = self._loss
-            if line and loss is None:
+        self._lock.acquire()
+        try:
+            if not self._pool.queue and not self.pending and len(line) <= SMALL and self._loss is None:
+                line = line[self._transport.send(line, 0.0) :]
+            if line and self._loss is None:
                 self.pending += len(line)
                 self._lines.put((line, len(line), 0))
+        except ConnectionLost as error:
+            self._loss = error
+            self._lines.put(None)
+        finally:
+            loss = self._loss
+            self._lock.release()
         if loss is not None:
             raise self._failed(loss) from loss.__cause__
         return True
@@ -282,7 +293,7 @@ class Writer:
         view, seconds = memoryview(data), self._limits.write_timeout
         patience = Deadline(seconds)
         while view:
-            taken = self._transport.send(view, patience.wait())  # type: ignore[arg-type]
+            taken = self._transport.send(view, patience.to_wait())  # type: ignore[arg-type]
             if taken:
                 self._taken += taken
                 view, patience = view[taken:], Deadline(seconds)
@@ -295,9 +306,9 @@ class Connection(Sink):
 
     Args:
         transport: How bytes travel; owned from now on.
-        handler: Decides what requests and notifications mean.
+        role: Decides what requests and notifications mean.
+        pool: Runs the peer's requests.
         limits: What the connection may cost; None takes the defaults.
-        pool: Runs the peer's requests; None makes one for this connection.
         cap: As `RunningRequests`.
         name: Shown in logs, and in the names of its threads; empty takes the transport's.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
@@ -307,22 +318,23 @@ class Connection(Sink):
         requests: The peer's.
     """
 
+    waits_for_rounds = True
+
     def __init__(
-        self, transport: Transport, handler: ConnectionHandler, *, limits: Optional[Limits] = None,
-        pool: Optional[Pool] = None, cap: Optional[list[None]] = None, name: str = "",
-        trace: Optional[Trace] = None,
+        self, transport: Transport, role: ConnectionRole, *, pool: Pool, limits: Optional[Limits] = None,
+        cap: Optional[list[None]] = None, name: str = "", trace: Optional[Trace] = None,
     ) -> None:
         self.name = name or transport.name
         self.limits = limits or Limits()
-        self.pool = pool or Pool(self.limits.workers, f"minimcp-{self.name}")
-        self._owns_pool = pool is None
-        self.transport, self._handler, self._trace = transport, handler, trace
+        self.pool, self.transport, self._role, self._trace = pool, transport, role, trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
         self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
-        self.requests = RunningRequests(self.limits, cap)
+        self.requests = RunningRequests(self.limits, cap, until_answered=role.server is None)
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
+        self._jobs: list[Job] = []  # what the reader has for the pool
         self._closing = False
+        self._farewell_lock = threading.Lock()  # who closes it too must not overtake who tells the peer
         self._remark, self._odd_lines = "", 0
         renewed_in_fork.add(self)
 
@@ -350,6 +362,9 @@ class Connection(Sink):
                     if self._trace is not None:
                         self._trace("<--", frame)
                     self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
+                if self._jobs:
+                    self.pool.submit(*self._jobs)  # all together: who is woken wants the interpreter's lock
+                    self._jobs.clear()
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
                     reason = "the peer takes no answers"
                     break
@@ -373,18 +388,18 @@ class Connection(Sink):
         """
         if type(message) is Request:
             try:
-                admitted = self._handler.admit(message)
+                admitted = self._role.admit(message)
                 if admitted is None:
                     return
                 headers = self.transport.headers
-                incoming = IncomingRequest(message, *admitted, self, size, self._handler.server, headers, batch)
+                incoming = IncomingRequest(message, *admitted, self, size, self._role.server, headers, batch)
                 self.requests.add(incoming)
                 if incoming.route.immediate:
                     incoming.run()
                 elif incoming.route.start is not None:
                     incoming.route.start(incoming)
                 else:
-                    self.pool.submit(partial(self._run, incoming))
+                    self._jobs.append(partial(self._run, incoming))
             except RpcError as error:
                 if batch is not None:
                     raise
@@ -392,7 +407,7 @@ class Connection(Sink):
         elif isinstance(message, (Response, Failure)):
             ending = message.result if isinstance(message, Response) else message
             if message.id is None or not self.calls.settle(message.id, ending):
-                log.debug("<-- an answer to %s, which nobody waits for", one_line(message.id))
+                log.debug("<-- an answer to %s, which nobody waits for", message.id)
         elif type(message) is Notification:
             self._notification(message)
         elif isinstance(message, list):
@@ -408,12 +423,12 @@ class Connection(Sink):
             request.run()
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
-        reason = why_no_batch(items, taken=self._handler.takes_batches, limit=self.limits.batch)
+        reason = why_no_batch(items, taken=self._role.takes_batches, limit=self.limits.batch)
         if reason is not None:
             self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
             return
         invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
-        refusals = [self._refusal(item) for item in invalid if self._handler.answers_invalid]
+        refusals = [self._refusal(item) for item in invalid if self._role.answers_invalid]
         batch = Batch(self, refusals, [item for item in items if not isinstance(item, InvalidMessage)])
         batch.serve(partial(self._take, frame=frame, size=len(frame) // len(items), batch=batch))
 
@@ -429,7 +444,7 @@ class Connection(Sink):
             else:
                 self.requests.cancel(params)
         else:
-            self._handler.notified(notification)
+            self._role.notified(notification)
 
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
@@ -438,7 +453,7 @@ class Connection(Sink):
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
             log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
-            for call in self.calls.waiting():
+            for call in self.calls.pending():
                 self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
         self._invalid(broken, shown)
 
@@ -450,18 +465,19 @@ class Connection(Sink):
             return
         if broken.kind in _UNANSWERED:
             return
-        is_request = self._handler.takes_requests and broken.kind == "request" and broken.id is not None
-        if self._handler.answers_invalid or is_request:
+        is_request = self._role.takes_requests and broken.kind == "request" and broken.id is not None
+        if self._role.answers_invalid or is_request:
             self.deliver(self._refusal(broken), False)
             return
         shown, self._odd_lines = one_line(text), self._odd_lines + 1
         self._remark = f"; it wrote a line that is no message: {shown}"
         level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
-        log.log(level, "<-- a line that is no message (%s): %s", broken.reason, shown)
+        advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
+        log.log(level, "<-- a line that is no message (%s%s): %s", broken.reason, advice, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
-        return encode(answer, error_without_id=self._handler.error_without_id)
+        return encode(answer, error_without_id=self._role.error_without_id)
 
     # ------------------------------------------------------------ as a sink
 
@@ -512,23 +528,22 @@ class Connection(Sink):
             if not self._closing and self.transport.is_heard():
                 self._drain(Deadline(self.limits.drain_grace))
             self._let_go("the connection has ended")
-            self._handler.lost(cause)
+            self._role.lost(cause)
         finally:
             self._ended.set()
 
     def _drain(self, deadline: Deadline) -> None:
         """End open streams, and wait until the running requests have finished and everything is written."""
-        self._handler.ending(self)
+        self._role.ending(self)
+        self.requests.stop_waiting("the client will not come back")
         if not self.requests.wait_until_empty(deadline):
             log.warning("%s: %d requests still run after %g s", self.name, self.requests.running, deadline.seconds)
-        self.writer.flush(deadline.wait())
+        self.writer.flush(deadline.to_wait())
 
     def _let_go(self, reason: str) -> None:
         self.requests.abandon(reason)
         self.writer.close()
         self.transport.close()
-        if self._owns_pool:
-            self.pool.close()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
         """End the connection. Idempotent, from any thread, in any order.
@@ -544,9 +559,12 @@ class Connection(Sink):
         if grace and not self._ended.is_set():
             self._drain(Deadline(grace))
         self._closing = True
-        farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
-        if farewell:
-            self.writer.post(farewell)
+        for call in self.calls.pending():
+            call.on_item = None  # at a loss the progress is still told that came before it, here it is not
+        with self._farewell_lock:
+            farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
+            if farewell:
+                self.writer.post(farewell)
         if not self._threads:
             self._end("never opened")
         elif threading.current_thread() not in self._threads:
@@ -555,7 +573,7 @@ class Connection(Sink):
         deadline = Deadline(CLOSE_SECONDS)
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(deadline.wait())
+                thread.join(deadline.to_wait())
                 if thread.is_alive():
                     log.warning("%s: %s has not ended", self.name, thread.name)
 
@@ -571,6 +589,7 @@ class Connection(Sink):
         self.writer.renew_in_fork()
         self.requests.renew_in_fork()
         self._read_out, self._ended = threading.Event(), threading.Event()
+        self._farewell_lock = threading.Lock()
         self._ended.set()
         self._threads = []
         self.transport.close_in_fork()

@@ -1,14 +1,47 @@
-"""`Limits`: what peers may cost a server or a client, as numbers with units."""
+"""What peers may cost a server or a client: `Limits` as numbers with units, `BoundedQueue` of what a peer says."""
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Optional
+from queue import Empty, SimpleQueue
+from typing import Any, Optional
+
+from ..errors import logger
+
+log = logger("minimcp.limits")
 
 
 @dataclass(frozen=True)
 class Limits:
     """What peers may cost. None means no limit. One object may serve many servers and clients; immutable.
+
+    Args:
+        message_bytes: Bytes of the longest message that is taken (`LineSplitter`, `EventReader`), and of the longest
+            answer that is sent (`Sink.respond`).
+        depth: How deep arrays and objects of a message may nest (`decode`).
+        batch: Messages in one array (`why_no_batch`).
+        workers: Handlers of a server, or of a client, that run at the same time (`Pool`); those that wait in the
+            library do not count.
+        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in an executor's queue:
+            of all clients of a server together (`RunningRequests.begin`).
+        backlog_bytes: Bytes of memory that wait: requests that no worker has begun, of a client those that its host has
+            not answered (`RunningRequests.add`; one may be alone with more), lines that the peer does not take
+            (`Writer.send`), and notifications for callbacks of a host (`Dispatcher`). Per connection each; over HTTP
+            requests of all clients of a server together.
+        streams: Streams of change notifications that a server has open at once: `subscriptions/listen`
+            (`Subscriptions.listen`), and all over HTTP with GET (`Endpoint._reserve`). 0 serves none.
+        rounds: How often one request may come back to a server with more answers (2026-07-28; `ReplayAsker`,
+            `WaitingAsker`). A client has the constant `MOST_ROUNDS`.
+        ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request state between rounds
+            is good for.
+        drain_grace: Seconds that running requests get when a connection ends, or the server closes
+            (`Connection._drain`).
+        write_timeout: Seconds after which a peer that takes no byte is lost (`Writer`), over HTTP one that takes less
+            than 64 KiB (`http.server.SocketWriter`).
+        cache_bytes: Bytes of results, and of what they were asked by, that a client keeps (`Cache`); those that were
+            not used for longest go first.
 
     Raises:
         TypeError: A value is no number.
@@ -16,40 +49,17 @@ class Limits:
     """
 
     message_bytes: Optional[int] = 64 * 1024 * 1024
-    """Bytes of the longest message, either way."""
-
     depth: Optional[int] = 256
-    """How deep arrays and objects of a message may nest."""
-
     batch: Optional[int] = 100
-    """Messages in one array."""
-
     workers: Optional[int] = 64
-    """Handlers of a server, or of a client, that run at the same time; those that wait in the library do not count."""
-
     requests: Optional[int] = 1000
-    """Requests of a server's clients that are begun and unfinished, waiting ones included."""
-
     backlog_bytes: Optional[int] = 64 * 1024 * 1024
-    """Bytes per connection or session that wait: requests not begun, and messages that the peer does not take."""
-
     streams: Optional[int] = 256
-    """Streams of change notifications open at once: `subscriptions/listen`, and GET over HTTP. 0 serves none."""
-
     rounds: Optional[int] = 8
-    """How often one request may come back with more answers (2026-07-28)."""
-
     ask_timeout: Optional[float] = 600.0
-    """Seconds that a client gets for an answer, and that a request state between rounds is good for."""
-
     drain_grace: float = 5.0
-    """Seconds that running requests get when a connection ends or the server closes."""
-
     write_timeout: Optional[float] = 30.0
-    """Seconds after which a peer that takes no byte is lost."""
-
     cache_bytes: Optional[int] = 16 * 1024 * 1024
-    """Bytes of results that a client keeps; those that were not used for longest go first."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -57,6 +67,48 @@ class Limits:
                          whole=field.name not in _SECONDS, optional=field.name != "drain_grace")
         if self.ask_timeout == 0:
             raise ValueError("ask_timeout is more than 0 seconds")
+
+
+class BoundedQueue(SimpleQueue[Any]):
+    """A queue of what a peer says, for a thread that may be slower: the oldest go first. Thread-safe.
+
+    What is put in by `put` is never dropped.
+
+    Args:
+        what: What is offered, for the one warning.
+        most: How much of it may wait.
+        most_bytes: How many bytes of memory that may take.
+    """
+
+    def __init__(self, what: str, most: int, most_bytes: float) -> None:
+        super().__init__()
+        self._what, self._most, self.most_bytes, self._bytes = what, most, most_bytes, 0
+        self._warned = False
+        self._lock = threading.RLock()  # a signal handler may come in the middle
+
+    def offer(self, item: Any, size: int) -> None:
+        """Put something in that takes so many bytes of memory, and drop what is too much."""
+        with self._lock, suppress(Empty):  # another thread may take the last
+            fits = size <= self.most_bytes
+            if fits:
+                self.put((item, size))
+                self._bytes += size
+            while self._bytes > self.most_bytes or self.qsize() > self._most:
+                fits = False
+                self.get(block=False)
+            if not (fits or self._warned):
+                self._warned = True
+                log.warning("more than %d %s, or %.0f bytes, wait for a slow callback: the oldest are dropped",
+                            self._most, self._what, self.most_bytes)
+
+    def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
+        """As its base."""
+        found = super().get(block, timeout)
+        if type(found) is not tuple:
+            return found
+        with self._lock:
+            self._bytes -= found[1]
+        return found[0]
 
 
 _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")

@@ -7,7 +7,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from ..errors import (
     InvalidRequest,
     RequestTimeout,
     RpcError,
+    logger,
     one_line,
 )
 from ..protocol.lifecycle import Peer
@@ -37,31 +37,45 @@ from ..protocol.messages import (
     Response,
     encode,
     encode_batch,
+    encode_progress,
     encode_result,
     failure,
     is_id,
+    size_of,
     wire_failure,
 )
-from .limits import Limits
+from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, here, waiting
 from .timer import NEVER, Deadline, Timeout
 
-log = logging.getLogger("minimcp.requests")
+log = logger("minimcp.requests")
 
+# Methods of calls that are given up without telling the peer.
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
-"""Methods of calls that are given up without telling the peer."""
 
+# Seconds for which an answer is waited for in one go, at least, if there is any time left.
 SHORTEST_WAIT = 0.001
-"""Seconds for which an answer is waited for in one go, at least, if there is any time left."""
+
+# Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only grows.
+MOST_PROGRESS, PROGRESS_BYTES = 1000, 1024 * 1024
+
+# How often the deadline of a call may stand for a question: a server may ask and ask.
+MOST_PAUSES = 1000
+
+# Bytes of memory of a request that waits, besides its params.
+REQUEST_BYTES = 2048
+
+# Bytes of messages that may wait before the memory is counted that each takes.
+UNCOUNTED_BYTES = 64 * 1024
 
 Result = dict[str, Json]
+# How a call ended: the result, the peer's error, or the exception that its caller gets.
 Ending = Union[Result, Failure, BaseException]
-"""How a call ended: the result, the peer's error, or the exception that its caller gets."""
 
 MakeParams = Callable[[Id], Result]
 OnItem = Optional[Callable[[Any], None]]
+# A line to be written; or a function that makes it, called when it is about to be written.
 Line = Union[bytes, Callable[[], Optional[bytes]]]
-"""A line to be written; or a function that makes it, called when it is about to be written."""
 
 
 class CancelToken:
@@ -69,11 +83,11 @@ class CancelToken:
 
     # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread that pops an entry
     # runs it.
+    # Whether `cancel` was called.
     cancelled = False
-    """Whether `cancel` was called."""
 
+    # What `cancel` was given.
     reason: Optional[str] = None
-    """What `cancel` was given."""
 
     def __init__(self) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
@@ -127,18 +141,20 @@ class PendingCall:
         method: Of the request.
         on_item: Called with the params of each progress notification by the thread that waits, in order and before the
             ending; None drops them.
-        queue: Gets progress, this object when it has ended, and None to have the deadline looked at again; calls that
-            one thread waits for share one.
+        queue: Gets progress, if that is wanted, this object when it has ended, and None to have the deadline looked at
+            again; calls that one thread waits for share one.
     """
 
     id: Id
     method: str
     on_item: OnItem = None
-    queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    queue: Any = field(default_factory=SimpleQueue)
     ending: Optional[Ending] = None
     deadline: Deadline = NEVER
+    # Whether the peer may know of it.
     sent = True
-    """Whether the peer may know of it."""
+    # How often its deadline was paused.
+    pauses = 0
 
     @property
     def failed(self) -> bool:
@@ -175,7 +191,7 @@ class Calls:
         self._causes: list[BaseException] = []
 
     def through(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
-        """The same calls to the same peer, for those that are sent another way."""
+        """A view of the same table, whose lines go by `send` and `post`: on one HTTP response."""
         other = copy(self)
         other._send, other._post = send, post
         return other
@@ -197,12 +213,12 @@ class Calls:
         token = params.get("progressToken")
         call = self.find(token)
         if call is None:
-            log.debug("<-- progress for %s, which nobody waits for", one_line(token))
+            log.debug("<-- progress for %s, which nobody waits for", token)
         elif call.on_item is not None:
-            call.queue.put(params)
+            call.queue.offer(params, size_of(params, PROGRESS_BYTES))
         return call
 
-    def waiting(self) -> list[PendingCall]:
+    def pending(self) -> list[PendingCall]:
         """The calls that wait now, oldest first."""
         return list(self._table.values())
 
@@ -215,7 +231,7 @@ class Calls:
     def start(
         self, method: str, make_params: MakeParams, on_item: OnItem = None, *, deadline: Deadline = NEVER
     ) -> PendingCall:
-        """Send a request; `wait` waits for its answer.
+        """Send a request, which over HTTP `wait` does; `wait` waits for its answer.
 
         Args:
             method: What to call.
@@ -237,7 +253,7 @@ class Calls:
         """Send several requests in one write; as `start`. Of none of them anything is sent if one is no JSON."""
         calls: list[PendingCall] = []
         lines: list[bytes] = []
-        queue: SimpleQueue[Any] = SimpleQueue()
+        queue = queue_for(on_item)
         sent = False
         try:
             for method, make_params in requests:
@@ -291,18 +307,21 @@ class Calls:
         try:
             with waiting():
                 while call.ending is None or not call.queue.empty():
+                    item = None
                     try:
-                        seconds = left.wait()  # in some Pythons a tiny time, over before it is waited for, never ends
+                        seconds = left.to_wait()  # in some Pythons a tiny time that is over before never ends
                         item = call.queue.get(seconds > 0, max(seconds, SHORTEST_WAIT))
                     except Empty:
-                        if left.expired:
-                            self.time_out(call, about)
-                            left = NEVER  # another thread may be about to end it
-                        continue
+                        pass
                     if isinstance(item, PendingCall):
                         call = item if item in group and item.failed else call
-                    elif item is not None and call.on_item is not None:
-                        call.on_item(item)
+                        continue
+                    on_item = call.on_item  # which another thread may take away
+                    if item is not None and on_item is not None:
+                        on_item(item)
+                    if left.expired:  # whatever else has come
+                        self.time_out(call, about)
+                        left = NEVER  # another thread may be about to end it
         except BaseException:
             self.end(call, Cancelled("the caller gave up"))
             raise
@@ -323,11 +342,14 @@ class Calls:
     def end(self, call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
         """End a call from this side; False when it has ended already. Never blocks, any thread.
 
+        Progress that has come and was not handed over yet is dropped in any case.
+
         Args:
             call: The call.
             ending: What its caller gets.
             tell: Whether the peer is told, which so need not go on with it.
         """
+        call.on_item = None
         if not self.settle(call.id, ending):
             return False
         if tell and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
@@ -344,23 +366,35 @@ class Calls:
     def close(self, cause: BaseException) -> bytes:
         """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
         self._causes.append(cause)
-        ended = [call for call in self.waiting() if self.settle(call.id, self._causes[0])]
+        ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
 
     def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
         """Let the deadlines of these calls, or of all, stand while the host answers a question; returns what ends that.
+
+        After very many questions those of a call do not stand any more.
         """
-        deadlines = {id(call.deadline): call.deadline for call in calls or self.waiting() if call.deadline is not NEVER}
+        deadlines = {}
+        for call in calls or self.pending():
+            call.pauses += 1
+            if call.deadline is not NEVER and call.pauses <= MOST_PAUSES:
+                deadlines[id(call.deadline)] = call.deadline
         for deadline in deadlines.values():
             deadline.pause()
 
         def resume() -> None:
             while deadlines:
                 deadlines.popitem()[1].resume()
-            for call in self.waiting():
-                call.queue.put(None)
+            for call in self.pending():
+                if call.queue.empty():  # else its thread looks at the deadline anyway
+                    call.queue.put(None)
 
         return resume
+
+
+def queue_for(on_item: OnItem) -> Any:
+    """The queue of calls with this callback for progress."""
+    return SimpleQueue() if on_item is None else BoundedQueue("reports of progress", MOST_PROGRESS, PROGRESS_BYTES)
 
 
 def _cancellation(call: PendingCall, reason: BaseException) -> bytes:
@@ -370,28 +404,28 @@ def _cancellation(call: PendingCall, reason: BaseException) -> bytes:
 
 # ------------------------------------------------------------ the peer's requests
 
+# What serves a method: from the request to the result, as an object or as JSON text that was made before.
 Handler = Callable[["IncomingRequest"], Union[Result, str]]
-"""What serves a method: from the request to the result, as an object or as JSON text that was made before."""
 
+# Of requests that came by other ways than HTTP.
 NO_HEADERS: Mapping[str, str] = {}
-"""Of requests that came by other ways than HTTP."""
 
+# Returned by a handler whose answer comes later: somebody calls `Sink.respond` then.
 LATER: Any = object()
-"""Returned by a handler whose answer comes later: somebody calls `Sink.respond` then."""
 
 
 class Route(NamedTuple):
     """Where the requests of one method, or of one tool, go."""
 
+    # Serves them.
     handle: Handler
-    """Serves them."""
 
+    # Whether the thread that takes messages in serves them (pings, lists): ``handle`` must not block then.
     immediate: bool = False
-    """Whether they are answered by the thread that reads (pings, lists): ``handle`` must not block then."""
 
+    # Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread that takes messages
+    # in, so it must not block. An RpcError that it raises is the answer.
     start: Optional[Callable[[IncomingRequest], None]] = None
-    """Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread that reads, so it must
-    not block. An RpcError that it raises is the answer."""
 
 
 class RunningRequests:
@@ -401,13 +435,14 @@ class RunningRequests:
         limits: Of the connection or session.
         cap: A place for each request of a server that may be begun and unfinished, on all its connections; None makes
             places for these alone. (A `Semaphore` would cost as much as all else of a request here.)
+        until_answered: Whether requests that are begun still count as waiting: a host may take long to answer.
 
     Attributes:
         most_bytes: How many an answer may have.
     """
 
-    def __init__(self, limits: Limits, cap: Optional[list[None]] = None) -> None:
-        self._limits, self._cap = limits, cap
+    def __init__(self, limits: Limits, cap: Optional[list[None]] = None, *, until_answered: bool = False) -> None:
+        self._limits, self._cap, self._until_answered = limits, cap, until_answered
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
@@ -419,6 +454,7 @@ class RunningRequests:
         self._begun: set[IncomingRequest] = set()
         self._queued_bytes = 0
         self._abandoned = False
+        # Taken without `with` in the way of every request, which that would cost as much as decoding half its line.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)  # something ended: where nobody waits, the lock is quicker
 
@@ -431,17 +467,23 @@ class RunningRequests:
 
         Raises:
             InvalidRequest: The key is in use.
-            InternalError: Too many bytes wait already.
+            InternalError: With this one too many bytes of memory would wait.
         """
         request.key = request.request.id if key is None else key
+        request.size += REQUEST_BYTES
         limit = self._limits.backlog_bytes
-        with self._lock:
+        if limit is not None and self._queued_bytes + request.size > UNCOUNTED_BYTES:
+            request.size = REQUEST_BYTES + size_of(request.request.params, limit)
+        self._lock.acquire()
+        try:
             if request.key in self._requests:
                 raise InvalidRequest(f"the id {request.request.id!r} is in use")
-            if limit is not None and self._queued_bytes + request.size > limit:
+            if limit is not None and self._queued_bytes and self._queued_bytes + request.size > limit:
                 raise InternalError("too many requests wait already")
             self._queued_bytes += request.size
             self._requests[request.key] = request
+        finally:
+            self._lock.release()
 
     def begin(self, request: IncomingRequest) -> None:
         """A request is about to run, or to wait in an executor's queue; not an immediate one. Idempotent.
@@ -449,38 +491,75 @@ class RunningRequests:
         Raises:
             InternalError: So many are begun and unfinished already.
         """
-        with self._lock:
-            if request in self._begun:
-                return
-            try:
+        self._lock.acquire()
+        try:
+            if request not in self._begun:
                 if self._cap is not None:
                     self._cap.pop()
-            except IndexError:
-                raise InternalError(f"more than {self._limits.requests} requests run already") from None
-            self._begun.add(request)
-            self._queued_bytes -= request.size
+                self._begun.add(request)
+                if not self._until_answered:
+                    self._queued_bytes -= request.size
+                    request.size = 0
+        except IndexError:
+            raise InternalError(f"more than {self._limits.requests} requests run already") from None
+        finally:
+            self._lock.release()
 
     def finish(self, request: IncomingRequest) -> None:
         """A request has run to its end, was refused, or waits for its answer without a thread."""
-        with self._lock:
+        self._lock.acquire()
+        try:
+            self._queued_bytes -= request.size
             if request not in self._begun:
-                self._queued_bytes -= request.size
                 return
             self._begun.remove(request)
             if self._cap is not None:
                 self._cap.append(None)
             if not (self._requests or self._begun):
                 self._changed.notify_all()
+        finally:
+            self._lock.release()
 
-    def claim(self, request: IncomingRequest) -> bool:
-        """Whether the caller may answer this request, or has to drop it: true once."""
-        with self._lock:
+    def claim(self, request: IncomingRequest, key: object = None) -> bool:
+        """Whether the caller may answer this request, or has to drop it: true once.
+
+        Args:
+            request: The request.
+            key: Under which its handler then waits for the request that goes on with it; None lets it end.
+        """
+        self._lock.acquire()
+        try:
             if self._requests.get(request.key) is not request:
                 return False  # its key may be another one's by now
             del self._requests[request.key]
+            if key is not None:
+                request.key, request.waits = key, True
+                self._requests[key] = request
             if not (self._requests or self._begun):
                 self._changed.notify_all()
             return True
+        finally:
+            self._lock.release()
+
+    def go_on(self, key: object, incoming: Optional[IncomingRequest] = None) -> Optional[IncomingRequest]:
+        """Take the request whose handler waits under a key; None for all but the first who ask.
+
+        Args:
+            key: As given to `claim`.
+            incoming: The request that goes on with it: the handler answers this one now. None ends the wait.
+        """
+        with self._lock:
+            waiting = self._requests.pop(key, None)
+            if waiting is not None and incoming is not None:
+                waiting.become(incoming)
+                self._requests[incoming.key] = waiting
+        return waiting
+
+    def stop_waiting(self, reason: str) -> None:
+        """Cancel every handler that waits for a request that goes on with it: none will come."""
+        for request in list(self._requests.values()):
+            if request.waits and self.go_on(request.key) is not None:
+                request.cancel(reason)
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
         """What is sent in the place of an answer of so many bytes."""
@@ -494,9 +573,9 @@ class RunningRequests:
         reason = told if isinstance(told, str) else None
         request = self._requests.get(key) if is_id(key) else None
         if request is None or request.request.method == "initialize" or not self.claim(request):
-            log.debug("cancelled: %s is unknown or finished", one_line(key))
+            log.debug("cancelled: %s is unknown or finished", key)
             return
-        log.info("<-- cancelled %s %s: %s", request.request.method, one_line(key), one_line(reason))
+        log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
         if request.batch is not None:  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
         request.cancel(reason)
@@ -519,7 +598,7 @@ class RunningRequests:
         """Wait until nothing runs, or what runs is abandoned; False when the deadline comes first."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._abandoned or not (self._requests or self._begun), deadline.wait()
+                lambda: self._abandoned or not (self._requests or self._begun), deadline.to_wait()
             )
 
     @property
@@ -542,6 +621,9 @@ class Sink:
     requests: RunningRequests
     pool: Pool
 
+    # Whether a handler may wait here, when its request is answered with a question, for the one that goes on with it.
+    waits_for_rounds = False
+
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
         raise NotImplementedError
@@ -554,15 +636,16 @@ class Sink:
         """Write an answer, or have it written (``wait`` is False: never blocks). Never raises."""
         raise NotImplementedError
 
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None) -> bool:
         """Give the one answer of a request; False when another was given, or it was cancelled. Never raises.
 
         Args:
             request: The request.
             line: The answer.
             wait: Whether this thread may wait for the peer.
+            key: As for `RunningRequests.claim`.
         """
-        claimed = self.requests.claim(request)
+        claimed = self.requests.claim(request, key)
         if request.batch is not None:
             request.batch.add(request.request.id, line if claimed else b"", wait, request)
         elif claimed:
@@ -681,10 +764,11 @@ class IncomingRequest(CancelToken):
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
         interrupted: Whether a KeyboardInterrupt ended its handler.
+        waits: Whether it was answered with a question, and its handler waits for the request that goes on with it.
     """
 
     key: object = None
-    finished = interrupted = False
+    finished = interrupted = waits = False
     timeout: Optional[Timeout] = None
     asker: Any = None
     _last_progress = float("-inf")
@@ -699,7 +783,16 @@ class IncomingRequest(CancelToken):
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
-        self._progress_lock = threading.RLock()
+        if self.progress_token is not None:
+            self._progress_lock = threading.RLock()
+
+    def become(self, other: IncomingRequest) -> None:
+        """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
+        self.request, self.peer, self.headers, self.batch = other.request, other.peer, other.headers, other.batch
+        self.key, self.waits, self._last_progress = other.key, False, float("-inf")
+        if other.progress_token is not None:
+            self._progress_lock = other._progress_lock
+        self.progress_token = other.progress_token
 
     # ------------------------------------------------------------ running
 
@@ -743,14 +836,14 @@ class IncomingRequest(CancelToken):
     # ------------------------------------------------------------ what a handler sends and asks
 
     def send(self, method: str, params: Result) -> None:
-        """Send a notification that belongs to this request; after the answer it is dropped.
+        """Send a notification that belongs to this request; after the answer, and between rounds, it is dropped.
 
         Raises:
             Cancelled: The request was cancelled.
             ConnectionLost: The peer is gone.
         """
         self.check()
-        if not self.finished:
+        if not (self.finished or self.waits):
             self.sink.send(encode(Notification(method, params)))
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
@@ -762,19 +855,9 @@ class IncomingRequest(CancelToken):
         """
         self.check()
         token = self.progress_token
-        if token is None or self.finished:
+        if token is None or self.finished or self.waits:
             return
-        for number in (done, 0 if total is None else total):
-            if isinstance(number, bool) or not isinstance(number, (int, float)):
-                raise TypeError(f"progress is a number, not {type(number).__name__}")
-        params: Result = {"progressToken": token, "progress": done}
-        if total is not None:
-            params["total"] = total
-        if message is not None and self.peer.revision.progress_message:
-            if not isinstance(message, str):
-                raise TypeError(f"a progress message is a str, not {type(message).__name__}")
-            params["message"] = message
-        line = encode(Notification("notifications/progress", params))
+        line = encode_progress(token, done, total, message if self.peer.revision.progress_message else None)
         with self._progress_lock:  # orders the reports of one handler's threads, and guards nothing else
             if done <= self._last_progress:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
@@ -843,7 +926,7 @@ class IncomingRequest(CancelToken):
         forget = super().on_cancel(woken.set)
         with waiting():
             while not woken.is_set() and not deadline.expired:
-                woken.wait(deadline.wait())
+                woken.wait(deadline.to_wait())
         forget()
         self.check()
 

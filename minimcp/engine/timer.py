@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sched
 import threading
@@ -10,15 +9,16 @@ import time
 from contextlib import suppress
 from typing import Callable, Optional
 
+from ..errors import logger
 from .pool import renewed_in_fork
 
-log = logging.getLogger("minimcp.timer")
+log = logger("minimcp.timer")
 
+# Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated day by day.
 LONGEST_WAIT = 86400.0
-"""Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated day by day."""
 
+# How often a deadline that stands is looked at, at most.
 LOOK_SECONDS = 0.02
-"""How often a deadline that stands is looked at, at most."""
 
 
 class Deadline:
@@ -45,7 +45,7 @@ class Deadline:
             self._pauses += 1
 
     def resume(self) -> None:
-        """Take one `pause` back. Who waits for the deadline has to be woken, to look at `wait` again."""
+        """Take one `pause` back. Who waits for the deadline has to be woken, to look at `to_wait` again."""
         with self._lock:
             if self._pauses == 1:
                 self._at = time.monotonic() + self._left
@@ -56,7 +56,7 @@ class Deadline:
         left = self._left if self._pauses else self._at - time.monotonic()
         return None if left == math.inf else max(0.0, left)
 
-    def wait(self) -> float:
+    def to_wait(self) -> float:
         """Seconds that a lock may wait for in one go: what is left, at most a day; a day while it is paused."""
         if self._pauses:
             return LONGEST_WAIT if self._left > 0 else 0.0
@@ -118,8 +118,8 @@ class Timer:
             self._changed.wait(LONGEST_WAIT if left is None else min(left, LONGEST_WAIT))
 
 
+# The one timer of the process.
 timer = Timer()
-"""The one timer of the process."""
 
 
 class Timeout(Deadline):
@@ -133,8 +133,8 @@ class Timeout(Deadline):
     def __init__(self, seconds: float, expire: Callable[[], object]) -> None:
         super().__init__(seconds)
         self._expire = expire
+        # Do not call the function any more. Idempotent.
         self.stop = timer.after(seconds, self._look)
-        """Do not call the function any more. Idempotent."""
 
     def _look(self) -> None:
         if self.expired:

@@ -7,40 +7,37 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
-import logging
 import os
 import select
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..errors import ConnectionLost
+from ..errors import ConnectionLost, logger, printable
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
+# What is kept of the beginning and of the end of a line that is too long.
 HEAD_BYTES, TAIL_BYTES = 4096, 512
-"""What is kept of the beginning and of the end of a line that is too long."""
 
+# What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of threads per 64 KiB.
 PIPE_BYTES = 256 * 1024
-"""What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of threads per 64 KiB."""
 
+# How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away.
 LEAVING_SECONDS = 1.0
-"""How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away."""
 
 _READ_BYTES = 64 * 1024
 _HAS_POLL = hasattr(select, "poll")
 _READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
+# Bytes that a blocking pipe takes at once when it has room; None for all of them.
 _AT_ONCE = getattr(select, "PIPE_BUF", None)
-"""Bytes that a blocking pipe takes at once when it has room; None for all of them."""
 
 
-@dataclass
-class TooLong:
+class TooLong(NamedTuple):
     """Stands in the place of a line that was longer than the limit and was skipped up to its line feed.
 
     Args:
@@ -54,14 +51,8 @@ class TooLong:
     tail: bytes = b""
 
 
+# One received line without its line feed, or what stands in its place.
 Frame = Union[bytes, TooLong]
-"""One received line without its line feed, or what stands in its place."""
-
-
-class SessionGone(ConnectionLost):
-    """The server has ended the session. ``refused`` says that it refused a request for it, which so was not run."""
-
-    refused = False
 
 
 class Transport:
@@ -391,7 +382,7 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
         return None
     if not callable(trace) and not callable(getattr(trace, "write", None)):
         raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
-    call = trace if callable(trace) else lambda arrow, text: trace.write(f"{arrow} {text}\n")
+    call = trace if callable(trace) else lambda arrow, text: trace.write(f"{arrow} {printable(text)}\n")
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:
@@ -399,7 +390,7 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
             call(arrow, line.decode("utf-8", "replace"))
         except Exception as error:
             if not failed:
-                logging.getLogger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
+                logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
             failed[:] = [error]
 
     return record

@@ -1,16 +1,17 @@
-"""Streamable HTTP, the client's side, in both eras: `HttpServer` names a server, `HttpSession` is a connection to it.
+"""Streamable HTTP, the client's side, in both eras: `HttpServer` names a server, `HttpClientSession` is a connection.
 
 The thread that makes a call sends its POST and reads the response itself; no other thread is woken for it. Another
-thread, or a timer, ends a call by noting how it ends and then aborting its HTTP request. One thread, started on need,
-posts what nobody waits for (``notifications/cancelled``, refused questions, the end of the session). Only streams that
-stay open have threads of their own.
+thread, or a timer, ends a call by noting how it ends and then aborting its HTTP request. A question of the server is
+answered in the client's pool, and the thread that has run the host's function posts the answer. One thread, started on
+need, posts what nobody waits for: ``notifications/cancelled``, refusals of questions that the host is not asked, the
+end of the session. Only streams that stay open have threads of their own: that for notifications, and in HTTP+SSE the
+one that brings everything.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
 
 from __future__ import annotations
 
-import logging
 import random
 import re
 import threading
@@ -23,9 +24,8 @@ from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningRequests, Sink
+from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningRequests, Sink, queue_for
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
-from ..engine.transport import SessionGone
 from ..errors import (
     AuthorizationError,
     Busy,
@@ -34,7 +34,10 @@ from ..errors import (
     ConnectionLost,
     McpError,
     ProtocolViolation,
+    RequestTimeout,
     RpcError,
+    SessionGone,
+    logger,
     one_line,
 )
 from ..protocol.lifecycle import VERSION_KEY
@@ -44,68 +47,70 @@ from ..protocol.messages import (
     Json,
     Notification,
     Request,
-    Response as Answer,
+    Response,
     decode,
     encode,
     failure,
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
+from ..protocol.uri_template import parse_web_url
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
-from .fetch import AbortableRequest, Auth, Fetcher, Response, origin, without_secrets
+from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
     METHOD_HEADER,
     NAME_HEADER,
+    NAMED_BY,
     PARAM_PREFIX,
     SESSION_HEADER,
     VERSION_HEADER,
     media_type,
 )
 
-log = logging.getLogger("minimcp.client")
+log = logger("minimcp.client")
 
 POST_HEADERS = {"Accept": f"{JSON_TYPE}, {MEDIA_TYPE}", "Content-Type": JSON_TYPE}
 GET_HEADERS = {"Accept": MEDIA_TYPE}
 
+# What telling the server about the end may take.
 CLOSE_SECONDS = 2.0
-"""What telling the server about the end may take."""
 
+# What of the head of an error is shown.
 TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
-"""What of the head of an error is shown."""
 
+# How much of the body of an error is read, and how much of it is shown.
 ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
-"""How much of the body of an error is read, and how much of it is shown."""
 
+# What a server gets to open the stream for notifications that belong to no request; many have none, in many ways.
 GET_SECONDS = 2.0
-"""What a server gets to open the stream for notifications that belong to no request; many have none, in many ways."""
 
+# Seconds before a stream is asked for again, where the server does not say; at most, and at most if it says.
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY = 1.0, 30.0, 60.0
-"""Seconds before a stream is asked for again, where the server does not say; at most, and at most if it says."""
 
+# How often in a row resuming the stream of a call may fail.
 RESUME_TRIES = 3
-"""How often in a row resuming the stream of a call may fail."""
 
+# How many streams in a row may end at once without a message, before they are asked for less and less often.
 EMPTY_STREAMS = 3
-"""How many streams in a row may end at once without anything new, before they are asked for less and less often."""
 
+# Seconds between two streams at least, whatever the server asks for.
+SHORTEST_PAUSE = 0.1
+
+# Messages that are to be posted and nobody waits for, and the bytes of the longest; others are dropped.
+MOST_UNTOLD, LONGEST_UNTOLD = 10_000, 4096
+
+# HTTP requests at the same time at most when many are sent at once.
 AT_ONCE = 64
-"""HTTP requests at the same time at most when many are sent at once."""
 
+# What calls that are under way get to be refused too, when the server knows the session no more.
 SESSION_SECONDS = 0.5
-"""What calls that are under way get to be refused too, when the server knows the session no more."""
 
+# How long a stream may stay open after its answer, before its connection is closed and not kept.
 REST_SECONDS = 0.5
-"""How long a stream may stay open after its answer, before its connection is closed and not kept."""
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
-
-NAMED_BY = {
-    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
-    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
-}
-"""Methods, and the member of their params that the name header repeats."""
 
 
 class HttpServer:
@@ -130,14 +135,12 @@ class HttpServer:
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
-        scheme, host, port = origin(url) or ("", "", 0)
-        if scheme not in ("http", "https") or not host or not port:
-            raise ValueError(f"a URL begins with http:// or https:// and names a host, and not so {url[:100]!r}")
+        parse_web_url(url, userinfo=True)
         self.url = url.partition("#")[0]
+        # Makes what sends requests to it.
         self.fetcher = partial(
             Fetcher, self.url, headers=dict(headers or {}), auth=auth, verify=verify, cert=cert, proxies=proxies
         )
-        """Makes what sends requests to it."""
 
     def __repr__(self) -> str:
         return f"HttpServer({without_secrets(self.url)!r})"
@@ -155,20 +158,26 @@ class RequestHeaders:
         self._tools: dict[str, list[Mirrored]] = {}
         self._warned: set[str] = set()
 
-    def admitted(self, tools: Iterable[Tool]) -> list[Tool]:
+    def admitted(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
         """Note which arguments of freshly listed tools travel in headers; the tools but for those that cannot be
-        called, because what they say about headers is wrong."""
+        called, because what they say about headers is wrong.
+
+        Raises:
+            RequestTimeout: The deadline came first.
+        """
         known: dict[str, list[Mirrored]] = {}
-        admitted = []
+        warned, admitted = set(), []
         for tool in tools:
+            if deadline.expired:
+                raise RequestTimeout(f"{self._name}: tools/list: not read within {deadline.seconds:g} s")
             try:
                 known[tool.name] = mirrored(tool.input_schema)
                 admitted.append(tool)
             except ValueError as error:
+                warned.add(tool.name)
                 if tool.name not in self._warned:
-                    self._warned.add(tool.name)
-                    log.warning("%s: the tool %s is left out: %s", self._name, one_line(tool.name), error)
-        self._tools = known
+                    log.warning("%s: the tool %s is left out: %s", self._name, tool.name, error)
+        self._tools, self._warned = known, warned
         return admitted
 
     def of(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
@@ -195,13 +204,13 @@ class RequestHeaders:
 class _Call(PendingCall):
     """One request of ours, and the HTTP request that carries it, which is aborted when another thread ends the call."""
 
+    # What its own response has brought, before it is read to its end.
     answer: Union[Result, Failure, None] = None
-    """What its own response has brought, before it is read to its end."""
+    # Whether a thread of its own sends it, and whether that has begun.
     spawned = sent = False
-    """Whether a thread of its own sends it, and whether that has begun."""
 
     def __init__(self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline) -> None:
-        super().__init__(request.id, request.method, on_item, deadline=deadline)
+        super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
         self.request, self.line, self.http = request, encode(request), AbortableRequest()
 
     def end(self, ending: Any) -> None:
@@ -209,11 +218,13 @@ class _Call(PendingCall):
         self.http.abort()
 
     def report(self) -> None:
-        """Run the callback for progress that has come (the calling thread)."""
-        while self.on_item is not None and not self.queue.empty():
+        """Run the callback for progress that has come, until the call has ended (the calling thread)."""
+        on_item = self.on_item
+        while on_item is not None and self.ending is None and not self.queue.empty():
             item = self.queue.get()
             if isinstance(item, dict):
-                self.on_item(item)
+                on_item(item)
+            on_item = self.on_item
 
 
 class _HttpCalls(Calls):
@@ -223,7 +234,7 @@ class _HttpCalls(Calls):
         session: Whose they are.
     """
 
-    def __init__(self, session: HttpSession) -> None:
+    def __init__(self, session: HttpClientSession) -> None:
         super().__init__(session.name, session._send, session._tell)
         self._session = session
         self._lock = threading.RLock()  # a signal handler may make a call in the middle of this
@@ -280,7 +291,7 @@ class _HttpCalls(Calls):
 
     def _look(self) -> None:
         self._next_look = float("inf")
-        for call in self.waiting():
+        for call in self.pending():
             if call.deadline.expired:
                 params = call.request.params  # type: ignore[attr-defined]
                 self.time_out(call, params.get("name", params.get("uri")))
@@ -288,7 +299,7 @@ class _HttpCalls(Calls):
                 self._look_in(call.deadline.remaining())
 
 
-class HttpSession(ClientSession):
+class HttpClientSession(ClientSession):
     """A connection over Streamable HTTP.
 
     Args:
@@ -306,10 +317,10 @@ class HttpSession(ClientSession):
 
     calls: _HttpCalls
     in_order = False
+    # Where messages are posted; None where that is the URL of the server.
     _endpoint: Optional[str] = None
-    """Where messages are posted; None where that is the URL of the server."""
+    # Whether the stream that belongs to no request is asked for again when it ends.
     _reopens = True
-    """Whether the stream that belongs to no request is asked for again when it ends."""
 
     def __init__(
         self, server: HttpServer, host: Host, limits: Limits,
@@ -323,9 +334,9 @@ class HttpSession(ClientSession):
         self._session: Optional[str] = None
         self._gone: Optional[SessionGone] = None
         self.calls = _HttpCalls(self)
+        # HTTP requests of ours that belong to no call.
         self._aside: set[AbortableRequest] = set()
-        """HTTP requests of ours that belong to no call."""
-        self._asked = RunningRequests(limits)
+        self._asked = RunningRequests(limits, until_answered=True)
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = threading.RLock()  # a signal handler may close the connection in the middle of this
         self._sender = Pool(1, f"minimcp-{self.name}-sender")
@@ -334,7 +345,7 @@ class HttpSession(ClientSession):
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
         self._lock, self._session = threading.RLock(), None
-        for call in self.calls.waiting():
+        for call in self.calls.pending():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
         self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
         self._ended.set()
@@ -350,11 +361,11 @@ class HttpSession(ClientSession):
         """Open the stream for notifications that belong to no request, where a handshake was made; a server need not
         have one."""
         if self._resumes:
-            threading.Thread(target=self._listen, name=f"minimcp-{self.name}", daemon=True).start()
-            self._opened.wait(deadline.within(GET_SECONDS).wait())
+            threading.Thread(target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True).start()
+            self._opened.wait(deadline.within(GET_SECONDS).to_wait())
 
     def stop(self, cause: Exception) -> None:
-        for call in reversed(self.calls.waiting()):  # the last first: what is not sent yet is not sent any more
+        for call in reversed(self.calls.pending()):  # the last first: what is not sent yet is not sent any more
             self.calls.end(call, self._gone or cause)
         self._lose(cause)
 
@@ -415,10 +426,12 @@ class HttpSession(ClientSession):
 
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
-        if self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
+        if len(line) > LONGEST_UNTOLD or len(self._sender.queue) >= MOST_UNTOLD:
+            log.debug("%s: a message is dropped, for it is long, or the server takes none", self.name)
+        elif self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
             self._sender.submit(partial(self._send, line))
 
-    def _exchange(self, send: Callable[[AbortableRequest], Response], deadline: Deadline = NEVER) -> bool:
+    def _exchange(self, send: Callable[[AbortableRequest], HttpResponse], deadline: Deadline = NEVER) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
         http = self._request_aside()
@@ -448,7 +461,7 @@ class HttpSession(ClientSession):
 
     def _post(
         self, http: AbortableRequest, line: bytes, message: Union[Request, Notification, None] = None
-    ) -> Response:
+    ) -> HttpResponse:
         """Send a POST. Errors as `Fetcher.send`."""
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
@@ -486,7 +499,7 @@ class HttpSession(ClientSession):
                 return
             self._read_answer(response, call)
 
-    def _read_answer(self, response: Response, call: _Call) -> None:
+    def _read_answer(self, response: HttpResponse, call: _Call) -> None:
         if call.method == "initialize":
             session = response.headers.get(SESSION_HEADER)
             if session is not None and not _SESSION_ID.fullmatch(session):
@@ -505,10 +518,10 @@ class HttpSession(ClientSession):
         framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
         if response.status == 200 and not body and not framed:
             raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
-        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}"
+        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}{_page(kind)}"
         raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
 
-    def error_of(self, response: Response) -> Failure:
+    def error_of(self, response: HttpResponse) -> Failure:
         """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
         body, status, headers = response.start(ERROR_BYTES), response.status, response.headers
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
@@ -516,6 +529,7 @@ class HttpSession(ClientSession):
         told += "".join([f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers])
         if status in (401, 403):
             raise AuthorizationError(told)
+        told += _page(media_type(headers.get("Content-Type"))[0])
         if media_type(headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
@@ -533,7 +547,7 @@ class HttpSession(ClientSession):
 
     # ------------------------------------------------------------ streams
 
-    def _follow(self, http: AbortableRequest, response: Optional[Response], call: Optional[_Call]) -> None:
+    def _follow(self, http: AbortableRequest, response: Optional[HttpResponse], call: Optional[_Call]) -> None:
         """Read a stream, and those that take its place when it ends, until the answer is there.
 
         Args:
@@ -551,7 +565,8 @@ class HttpSession(ClientSession):
                 useless = failures + max(0, empty - EMPTY_STREAMS)
                 if self.cause is not None or http.aborted.wait(_longer(asked, useless)):
                     raise ConnectionLost(f"{self.name}: given up")
-                last = {LAST_EVENT_HEADER: reader.last_id} if reader.last_id else {}
+                id = reader.last_id.encode("utf-8", "surrogateescape").decode("latin-1")  # goes out as its bytes came
+                last = {LAST_EVENT_HEADER: id} if id else {}
                 try:
                     response = self._fetcher.send(http, "GET", {**GET_HEADERS, **self._session_headers(), **last})
                 except (ConnectionFailed, ConnectionLost) as error:
@@ -561,12 +576,12 @@ class HttpSession(ClientSession):
                     log.debug("%s: %s", self.name, error)
                 self._opened.set()
                 continue
-            seen, brief, failures = reader.last_id, Deadline(FIRST_PAUSE), 0
+            seen, heard, brief, failures = reader.last_id, reader.messages, Deadline(FIRST_PAUSE), 0
             with closing(response):
                 kind = media_type(response.headers.get("Content-Type"))[0]
                 if response.status != 200 or kind != MEDIA_TYPE:
                     what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
-                    shown = one_line(response.start(SHOWN_BYTES))
+                    shown = one_line(response.start(SHOWN_BYTES).decode("utf-8", "replace").strip())
                     raise ConnectionLost(f"{self.name}: no event stream but {what}: {shown}")
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
@@ -574,8 +589,10 @@ class HttpSession(ClientSession):
             if not (self._reopens if call is None else reader.last_id and self._resumes):
                 missing = "" if call is None else " before the answer"
                 raise ConnectionLost(f"{self.name}: the server ended the event stream{missing}{cut}")
-            empty = empty + 1 if reader.last_id == seen and not brief.expired else 0
-            asked = FIRST_PAUSE if reader.retry is None else min(reader.retry / 1000, LONGEST_RETRY)
+            retry = FIRST_PAUSE if reader.retry is None else reader.retry / 1000
+            asked = min(max(SHORTEST_PAUSE, retry), LONGEST_RETRY)
+            polled = reader.last_id != seen and asked >= FIRST_PAUSE  # so the server wants it, and not too often
+            empty = 0 if reader.messages > heard or polled or brief.expired else empty + 1
             reader.begin()
             response = None
 
@@ -589,8 +606,9 @@ class HttpSession(ClientSession):
         finally:
             self._opened.set()
 
-    def _read_events(self, response: Response, reader: EventReader, call: Optional[_Call]) -> str:
-        """Read a stream until it ends, or has brought the answer to a call; how it was cut, in words."""
+    def _read_events(self, response: HttpResponse, reader: EventReader, call: Optional[_Call]) -> str:
+        """Read a stream until it ends, or has brought the answer to a call, or that has ended; how it was cut, in
+        words."""
         while call is None or call.answer is None:
             try:
                 data = response.read()
@@ -599,6 +617,8 @@ class HttpSession(ClientSession):
             if not data:
                 return ""
             for event in reader.feed(data):
+                if call is not None and call.ending is not None:
+                    return ""
                 self._take_event(event, call)
         response.read_rest(REST_SECONDS)
         return ""
@@ -620,12 +640,12 @@ class HttpSession(ClientSession):
             self._trace("<--", data)
         decoded = decode(data, max_depth=self._limits.depth)
         for message in decoded if isinstance(decoded, list) else (decoded,):
-            if isinstance(message, (Answer, Failure)):
-                id, ending = message.id, message.result if isinstance(message, Answer) else message
+            if isinstance(message, (Response, Failure)):
+                id, ending = message.id, message.result if isinstance(message, Response) else message
                 if call is not None and id in (None, call.id):
                     call.answer = call.answer or ending
                 elif call is not None or id is None or not self.calls.settle(id, ending):  # of one on another stream
-                    log.debug("<-- an answer to %s, which nobody waits for here", one_line(id))
+                    log.debug("<-- an answer to %s, which nobody waits for here", id)
             elif isinstance(message, Request):
                 self._admit(message, call, len(data))
             elif isinstance(message, InvalidMessage):
@@ -669,7 +689,7 @@ class HttpSession(ClientSession):
 class _AnswerSink(Sink):
     """Where the answer to a question of the server goes: a POST of its own."""
 
-    def __init__(self, session: HttpSession, call: Optional[_Call]) -> None:
+    def __init__(self, session: HttpClientSession, call: Optional[_Call]) -> None:
         self._session, self.requests = session, session._asked
         self.asked_by = () if call is None else (call,)
         self.pool = session.host.pool
@@ -679,6 +699,10 @@ class _AnswerSink(Sink):
             self._session._send(line)
         else:
             self._session._tell(line)
+
+
+def _page(kind: str) -> str:
+    return " (a web page: is this the URL of an MCP server? Often it ends in /mcp)" if kind == "text/html" else ""
 
 
 def _longer(pause: float, failures: int) -> float:

@@ -12,41 +12,40 @@ from __future__ import annotations
 
 import threading
 from typing import Any, Callable, TypeVar
-from urllib.parse import urljoin
 
 from ..client.connect import Plan
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.sse import Event
-from .client import ERROR_BYTES, HttpServer, HttpSession
-from .fetch import AbortableRequest, Response, origin
+from .client import ERROR_BYTES, HttpClientSession, HttpServer
+from .fetch import AbortableRequest, HttpResponse, same_origin
 
+# What the server gets to name the URL for messages.
 ENDPOINT_SECONDS = 10.0
-"""What the server gets to name the URL for messages."""
 
+# Statuses with which a server refuses `initialize` that may know HTTP+SSE only.
 OLDER = frozenset({400, 404, 405})
-"""Statuses with which a server refuses `initialize` that may know HTTP+SSE only."""
 
 MOST_KNOWN = 1000
 
 T = TypeVar("T")
 
-_known: dict[str, type[HttpSession]] = {}
-"""By URL: servers that want the handshake, and over what. A server without a handshake is probed all the same."""
+# By URL: servers that want the handshake, and over what. A server without a handshake is probed all the same.
+_known: dict[str, type[HttpClientSession]] = {}
 
 
-class SseSession(HttpSession):
-    """A connection over HTTP+SSE; arguments and errors as `HttpSession`."""
+class SseSession(HttpClientSession):
+    """A connection over HTTP+SSE; arguments and errors as `HttpClientSession`."""
 
     in_order = True
     _reopens = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        # The endpoint is known, or will never be.
         self._named = threading.Event()
-        """The endpoint is known, or will never be."""
-        threading.Thread(target=self._read, name=f"minimcp-{self.name}", daemon=True).start()
+        threading.Thread(target=self._read, name=f"minimcp-{self.name}-reader", daemon=True).start()
 
     def ready(self, deadline: Deadline) -> None:
         """The stream is open already."""
@@ -64,30 +63,30 @@ class SseSession(HttpSession):
         if event.event != "endpoint" or self._endpoint:
             super()._take_event(event, call)
             return
-        url = urljoin(self._url, event.data.strip())
-        if origin(url) != origin(self._url) or any(char <= " " for char in url):
+        url = same_origin(self._url, event.data.strip())
+        if url is None:
             # messages, and what proves who we are, go nowhere else
             where = one_line(event.data)
             raise ProtocolViolation(f"messages are posted to the same origin, not to {where}", event.data)
         self._endpoint = url
         self._named.set()
 
-    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> Response:
-        """As `HttpSession`; waits for the endpoint first."""
+    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> HttpResponse:
+        """As `HttpClientSession`; waits for the endpoint first."""
         self._named.wait(ENDPOINT_SECONDS)
         if not self._endpoint:
             unnamed = f"{self.name}: no endpoint for messages was named within {ENDPOINT_SECONDS:g} s"
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
-    def _read_answer(self, response: Response, call: Any) -> None:
+    def _read_answer(self, response: HttpResponse, call: Any) -> None:
         """The answer comes in the stream."""
         response.start(ERROR_BYTES)
 
 
 def agree_over_http(
     server: HttpServer,
-    make: Callable[[type[HttpSession]], HttpSession],
+    make: Callable[[type[HttpClientSession]], HttpClientSession],
     agree: Callable[[ClientSession, Plan], T],
     plan: Plan,
 ) -> T:
@@ -113,7 +112,7 @@ def agree_over_http(
             return _agreed(server, agree, plan.without_probe(), make(known))
         except (ConnectionFailed, ProtocolViolation, UnsupportedRevision):
             _known.pop(server.url, None)  # it may have become another server since
-    session = make(HttpSession)
+    session = make(HttpClientSession)
     try:
         return _agreed(server, agree, plan, session)
     except (ProtocolViolation, ConnectionFailed) as error:
@@ -125,15 +124,17 @@ def agree_over_http(
     try:
         return _agreed(server, agree, plan.without_probe(), make(SseSession))
     except McpError as error:
-        raise ConnectionFailed(f"{first}; and over HTTP+SSE: {error}") from error
+        older = "the same" if f"HTTP {session.refused} " in str(error) else error
+        raise ConnectionFailed(f"{first}; and over HTTP+SSE: {older}") from error
 
 
-def _agreed(server: HttpServer, agree: Callable[[ClientSession, Plan], T], plan: Plan, session: HttpSession) -> T:
+def _agreed(server: HttpServer, agree: Callable[[ClientSession, Plan], T], plan: Plan, session: HttpClientSession) -> T:
     """Agree over this session, and remember what is to be remembered."""
     try:
         found = agree(session, plan)
     except ConnectionLost as lost:
-        raise ConnectionFailed(str(lost)) from lost
+        is_plain = server.url.startswith("http:") and "the connection broke" in str(lost)
+        raise ConnectionFailed(f"{lost}: does the server speak https?" if is_plain else str(lost)) from lost
     if session.era.revision.handshake and (plan.per_request or isinstance(session, SseSession)):  # else not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()

@@ -8,21 +8,20 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 from .. import errors
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
 from ..engine.timer import Deadline, timer
-from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, one_line
+from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, logger, one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
 from ..protocol.sse import MEDIA_TYPE
@@ -33,6 +32,7 @@ from .headers import (
     LAST_EVENT_HEADER,
     METHOD_HEADER,
     NAME_HEADER,
+    NAMED_BY,
     PARAM_PREFIX,
     SESSION_HEADER,
     VERSION_HEADER,
@@ -46,25 +46,37 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import STATUS, EventStore, MakeHandler, Response, Session, Trace
+from .sessions import STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
 
-log = logging.getLogger("minimcp.http")
+log = logger("minimcp.http")
 
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods to the member of their params that the name header repeats."""
-
+# What a stream of change notifications gets to end with its answer when nothing else gets time.
 STREAM_SECONDS = 0.5
-"""What a stream of change notifications gets to end with its answer when nothing else gets time."""
 
+# How often in the life of an idle session the timer looks at it.
 LOOKS = 20
-"""How often in the life of an idle session the timer looks at it."""
+
+# Seconds that a session may be unused whose client has not said `notifications/initialized`.
+BEGIN_SECONDS = 60.0
+
+# How often that is looked at, at least.
+LOOK_SECONDS = 30.0
+
+# Of the memory that a body's values may take, for each byte that the longest body may have.
+MEMORY_PER_BYTE = 8
+
+# Bodies that are decoded at the same time, and how long they are to count.
+DECODED_AT_ONCE, LONG_BODY_BYTES = 2, 256 * 1024
+
+# Bodies that are longer are not kept while their requests run.
+SHORT_BODY_BYTES = 4 * 1024
 
 _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
+# Whose a message is, None where there is no session; who sends a request, and who serves it.
 Admitted = tuple[Optional[Session], Optional[Peer], Optional[Route]]
-"""Whose a message is, None where there is no session; who sends a request, and who serves it."""
 
 
 class HttpService:
@@ -77,6 +89,7 @@ class HttpService:
     def __init__(self, options: HttpOptions) -> None:
         self.options, self.closing = options, False
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
+        self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
@@ -136,8 +149,15 @@ class HttpService:
                 pieces.append(piece)
                 left -= len(piece)
             body = b"".join(pieces)
+        elif len(body) > SHORT_BODY_BYTES:
+            request.body = b""  # it may wait for its response for ever
         if limit is not None and len(body) > limit:
             raise self._too_long()
+        most = math.inf if limit is None else MEMORY_PER_BYTE * max(limit, LONG_BODY_BYTES)
+        if 200 * len(body) > most:
+            with self.decoding:
+                too_much = _memory_of(body, most) > most
+            require(not too_much, 413, "the body has too many values for one of this server (HttpOptions.body_bytes)")
         return body
 
     def _too_long(self) -> HttpError:
@@ -149,7 +169,7 @@ class Endpoint(HttpService):
 
     Args:
         registry: What it can do.
-        make_handler: Makes what the messages of a session mean.
+        make_role: Makes what the messages of a session mean.
         path: Where it is, exactly.
         options: How it is served over HTTP.
         limits: What clients may cost.
@@ -160,16 +180,16 @@ class Endpoint(HttpService):
     """
 
     def __init__(
-        self, registry: Any, make_handler: MakeHandler, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
+        self, registry: Any, make_role: MakeRole, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
         cap: Optional[list[None]] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
         super().__init__(options)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
-        self._make_handler, self._limits, self._cap, self._max_streams = make_handler, limits, cap, max_streams
+        self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
         self.trace = trace
-        self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS)
+        self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -177,10 +197,13 @@ class Endpoint(HttpService):
         """Begin without sessions and streams; in a forked process they are the parent's."""
         if self.store is not None:
             self.store.renew_in_fork()
+        self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self.requests = RunningRequests(self._limits, self._cap)
         self.sessions: dict[str, Session] = {}
-        self._open: dict[ResponseWriter, Response] = {}
-        """What is served now, by where it goes."""
+        # What is served now, by where it goes.
+        self._open: dict[ResponseWriter, ResponseSink] = {}
+        # Of all responses, for short moments: one for each would cost more than most of them need it.
+        self.lock = threading.RLock()
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
@@ -284,10 +307,10 @@ class Endpoint(HttpService):
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        if not _SESSION_ID.fullmatch(id):
-            raise HttpError(400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
         session = self.sessions.get(id)
         if session is None:
+            named = _SESSION_ID.fullmatch(id)
+            require(named, 400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
         session.used_at = time.monotonic()
         return session
@@ -311,7 +334,7 @@ class Endpoint(HttpService):
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
-        opened = Session(self._make_handler, self._end_behind) if self.options.sessions else None
+        opened = Session(self._make_role, self._end_behind) if self.options.sessions else None
         return opened, revision or assumed
 
     def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
@@ -326,7 +349,7 @@ class Endpoint(HttpService):
             peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
             peer.session = None
             return peer, self._registry.route(request, peer)
-        admitted = session.handler.admit(request)
+        admitted = session.role.admit(request)
         assert admitted is not None
         if opens:
             known, session.peer = session.peer, admitted[0]
@@ -339,6 +362,11 @@ class Endpoint(HttpService):
         most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
+            if len(self.sessions) >= most:
+                sessions = list(self.sessions.values())
+                silent = next((each for each in sessions if not (each.initialized or each.responses)), None)
+                if silent is not None:
+                    self._end(silent, "others wait, and its client has not begun")
         with self._changed:
             if most is None or len(self.sessions) < most:
                 self.sessions[session.id] = session
@@ -362,12 +390,11 @@ class Endpoint(HttpService):
                 self.store.forget(session.key)
 
     def _end_unused(self) -> None:
-        if self.options.session_ttl is None:
-            return
-        unused = time.monotonic() - self.options.session_ttl
+        now, ttl = time.monotonic(), self.options.session_ttl or math.inf
         for session in list(self.sessions.values()):
             stream = session.unsolicited
-            if session.used_at < unused and not session.responses and (stream is None or not stream.is_connected()):
+            unused = now - session.used_at > (ttl if session.initialized else min(ttl, BEGIN_SECONDS))
+            if unused and not session.responses and (stream is None or not stream.is_connected()):
                 self._end(session, "it was not used")
 
     # ------------------------------------------------------------ POST
@@ -384,11 +411,17 @@ class Endpoint(HttpService):
         body = self.body_of(request)
         if self.trace is not None:
             self.trace("<--", body)
-        message = decode(body, max_depth=self._limits.depth)
+        size = len(body)
+        if size > LONG_BODY_BYTES:
+            with self.decoding:
+                message = decode(body, max_depth=self._limits.depth)
+        else:
+            message = decode(body, max_depth=self._limits.depth)
+        del body
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
         if isinstance(message, list):
-            self._array(message, headers, writer, streams)
+            self._array(message, headers, writer, streams, size)
             return
         session, peer, route = self._admit(message, headers)
         if not isinstance(message, Request):
@@ -399,9 +432,9 @@ class Endpoint(HttpService):
         assert peer is not None and route is not None
         listens = message.method == LISTEN
         streams = streams and (listens or not self.options.json_response)
-        with self._response(session, peer.revision, writer, streams) as response:
-            if session is not None and message.method == "initialize":
-                response.headers = ((SESSION_HEADER, session.id),)
+        named = session if message.method == "initialize" else None
+        response = self._open_response(session, peer.revision, writer, streams, named)
+        try:
             try:
                 if listens and not streams:
                     raise InternalError("no streams are served on this way")
@@ -409,11 +442,15 @@ class Endpoint(HttpService):
                     self._reserve(response)
                 if not peer.revision.handshake:
                     writer.on_gone(response.lost)
-                self._start(message, peer, route, response, len(body), headers, self.pool.run)
+                self._start(message, peer, route, response, size, headers, self.pool.run)
             except RpcError as error:
                 response.finish(encode(failure(message.id, error)))
+            if not response.done:
+                response.serve()
+        finally:
+            self._close_response(response, writer)
 
-    def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool) -> None:
+    def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
         alone = self._stands_alone(headers.get(VERSION_HEADER))
         require(not alone, 400, "a message is one object, not an array")
@@ -430,23 +467,29 @@ class Endpoint(HttpService):
         if not requests and not invalid:
             writer.send(202, [], b"")
             return
-        with self._response(session, revision, writer, streams and not self.options.json_response) as response:
-            refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
-            batch = Batch(response, refused, requests)
+        streams = streams and not self.options.json_response
+        response = self._open_response(session, revision, writer, streams)
+        refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
+        batch = Batch(response, refused, requests)
 
-            def start(request: Request) -> None:
-                peer, route = self._within(request, session, revision)
-                self._start(request, peer, route, response, 0, headers, self.pool.submit, batch)
+        def start(request: Request) -> None:
+            peer, route = self._within(request, session, revision)
+            self._start(request, peer, route, response, size // len(items), headers, self.pool.submit, batch)
 
+        try:
             batch.serve(start)
+            if not response.done:
+                response.serve()
+        finally:
+            self._close_response(response, writer)
 
     def _start(
-        self, request: Request, peer: Peer, route: Route, response: Response, size: int, headers: Headers,
+        self, request: Request, peer: Peer, route: Route, response: ResponseSink, size: int, headers: Headers,
         run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
         incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, headers, batch)
-        self.requests.add(incoming, key=incoming)  # ids are the client's own, and each POST has its own response
+        self.requests.add(incoming, key=id(incoming))  # a client may use an id twice: each POST has its own response
         response.incoming.append(incoming)
         if route.start is not None:
             route.start(incoming)
@@ -455,32 +498,35 @@ class Endpoint(HttpService):
         else:
             run(incoming.run)
 
-    @contextmanager
-    def _response(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool
-    ) -> Iterator[Response]:
-        """The response to requests, until it is complete."""
-        response = self._open[writer] = Response(self, session, revision, writer, streams)
+    def _open_response(
+        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool,
+        named: Optional[Session] = None,
+    ) -> ResponseSink:
+        """The response to requests, which `_close_response` takes back; its head names a session that was opened."""
+        response = ResponseSink(self, session, revision, writer, streams)
+        if named is not None:
+            response.headers = ((SESSION_HEADER, named.id),)
+        self._open[writer] = response  # the timer may begin it from now on
         if session is not None:
             session.responses.append(response)
         if self._forget_look is None:
             self._order_look()
-        try:
-            yield response
-            if not response.done:
-                response.serve()
-        finally:
-            self._open.pop(writer, None)
-            if session is not None:
-                session.responses.remove(response)
-                session.used_at = time.monotonic()
-                if session.shut:
-                    self._end_behind(session)
-            if self.closing:
-                with self._changed:
-                    self._changed.notify_all()
+        return response
 
-    def _reserve(self, response: Response) -> None:
+    def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
+        self._open.pop(writer, None)
+        response.incoming.clear()  # which know their response: it would be left to the garbage collector
+        session = response.session
+        if session is not None:
+            session.responses.remove(response)
+            session.used_at = time.monotonic()
+            if session.shut:
+                self._end_behind(session)
+        if self.closing:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _reserve(self, response: ResponseSink) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
@@ -496,10 +542,10 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
-        stream: Optional[Response]
+        stream: Optional[ResponseSink]
         try:
             if last is None:
-                stream = Response(self, session, peer.revision, writer, pending=session.pending)
+                stream = ResponseSink(self, session, peer.revision, writer, pending=session.pending)
                 stream.open()
                 with self._changed:
                     before = session.unsolicited
@@ -515,7 +561,7 @@ class Endpoint(HttpService):
                 name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
                 stream = session.stream(name)
                 if stream is None:
-                    stream = Response(self, session, peer.revision, None)
+                    stream = ResponseSink(self, session, peer.revision, None)
                     stream.name = name
                 known = found and name and self.store is not None and stream.resume(writer, int(found[2]))
                 require(known, 400, "no event of this session has this id, or not any more (event_store)")
@@ -572,7 +618,7 @@ class Endpoint(HttpService):
             for request in response.incoming if reason is not None else ():
                 request.cancel(reason)
         with self._changed:
-            self._changed.wait_for(lambda: not self._open, deadline.wait())
+            self._changed.wait_for(lambda: not self._open, deadline.to_wait())
             self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)
             if self._forget_look is not None:
                 self._forget_look()
@@ -587,6 +633,22 @@ class Endpoint(HttpService):
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"
+
+
+def _memory_of(text: bytes, limit: float) -> int:
+    """About how many bytes of memory the objects, members and elements take that a text is decoded to, strings aside.
+
+    Linear in the text.
+
+    Args:
+        text: JSON, or anything else.
+        limit: What stands in strings may be counted too, as long as the result is not above this.
+    """
+    size = 200 * sum(map(text.count, (b"{", b"[", b":"))) + 48 * text.count(b",")
+    if size <= limit or b'"' not in text:
+        return size
+    text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb'\"', b""))
+    return _memory_of(text.replace(b'"', b""), limit)
 
 
 def _one(headers: Headers, name: str) -> Optional[str]:

@@ -9,6 +9,7 @@ which no peer can delay by sending single bytes. An answer that is compressed is
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -28,30 +29,41 @@ from ..errors import (
     describe,
     one_line,
 )
+from ..protocol.uri_template import parse_web_url
 
+# For TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0
-"""For TCP, a proxy's tunnel and TLS."""
 
+# How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
+# what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again.
 KEPT_SECONDS = 1.5
-"""How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
-what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again."""
 
+# Connections that are kept open for the next request.
 MOST_KEPT = 256
-"""Connections that are kept open for the next request."""
 
+# Characters of all cookies of a server; when they are more, all are dropped.
+COOKIE_CHARACTERS = 64 * 1024
+
+# What is read at once.
 PIECE_BYTES = 256 * 1024
-"""What is read at once."""
 
 NEEDS_REQUESTS = "a server that is named by a URL needs the package 'requests': install it with: pip install requests"
 
+# What users cannot set.
 OWN_HEADERS = frozenset({"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"})
-"""What users cannot set."""
 
+# None, a bearer token, a callable that returns one, or an AuthBase of `requests`.
 Auth = Any
-"""None, a bearer token, a callable that returns one, or an AuthBase of `requests`."""
 
+# What is likely wrong where there is no connection, by a word of the error.
+LIKELY = {
+    "WRONG_VERSION_NUMBER": ": the server speaks http, not https?",
+    "CERTIFICATE_VERIFY_FAILED": ": name who signed its certificate, connect(..., verify='ca.pem')",
+    "Connection refused": ": nothing listens there: does the server run, and is this its port?",
+}
+
+# Of each thread: ``request``, the `AbortableRequest` that it sends now.
 current = threading.local()
-"""Of each thread: ``request``, the `AbortableRequest` that it sends now."""
 
 
 class AbortableRequest:
@@ -59,8 +71,8 @@ class AbortableRequest:
 
     def __init__(self) -> None:
         self.aborted = threading.Event()
+        # That it goes over; it may serve another request by now.
         self.connection: Any = None
-        """That it goes over; it may serve another request by now."""
 
     def abort(self) -> None:
         """Make its thread raise ConnectionLost, wherever it is. Idempotent; never blocks."""
@@ -87,9 +99,9 @@ class AbortableConnection(_Mixed):
         super().__init__(*args, **keywords)
         self._lock = threading.RLock()  # a signal handler may abort what its own thread is aborting
         self._owner: Optional[AbortableRequest] = None
+        # The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
+        # read after which the server closes.
         self._socket: Any = None
-        """The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
-        read after which the server closes."""
         self._idle_since = float("inf")
         renewed_in_fork.add(self)
 
@@ -179,7 +191,7 @@ class KeptPool(_Mixed):
         super()._put_conn(connection)
 
 
-class Response:
+class HttpResponse:
     """The head of a response, and its body as it comes. For one thread at a time.
 
     ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None where it could.
@@ -305,7 +317,7 @@ class Fetcher:
     def send(
         self, request: AbortableRequest, method: str, headers: Mapping[str, str], body: Optional[bytes] = None,
         url: Optional[str] = None,
-    ) -> Response:
+    ) -> HttpResponse:
         """Send a request and wait for the head of its response.
 
         Args:
@@ -331,15 +343,15 @@ class Fetcher:
         try:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
-            response = Response(where, self._sent(method, self._moved.get(url, url), headers, body))
+            response = HttpResponse(where, self._sent(method, self._moved.get(url, url), headers, body))
             location = response.headers.get("Location")
             if response.status in (307, 308) and location is not None and url not in self._moved:
-                target = urljoin(url, location)
-                if origin(target) == origin(url):
+                target = same_origin(url, location)
+                if target is not None:
                     response.start(PIECE_BYTES)
                     response.close()
                     self._moved[url] = target
-                    response = Response(where, self._sent(method, target, headers, body))
+                    response = HttpResponse(where, self._sent(method, target, headers, body))
             return response
         except McpError:
             raise
@@ -361,7 +373,12 @@ class Fetcher:
         )
         if "Set-Cookie" in raw.headers:  # by which a balancer finds the machine again that has the session
             self._requests.cookies.extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
+            self._bound_cookies()
         return raw
+
+    def _bound_cookies(self) -> None:
+        if sum(len(str(vars(cookie))) for cookie in self._session.cookies) > COOKIE_CHARACTERS:
+            self._session.cookies.clear()
 
     def _sent_by_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
         """The longer way, for auth objects, which look at requests and at responses."""
@@ -372,6 +389,7 @@ class Fetcher:
         timeout = (CONNECT_SECONDS, None)
         answer = self._session.send(prepared, allow_redirects=False, timeout=timeout, **self._settings)
         answer.raw.decode_content = False
+        self._bound_cookies()
         return answer.raw
 
     def _prepared(self, method: str, url: str, **more: Any) -> Any:
@@ -412,14 +430,22 @@ def without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def origin(url: str) -> Optional[tuple[str, Optional[str], Optional[int]]]:
-    """Scheme, host and port, which two URLs share where what proves who we are may go to both; None for no URL."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    return parts.scheme, parts.hostname, {"http": 80, "https": 443}.get(parts.scheme) if port is None else port
+def same_origin(url: str, reference: str) -> Optional[str]:
+    """The URL that a server means by a reference, if what proves who we are may go there: scheme, host and port stay.
+
+    Args:
+        url: Where the reference came from, which is relative to it; of a user's name in it nothing stays.
+        reference: What the server said.
+
+    Returns:
+        None when it leads elsewhere, or may be misread.
+    """
+    base = re.sub("(?i)^(https?://)[^/?#]*@", r"\1", url)
+    with suppress(ValueError):
+        target = urljoin(base, reference)
+        if reference.isprintable() and parse_web_url(target) == parse_web_url(base):
+            return target
+    return None
 
 
 def _adapter() -> Any:
@@ -453,7 +479,8 @@ def _flat(where: str, error: Exception) -> Exception:
     """One of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised."""
     told = first_words(error)
     if isinstance(error, NotConnected):
-        return ConnectionFailed(f"{where}: no connection: {told}")
+        why = next((why for word, why in LIKELY.items() if word in told), "")
+        return ConnectionFailed(f"{where}: no connection: {told}{why}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
         return ConnectionFailed(f"{where}: cannot be sent: {told}")  # a header with a line end in it, and the like
     return ConnectionLost(f"{where}: the connection broke: {told}")

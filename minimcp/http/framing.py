@@ -16,14 +16,14 @@ from typing import Generator, Iterable, NamedTuple, Optional
 
 from .headers import Headers, HttpError, require
 
+# Of a request's head, and of a trailer.
 HEADER_BYTES = 32 * 1024
-"""Of a request's head, and of a trailer."""
 
+# Of the request line, and of each header.
 LINE_BYTES = 8 * 1024
-"""Of the request line, and of each header."""
 
+# Headers of one request.
 HEADER_COUNT = 100
-"""Headers of one request."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"})
 REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -31,9 +31,9 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
+# What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a body; nothing, as
+# the request is here.
 IDLE, HEAD, BODY, READY = "idle", "head", "body", "ready"
-"""What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a body; nothing, as
-the request is here."""
 
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
 _SINGLE = _FRAMING | {"content-type", "expect"}
@@ -154,13 +154,13 @@ def _keeps_alive(headers: Headers, http11: bool) -> bool:
 
 
 class RequestParser:
-    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, and again for the next one.
+    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, `take` that, and go on.
 
     Args:
         body_bytes: Of one body, at most; None for any size.
 
     Attributes:
-        feed: Takes what the peer sent, of the next request when this one is ready; returns what is awaited then. Raises
+        feed: Takes what the peer sent, of the next request when this one is taken; returns what is awaited then. Raises
             HttpError when the request is refused.
         close: Ends it.
         head: Of this request; None until all of it has come.
@@ -175,10 +175,17 @@ class RequestParser:
     def __init__(self, *, body_bytes: Optional[int]) -> None:
         self._bytes, self._most = bytearray(), float("inf") if body_bytes is None else body_bytes
         self._chunks = bytearray()  # decoded, of a body that has not come whole
-        self._heads: dict[tuple[bytes, bytes], Head] = {}
+        self._heads: list[tuple[bytes, bytes, Head]] = []  # with what stands around their length
         requests = self._requests()
         next(requests)
         self.feed, self.close = requests.send, requests.close
+
+    def take(self) -> tuple[Head, bytes]:
+        """The request that is ready, which is not kept here any more."""
+        head, body = self.head, self.body
+        assert head is not None and body is not None
+        self.head = self.body = None
+        return head, body
 
     @property
     def begun(self) -> bool:
@@ -222,24 +229,21 @@ class RequestParser:
                     data += yield BODY
                 self.body = bytes(data[:length])
                 del data[:length]
-            more = yield READY
-            self.head = self.body = None
-            data += more
+            data += yield READY
 
     def _head(self, block: bytes) -> Head:
         # A peer sends the same each time, but for the digits of Content-Length: what it sent last is cached, since a
         # sixth of the time of a short call goes into its headers.
-        found = _LENGTH.search(block)
-        if found is None or len(block) > _CACHED_BYTES:
-            return parse_head(block)
-        before_and_after = (block[: found.start(1)], block[found.end(1) :])
-        known = self._heads.get(before_and_after)
-        if known is None:
-            if len(self._heads) == _CACHED_HEADS:
-                self._heads.clear()
-            known = self._heads[before_and_after] = parse_head(block)
-        headers = Headers.of({**known.headers.lists, "content-length": [found[1].decode()]}, known.headers.cache)
-        return known._replace(headers=headers, length=int(found[1]))
+        for before, after, known in self._heads:
+            digits = block[len(before) : len(block) - len(after)]
+            if digits.isdigit() and len(digits) < 16 and block.startswith(before) and block.endswith(after):
+                method, path, headers, http11, keep_alive, _, expects = known
+                headers = Headers.of({**headers.lists, "content-length": [digits.decode()]}, headers.cache)
+                return Head(method, path, headers, http11, keep_alive, int(digits), expects)
+        head, found = parse_head(block), _LENGTH.search(block)
+        if found is not None and len(block) <= _CACHED_BYTES:
+            self._heads = [(block[: found.start(1)], block[found.end(1) :], head), *self._heads[: _CACHED_HEADS - 1]]
+        return head
 
     def _too_long(self) -> HttpError:
         return HttpError(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)", code=None)
@@ -304,28 +308,31 @@ def response_head(
         ValueError: A header would be two, or none.
     """
     http11, has_body = head is None or head.http11, status not in _NO_BODY
+    framing = b""
+    if has_body and length is not None:
+        framing = b"Content-Length: %d\r\n" % length
+    elif has_body and http11:
+        framing = b"Transfer-Encoding: chunked\r\n"
+    fixed = _fixed(status, tuple(headers), keep_alive, http11)
+    data = b"%b%bDate: %b\r\n\r\n" % (fixed, framing, _date(int(time.time())))
+    return data, has_body and (head is None or head.method != "HEAD")
+
+
+@lru_cache(64)
+def _fixed(status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool) -> bytes:
+    """What the heads of most responses begin with."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
-    lines += [_header_line(*header) for header in headers if header[0].lower() not in _OURS]
+    lines += [f"{name}: {value}" for name, value in headers if name.lower() not in _OURS]
+    for line in lines[1:]:
+        if _HEADER.fullmatch(line) is None:
+            raise ValueError(f"this is no header: {line!r}")
     if not keep_alive:
         lines.append("Connection: close")
     elif not http11:
         lines.append("Connection: keep-alive")
-    if has_body and length is not None:
-        lines.append(f"Content-Length: {length}")
-    elif has_body and http11:
-        lines.append("Transfer-Encoding: chunked")
-    lines += [f"Date: {_date(int(time.time()))}", "", ""]
-    return "\r\n".join(lines).encode("latin-1"), has_body and (head is None or head.method != "HEAD")
-
-
-@lru_cache(64)
-def _header_line(name: str, value: str) -> str:
-    line = f"{name}: {value}"
-    if _HEADER.fullmatch(line) is None:
-        raise ValueError(f"this is no header: {line!r}")
-    return line
+    return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
 @lru_cache(1)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
+def _date(second: int) -> bytes:
+    return formatdate(second, usegmt=True).encode()

@@ -23,6 +23,11 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
+# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone.
+NAMED_BY = {
+    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",  # an extension's
+}
 
 
 class Headers(Mapping[str, str]):
@@ -151,8 +156,8 @@ class ResponseWriter(CancelToken):
     Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
     """
 
+    # Whether the peer is known to have closed.
     gone = False
-    """Whether the peer is known to have closed."""
 
     on_gone = CancelToken.on_cancel
 
@@ -208,18 +213,23 @@ def is_json(content_type: Optional[str]) -> bool:
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
+def accepted(headers: Headers) -> set[str]:
+    """The types, and ranges of types, that the Accept headers take."""
+    parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
+    return {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
+
+
 def accepts(headers: Headers, *wanted: str) -> bool:
     """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
-    taken = {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
+    taken = accepted(headers)
     return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
 
 
 # ------------------------------------------------------------ hosts and origins
 
 
+# A host, in lower case and without brackets, and a port; None where it is not written.
 Authority = tuple[str, Optional[int]]
-"""A host, in lower case and without brackets, and a port; None where it is not written."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)")

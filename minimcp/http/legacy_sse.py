@@ -15,14 +15,14 @@ from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
-from .headers import HttpError, HttpRequest, ResponseWriter, accepts
+from .headers import HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
 from .sessions import SHORT_BYTES, STREAM_HEADERS
 
 STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
 _ID = "session_id"
+# Of messages that wait to be read, in number and together; one of any length always may.
 _MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
-"""Of messages that wait to be read, in number and together; one of any length always may."""
 
 
 class SseTransport(Transport):
@@ -114,8 +114,10 @@ class SseServer(HttpService):
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
-        elif not accepts(request.headers, MEDIA_TYPE):
-            raise HttpError(406, f"the header Accept names {MEDIA_TYPE}")
+        else:  # a page of another site may load this as an image, say: without an Origin, and with any Accept
+            require(MEDIA_TYPE in accepted(request.headers), 406, f"the header Accept names {MEDIA_TYPE}")
+            site = "Origin" in request.headers or request.headers.get("Sec-Fetch-Site")
+            require(site not in ("cross-site", "same-site"), 403, "pages of other sites may not open a stream")
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":

@@ -15,43 +15,37 @@ from ..engine.limits import check_number
 class HttpOptions:
     """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no limit. Immutable.
 
+    Args:
+        allowed_hosts: Names by which clients may know the server, as ``"example.com"`` or ``"example.com:8000"``;
+            ``"*"`` is any. None takes those that a machine has for itself.
+        allowed_origins: Pages that may send requests beside those of the allowed hosts, as ``"https://example.com"``;
+            None names none.
+        sessions: Whether clients that send `initialize` get a session; without, each POST stands alone and no such
+            client can be asked.
+        session_ttl: Seconds after which a session ends that is not used.
+        max_sessions: Sessions that are open at once.
+        max_connections: Connections of the bundled server that are open at once.
+        body_bytes: Bytes of the longest body of a request.
+        json_response: Answer every request with one JSON body; progress is dropped.
+        keepalive: Seconds of silence before which an event stream gets a comment; None sends none.
+        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults,
+            False keeps none.
+
     Raises:
         TypeError: A value is of another type.
         ValueError: A number is too small, infinite, or none.
     """
 
     allowed_hosts: Optional[Sequence[str]] = None
-    """Names by which clients may know the server, as ``"example.com"`` or ``"example.com:8000"``; ``"*"`` is any. None
-    takes those that a machine has for itself."""
-
     allowed_origins: Optional[Sequence[str]] = None
-    """Pages that may send requests beside those of the allowed hosts, as ``"https://example.com"``; None names none."""
-
     sessions: bool = True
-    """Whether clients that send `initialize` get a session; without, each POST stands alone and no such client can be
-    asked."""
-
     session_ttl: Optional[float] = 1800
-    """Seconds after which a session ends that is not used."""
-
     max_sessions: Optional[int] = 1000
-    """Sessions that are open at once."""
-
     max_connections: Optional[int] = 1000
-    """Connections of the bundled server that are open at once."""
-
     body_bytes: Optional[int] = 4 * 1024 * 1024
-    """Bytes of the longest body of a request."""
-
     json_response: bool = False
-    """Answer every request with one JSON body; progress is dropped."""
-
     keepalive: Optional[float] = 15
-    """Seconds of silence before which an event stream gets a comment; None sends none."""
-
     event_store: Any = None
-    """Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults, False keeps
-    none."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -1,8 +1,10 @@
 """The bundled HTTP/1.1 server: threads and sockets of the standard library alone.
 
-- The server's thread accepts connections and waits, in a selector, for those that are idle or slow: these cost no
-  thread. Every `SWEEP_SECONDS` it looks at their deadlines, and at who has left while a request runs.
-- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for the next one.
+- The server's own thread (``...-accept``) accepts connections and waits, in a selector, for those that are idle or
+  slow: these cost no thread. Every `SWEEP_SECONDS` it looks at their deadlines, and at who has left while a request
+  runs.
+- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for the next one. Workers
+  are as many as requests; the handlers that they run count in the pool of the `Server`, and wait for their place there.
 - An endpoint looks at a head before its body is waited for, and serves each request once, with its whole body.
 
 Meant for programs of one machine, or behind a proxy: no TLS.
@@ -11,7 +13,6 @@ Meant for programs of one machine, or behind a proxy: no TLS.
 from __future__ import annotations
 
 import errno
-import logging
 import math
 import select
 import selectors
@@ -26,48 +27,52 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
-from ..errors import ConnectionLost
+from ..errors import ConnectionLost, logger
 from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, Head, RequestParser, response_head
 from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
+# Connections that the system keeps until they are accepted, if it allows so many; the next one waits a second.
 BACKLOG = 1024
-"""Connections that the system keeps until they are accepted, if it allows so many; the next one waits a second."""
 
+# How often deadlines are looked at, and whether peers have left, as long as there are connections.
 SWEEP_SECONDS = 0.1
-"""How often deadlines are looked at, and whether peers have left, as long as there are connections."""
 
+# How long a worker waits for the next request before it leaves that to the server's thread.
 LINGER_SECONDS = 0.05
-"""How long a worker waits for the next request before it leaves that to the server's thread."""
 
+# With more requests than this at the same time no worker waits for the next request of a connection.
 CROWD = 64
-"""With more requests than this at the same time no worker waits for the next request of a connection."""
 
+# Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may.
 HALF_BODIES = 16
-"""Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may."""
 
+# What responses that were told to end get to do so, before their connections are cut.
 CUT_SECONDS = 0.3
-"""What responses that were told to end get to do so, before their connections are cut."""
 
+# What requests get to end, after their connections were cut.
 END_SECONDS = 0.5
-"""What requests get to end, after their connections were cut."""
 
+# When the next connection is accepted, after the system had no descriptor for one.
 PAUSE_SECONDS = 0.5
-"""When the next connection is accepted, after the system had no descriptor for one."""
 
+# Connections beyond the most, for as long as it takes to refuse them.
 SPARE_CONNECTIONS = 64
-"""Connections beyond the most, for as long as it takes to refuse them."""
 
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 16 * 1024  # more costs a page fault each time
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_log = logging.getLogger("minimcp.http")
+_log = logger("minimcp.http")
 
+# What is awaited of a peer, beside what a parser awaits: that it closes its side; nothing any more.
 LEAVING, CLOSED = "leave", "closed"
-"""What is awaited of a peer, beside what a parser awaits: that it closes its side; nothing any more."""
+
+
+# Of glibc's `mallopt`: blocks of so many bytes are got from the system, each by itself.
+_M_MMAP_THRESHOLD = -3
 
 
 class Timeouts(NamedTuple):
@@ -88,7 +93,7 @@ class Timeouts(NamedTuple):
     leave: float = 1.0
 
 
-class Writer(ResponseWriter):
+class SocketWriter(ResponseWriter):
     """The response to one request on a connection.
 
     A peer that has only stopped sending counts as gone, but is still sent a whole response.
@@ -98,12 +103,12 @@ class Writer(ResponseWriter):
         head: Of the request.
     """
 
-    def __init__(self, connection: Connection, head: Head) -> None:
+    def __init__(self, connection: HttpConnection, head: Head) -> None:
         self.begun = False
         self._connection, self._head = connection, head
         self._ended = self._keep_alive = self._has_body = False
         self._callbacks = {}
-        self._write_lock = threading.RLock()  # held while writing, so that no piece comes apart
+        self._write_lock = connection.write_lock
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         with self._write_lock:
@@ -158,7 +163,7 @@ class Writer(ResponseWriter):
         try:
             for at in range(0, len(data), _PIECE_BYTES):
                 connection.due = time.monotonic() + connection.server.timeouts.write
-                connection.socket.sendall(memoryview(data)[at : at + _PIECE_BYTES], _NO_SIGNAL)
+                connection.socket.sendall(data[at : at + _PIECE_BYTES], _NO_SIGNAL)
             connection.due = math.inf
         except OSError as error:
             self._keep_alive = False
@@ -177,6 +182,7 @@ class Writer(ResponseWriter):
                 with suppress(ConnectionLost):
                     self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
             complete, self._ended = self._ended, True
+        self._callbacks.clear()  # they know the writer
         return complete and self._keep_alive
 
     def lose(self) -> None:
@@ -198,11 +204,11 @@ class Writer(ResponseWriter):
             self.lose()
 
 
-class Connection:
+class HttpConnection:
     """An accepted socket, its requests one after the other, and their responses.
 
     Thread safety: it belongs to one thread at a time, the server's or the worker that runs `work`; only `cut` and
-    what a `Writer` calls may come from others. Only the server's thread closes the socket.
+    what a `SocketWriter` calls may come from others. Only the server's thread closes the socket.
 
     Args:
         sock: Accepted.
@@ -213,7 +219,8 @@ class Connection:
     def __init__(self, sock: socket.socket, client: str, server: RunningHttp) -> None:
         self.socket, self.client, self.server = sock, client, server
         self.parser = RequestParser(body_bytes=server.max_body_bytes)
-        self.writer: Optional[Writer] = None  # of the request that is served now
+        self.writer: Optional[SocketWriter] = None  # of the request that is served now
+        self.write_lock = threading.RLock()  # held while writing, so that no piece comes apart
         self.thread = ""  # that serves it
         self.phase, self.due = HEAD, math.inf  # what is awaited of the peer, and until when
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
@@ -257,10 +264,9 @@ class Connection:
         self.thread, server, parser = threading.current_thread().name, self.server, self.parser
         awaited = READY
         while awaited == READY:
-            head, body = parser.head, parser.body
-            assert head is not None
-            self.writer = writer = Writer(self, head)
-            request = HttpRequest(*head[:3], body, self.client)
+            head, body = parser.take()
+            self.writer = writer = SocketWriter(self, head)
+            request, body = HttpRequest(*head[:3], body, self.client), b""  # it may last, and needs it no more
             try:
                 server.endpoint_of(request.path).serve(request, writer)
             except BaseException as error:
@@ -268,15 +274,18 @@ class Connection:
             self.writer = None
             if not writer.finish():
                 return LEAVING
-            awaited, until = self.advance(b""), time.monotonic() + LINGER_SECONDS
-            while awaited in (IDLE, HEAD, BODY) and time.monotonic() < until:
-                # A long body that has not come is left to the server's thread, which counts it.
-                long = awaited == BODY and parser.buffered > _PIECE_BYTES
-                data = b"" if long or server.closing or len(server.lent) > CROWD else self.receive(0)
-                if data == b"":
-                    break
+            until, data = time.monotonic() + LINGER_SECONDS, b"" if parser.buffered else self._linger()
+            awaited = self.advance(data)
+            # A long body that has not come is left to the server's thread, which counts it.
+            while data and awaited in (HEAD, BODY) and parser.buffered <= _PIECE_BYTES and time.monotonic() < until:
+                data = self._linger()
                 awaited = self.advance(data)
         return awaited
+
+    def _linger(self) -> Optional[bytes]:
+        """As `receive`, after a wait of `LINGER_SECONDS` at most."""
+        server = self.server
+        return b"" if server.closing or len(server.lent) > CROWD else self.receive(0)
 
     def refuse(self, refusal: HttpError) -> str:
         """Send the last response, as far as the peer takes it at once; what is awaited then. Never raises."""
@@ -336,13 +345,13 @@ class RunningHttp:
         self.closing = False
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
-        self._kept: set[Connection] = set()  # in the selector: idle, slow or leaving
-        self.lent: set[Connection] = set()  # to workers
+        self._kept: set[HttpConnection] = set()  # in the selector: idle, slow or leaving
+        self.lent: set[HttpConnection] = set()  # to workers
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
         self._closed = threading.Lock()  # held for ever by the first that calls `close`
-        self._back: deque[tuple[Connection, str]] = deque()  # from workers, and what is awaited of each
+        self._back: deque[tuple[HttpConnection, str]] = deque()  # from workers, and what is awaited of each
         self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
@@ -350,7 +359,7 @@ class RunningHttp:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ, partial(self._woken.recv, 4096))
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        threading.Thread(target=self._run, name=f"{self._name}-reader", daemon=True).start()
+        threading.Thread(target=self._run, name=f"{self._name}-accept", daemon=True).start()
 
     def __enter__(self) -> RunningHttp:
         return self
@@ -407,7 +416,7 @@ class RunningHttp:
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
-    def _work(self, connection: Connection) -> None:
+    def _work(self, connection: HttpConnection) -> None:
         self._back.append((connection, connection.work()))
         self._wake()
 
@@ -511,7 +520,7 @@ class RunningHttp:
                 if _DONT_WAIT:
                     linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
-            connection = Connection(sock, f"{address[0]}:{address[1]}", self)
+            connection = HttpConnection(sock, f"{address[0]}:{address[1]}", self)
             most, connections = self._max_connections, len(self._kept) + len(self.lent)
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
@@ -530,7 +539,7 @@ class RunningHttp:
                 return True
         return False
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: HttpConnection) -> None:
         """Something came on a connection that is kept."""
         data = connection.receive()
         if connection.phase != LEAVING:
@@ -538,7 +547,7 @@ class RunningHttp:
         elif data is None:
             self._move(connection, CLOSED)
 
-    def _move(self, connection: Connection, awaited: str) -> None:
+    def _move(self, connection: HttpConnection, awaited: str) -> None:
         """Have a connection go, or stay, where what is awaited of its peer is seen."""
         self.lent.discard(connection)
         if self.ended or (self.closing and awaited != LEAVING):
@@ -595,6 +604,14 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
     listener.setblocking(False)
     return listener
+
+
+def return_freed_memory() -> None:
+    """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them for each thread."""
+    with suppress(ImportError, OSError, AttributeError, TypeError):  # another C library, or none that is found
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
 
 
 def ready(sock: socket.socket, *, to_write: bool = False) -> bool:

@@ -9,7 +9,6 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 import threading
@@ -17,16 +16,16 @@ import time
 from collections import deque
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Callable, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Union
 
 from .. import errors
-from ..engine.connection import ConnectionHandler
+from ..engine.connection import ConnectionRole
 from ..engine.pool import waiting
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
 from ..engine.timer import NEVER, Deadline
-from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, one_line
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Failure, Notification, Response as Answer
+from ..protocol.messages import Failure, Notification, Response
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
@@ -34,22 +33,22 @@ from .headers import JSON_TYPE, ResponseWriter
 if TYPE_CHECKING:
     from .endpoint import Endpoint
 
-log = logging.getLogger("minimcp.http")
+log = logger("minimcp.http")
 
+# Status of a response whose body is an error, where requests stand alone; of other errors it is 200.
 STATUS = {
     errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
     errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
 }
-"""Status of a response whose body is an error, where requests stand alone; of other errors it is 200."""
 
+# Why a request that stands alone is cancelled.
 GONE = "the client has closed the connection"
-"""Why a request that stands alone is cancelled."""
 
+# What a client is told to wait before it comes back, unless a handler says otherwise.
 RETRY_MS = 1000
-"""What a client is told to wait before it comes back, unless a handler says otherwise."""
 
+# What is not longer is written at once where the peer takes anything at all.
 SHORT_BYTES = 1024
-"""What is not longer is written at once where the peer takes anything at all."""
 
 STREAM_HEADERS = [
     ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
@@ -58,12 +57,15 @@ STREAM_HEADERS = [
 _CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
 Trace = Callable[[str, bytes], None]
-MakeHandler = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionHandler]
-"""Makes what the messages of a session mean, given its way to send notifications, and how to end it."""
+# Makes what the messages of a session mean, given its way to send notifications, and how to end it.
+MakeRole = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionRole]
 
 
 class EventStore:
-    """Keeps what was sent on event streams, for clients that lost one; the oldest goes first. Thread-safe.
+    """Keeps what was sent on event streams, for clients that lost one. Thread-safe.
+
+    When there is no room, the oldest goes first of the session that takes most of it; one event above an eighth of the
+    bytes is not kept, so that no client loses much by what another one is sent.
 
     Args:
         max_events: Events in all.
@@ -81,8 +83,9 @@ class EventStore:
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._events: deque[tuple[str, int, bytes]] = deque()
-        self._bytes = 0
+        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}
+        self._sizes: dict[str, int] = {}
+        self._events = self._bytes = 0
         self._lock = threading.Lock()
 
     def add(self, stream: str, number: int, data: bytes) -> None:
@@ -93,16 +96,43 @@ class EventStore:
             number: Its place there; they rise by 1.
             data: What it says.
         """
+        session = stream.partition(".")[0]
         with self._lock:
-            self._events.append((stream, number, data))
-            self._bytes += len(data)
-            while len(self._events) > self._max_events or self._bytes > self._max_bytes:
-                self._bytes -= len(self._events.popleft()[2])
+            events = self._sessions.setdefault(session, deque())
+            events.append((stream, number, data))
+            self._count(session, 1, len(data))
+            if len(data) > self._max_bytes / 8:  # nor what came before it there, behind which nobody can go on
+                self._keep(session, [event for event in events if event[0] != stream])
+            while self._events > self._max_events or self._bytes > self._max_bytes:
+                most = session  # where it has its share or more: to look at all of them takes long
+                if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
+                    most = max(self._sessions, key=self._share)
+                self._count(most, -1, -len(self._sessions[most].popleft()[2]))
+                if not self._sessions[most]:
+                    self._keep(most, ())
+
+    def _count(self, session: str, events: int, size: int) -> None:
+        self._events += events
+        self._bytes += size
+        self._sizes[session] = self._sizes.get(session, 0) + size
+
+    def _keep(self, session: str, events: Sequence[tuple[str, int, bytes]]) -> None:
+        """Have a session no other events than these."""
+        self._events += len(events) - len(self._sessions.pop(session, ()))
+        self._bytes -= self._sizes.pop(session, 0)
+        if events:
+            self._sessions[session] = deque(events)
+            self._count(session, 0, sum(len(event[2]) for event in events))
+
+    def _share(self, session: str) -> float:
+        """The part of the room that a session takes."""
+        return max(len(self._sessions[session]) / self._max_events, self._sizes[session] / self._max_bytes)
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
         with self._lock:
-            events = [(place, data) for name, place, data in self._events if name == stream]
+            kept = self._sessions.get(stream.partition(".")[0], ())
+            events = [(place, data) for name, place, data in kept if name == stream]
         if not events or not events[0][0] - 1 <= number <= events[-1][0]:
             return None
         return events[number + 1 - events[0][0] :]
@@ -110,14 +140,13 @@ class EventStore:
     def forget(self, session: str) -> None:
         """Drop the streams of a session: those whose names begin with this and a point."""
         with self._lock:
-            self._events = deque(event for event in self._events if not event[0].startswith(session + "."))
-            self._bytes = sum(len(data) for _, _, data in self._events)
+            self._keep(session, ())
 
     def __repr__(self) -> str:
-        return f"<EventStore {len(self._events)} events, {self._bytes} bytes>"
+        return f"<EventStore {self._events} events, {self._bytes} bytes>"
 
 
-class Response(Sink):
+class ResponseSink(Sink):
     """The response to one POST with requests, and the sink of everything that belongs to them; or that to a GET.
 
     It is one body if the answer is the first that is sent, else an event stream, which may outlive its connection.
@@ -141,9 +170,7 @@ class Response(Sink):
         done: Turns true when nothing more will be sent, and the last byte is written.
     """
 
-    name = ""
     headers: tuple[tuple[str, str], ...] = ()
-    listens = _answered = _begun = _primed = False
 
     def __init__(
         self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
@@ -153,24 +180,24 @@ class Response(Sink):
         self.session, self._revision = session, revision
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
-        self.streaming: Optional[bool] = None if streams else False
+        self.name, self.streaming = "", None if streams else False
+        self.listens = self._answered = self._begun = self._primed = False
         self.incoming: list[IncomingRequest] = []
         self._pending: list[Line] = [] if pending is None else pending
         self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
         self._write_lock = threading.RLock()  # orders what is written
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed: Optional[threading.Condition] = None  # made when somebody waits: for most responses nobody does
 
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
-        with self._changed:
-            if self.streaming is None and not self._answered:
-                if self.session is not None and self._store is not None:
-                    self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
-                    self._primed = self._revision.polling  # it begins with an event that has only an id
-                self.streaming = True
-                self._changed.notify_all()
-            return bool(self.streaming)
+        if self.streaming is None:
+            with self._endpoint.lock:
+                if self.streaming is None and not self._answered:
+                    if self.session is not None and self._store is not None:
+                        self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
+                        self._primed = self._revision.polling  # it begins with an event that has only an id
+                    self.streaming = True
+        return bool(self.streaming)
 
     # ------------------------------------------------------------ writing
 
@@ -180,24 +207,23 @@ class Response(Sink):
         Args:
             writer: Until then, or until the stream does not go there any more; None does not look.
         """
-        def over() -> bool:
-            return self.done or (writer is not None and self.writer is not writer)
-
         with waiting():
-            while not over():
+            while not self._is_over(writer):
                 try:
                     with self._write_lock:
                         if writer is not None:
                             self._write(b"")  # it begins before there is anything to say
-                        self._flush(over)
+                        self._flush(writer)
                 except ConnectionLost as error:
                     log.debug("%s", error)
-                with self._changed:
-                    self._changed.wait_for(lambda: over() or self._pending)
+                self._wait_for(lambda: self._is_over(writer) or self._pending)
 
-    def _flush(self, over: Callable[[], bool] = lambda: False) -> None:
-        """Send what is pending (write lock held)."""
-        while self._pending and not (self.done or over()):
+    def _is_over(self, writer: Optional[ResponseWriter]) -> bool:
+        return self.done or (writer is not None and self.writer is not writer)
+
+    def _flush(self, writer: Optional[ResponseWriter] = None) -> None:
+        """Send what is pending, as long as it goes there (write lock held)."""
+        while self._pending and not self._is_over(writer):
             line = self._pending.pop(0)
             for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
                 if self._endpoint.trace is not None:
@@ -249,7 +275,7 @@ class Response(Sink):
 
     def finish(self, line: bytes = b"") -> None:
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
-        with self._lock:
+        with self._endpoint.lock:
             first, self._answered = not self._answered, True
         if not (first or self.streaming):
             return
@@ -268,9 +294,8 @@ class Response(Sink):
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)
         finally:
-            with self._lock:
-                self.done = True  # not before: who is in `serve` takes the response for complete then
-                self._changed.notify_all()
+            self.done = True  # not before: who is in `serve` takes the response for complete then
+            self.wake()
 
     def _end_stream(self, line: bytes) -> None:
         with self._write_lock:
@@ -293,19 +318,24 @@ class Response(Sink):
     def lost(self) -> None:
         """The client has gone for good, which cancels a request that stands alone. Never blocks."""
         self.cancel(GONE)
-        with self._changed:
-            self._answered = self.done = True
-            self._changed.notify_all()
+        self._answered = self.done = True
+        self.wake()
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until it is done, or the deadline comes."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.done, deadline.wait())
+        self._wait_for(lambda: self.done, deadline.to_wait())
+
+    def _wait_for(self, over: Callable[[], object], seconds: Optional[float] = None) -> None:
+        with self._endpoint.lock:
+            self._changed = self._changed or threading.Condition(self._endpoint.lock)
+            self._changed.wait_for(over, seconds)
 
     def wake(self) -> None:
-        """Have those that are in `serve` look whether there is something to do."""
-        with self._changed:
-            self._changed.notify_all()
+        """Have those that wait look whether there is something to do: what they wait for has happened before this."""
+        changed = self._changed
+        if changed is not None:
+            with changed:
+                changed.notify_all()
 
     # ------------------------------------------------------------ leaving and coming back
 
@@ -365,7 +395,7 @@ class Response(Sink):
 
         Blocks: until the peer takes it.
         """
-        if self.open():
+        if self.streaming or self.open():
             self._pending.append(line)
             with self._write_lock:
                 self._flush()
@@ -400,25 +430,27 @@ class Session:
     """What is kept of one client. Thread-safe.
 
     Args:
-        make_handler: Makes what its messages mean.
+        make_role: Makes what its messages mean.
         end: Called when the client wants the session to end.
     """
 
     peer: Optional[Peer] = None
-    unsolicited: Optional[Response] = None
-    """The stream for what belongs to no request."""
+    # The stream for what belongs to no request.
+    unsolicited: Optional[ResponseSink] = None
+    # Whether its client has said that it begins.
+    initialized = False
     shut = False
 
-    def __init__(self, make_handler: MakeHandler, end: Callable[[Session], None]) -> None:
+    def __init__(self, make_role: MakeRole, end: Callable[[Session], None]) -> None:
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
-        self.handler = make_handler(self.post, partial(end, self))
-        self.responses: list[Response] = []
+        self.role = make_role(self.post, partial(end, self))
+        self.responses: list[ResponseSink] = []
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self.calls = Calls("http", lambda *_: False, len)  # of all responses, each of which sends its own
+        self.calls = Calls("http", lambda *_: False, len)  # sends nothing: each response does, by a view `through` it
         self.stream_numbers = count(1)
 
-    def stream(self, name: str) -> Optional[Response]:
+    def stream(self, name: str) -> Optional[ResponseSink]:
         """The stream of this name, as long as it goes on; None where there is none."""
         streams = [self.unsolicited, *self.responses]
         return next((each for each in streams if each is not None and each.name == name and not each.done), None)
@@ -432,16 +464,17 @@ class Session:
 
     # ------------------------------------------------------------ what is no request
 
-    def take(self, message: Union[Notification, Answer, Failure]) -> None:
+    def take(self, message: Union[Notification, Response, Failure]) -> None:
         """The client answers a question, cancels a request or notifies."""
         if not isinstance(message, Notification):
-            ending = message.result if isinstance(message, Answer) else message
+            ending = message.result if isinstance(message, Response) else message
             if message.id is None or not self.calls.settle(message.id, ending):
-                log.debug("<-- an answer to %s, which nobody waits for", one_line(message.id))
+                log.debug("<-- an answer to %s, which nobody waits for", message.id)
         elif message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"), message.params.get("reason"))
         else:
-            self.handler.notified(message)
+            self.initialized = self.initialized or message.method == "notifications/initialized"
+            self.role.notified(message)
 
     def _cancel(self, id: object, reason: object) -> None:
         named = [
@@ -452,7 +485,7 @@ class Session:
             and request.request.method != "initialize" and not request.finished
         ]
         if len(named) != 1:  # clients may use an id for several requests at once: then it names none of them
-            log.debug("cancelled: %s is unknown, finished or not the only one", one_line(id))
+            log.debug("cancelled: %s is unknown, finished or not the only one", id)
             return
         response, request = named[0]
         alone = request.batch is None and response.requests.claim(request)
@@ -469,7 +502,7 @@ class Session:
             response.spawn(response.finish)
         if self.unsolicited is not None:
             self.unsolicited.spawn(self.unsolicited.finish)
-        self.handler.lost(cause)
+        self.role.lost(cause)
 
     def __repr__(self) -> str:
         return f"<Session {self.key} {len(self.responses)} running>"  # never the id: who knows it is let in

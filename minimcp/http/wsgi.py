@@ -7,24 +7,23 @@ https://peps.python.org/pep-3333/
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
-from ..errors import ConnectionLost
+from ..errors import ConnectionLost, logger
 from .endpoint import Endpoint
 from .framing import REASONS
 from .headers import HttpRequest, HttpResponse, ResponseWriter
 
-log = logging.getLogger("minimcp.http")
+log = logger("minimcp.http")
 
+# What may wait in a mailbox before its writer waits too.
 PIECES = 64
-"""What may wait in a mailbox before its writer waits too."""
 
+# How much of a body is read that is not wanted: many clients send all of it before they look at the response, and a
+# proxy that cannot do so answers with status 502 instead.
 SKIPPED_BYTES = 16 * 1024 * 1024
-"""How much of a body is read that is not wanted: many clients send all of it before they look at the response, and a
-proxy that cannot do so answers with status 502 instead."""
 
 _PIECE_BYTES = 64 * 1024
 

@@ -21,7 +21,7 @@ from ..errors import (
     UnsupportedRevision,
     one_line,
 )
-from .messages import Json, Request
+from .messages import Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 
 _PREFIX = "io.modelcontextprotocol/"
@@ -33,16 +33,32 @@ LOG_LEVEL_KEY = _PREFIX + "logLevel"
 SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
 LISTEN = "subscriptions/listen"
+# The request that stays open, and the first notification on its stream.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-"""The request that stays open, and the first notification on its stream."""
 
+# The ``resultType`` of a result that holds questions to the client.
 INPUT_REQUIRED = "input_required"
-"""The ``resultType`` of a result that holds questions to the client."""
 
+# The levels of the protocol and their rank, rising.
 LOG_LEVELS = {
     "debug": 0, "info": 1, "notice": 2, "warning": 3, "error": 4, "critical": 5, "alert": 6, "emergency": 7,
 }
-"""The levels of the protocol and their rank, rising."""
+
+# Bytes of memory that a server keeps of how a client describes itself, and as many of what it declares: the members
+# that fit, these before others.
+PEER_BYTES = 8 * 1024
+_FIRST = ("name", "version", "title", "roots", "sampling", "elicitation", "extensions", "tasks")
+
+
+def _bounded(members: Mapping[str, Json]) -> dict[str, Json]:
+    """The members that fit into `PEER_BYTES` of memory together."""
+    kept: dict[str, Json] = {}
+    left = PEER_BYTES
+    for name in dict.fromkeys((*(name for name in _FIRST if name in members), *members)):
+        size = size_of(name) + size_of(members[name], left)
+        if size <= left:
+            kept[name], left = members[name], left - size
+    return kept
 
 
 class Peer:
@@ -91,12 +107,18 @@ def _path(capability: str) -> list[str]:
     return ["extensions", capability[4:]] if capability.startswith("ext:") else capability.split(".")
 
 
+# What a client that `connect` makes is given, to declare a capability and those below it.
+DECLARING = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}
+
+
 def lacks(name: str, who: str) -> CapabilityNotSupported:
     """The error that says which capability a client would have to declare."""
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
-    return CapabilityNotSupported(f"{who} needs a client with {name}", {"requiredCapabilities": needed})
+    option = DECLARING.get(name.partition(".")[0])
+    way = f", such as connect(..., {option})" if option else ""
+    return CapabilityNotSupported(f"{who} needs a client with {name}{way}", {"requiredCapabilities": needed})
 
 
 def log_rank(level: Json) -> int:
@@ -157,9 +179,9 @@ class Handshake(Agreement):
         if offer.strict_version and revision.name != wanted:
             raise InvalidParams("Unsupported protocol version", refused)
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
-        for name, value in (("clientInfo", info), ("capabilities", capabilities)):
-            if not isinstance(value, dict):
-                raise InvalidParams(f"{name} is an object")
+        if not isinstance(info, dict) or not isinstance(capabilities, dict):
+            raise InvalidParams(f"{'capabilities' if isinstance(info, dict) else 'clientInfo'} is an object")
+        info, capabilities = _bounded(info), _bounded(capabilities)
         rank = LOG_LEVELS["info"]  # until the client names a level, the server chooses
         return cls(revision, Peer(revision, info=info, capabilities=capabilities, log_rank=rank))
 
@@ -243,11 +265,11 @@ class Offer:
 
 
 class ServerSession:
-    """One connection, as its server sees it.
+    """What a server has agreed on with the client of one connection, or HTTP session: who may send what now.
 
     Both eras are served on one connection at once: each message says by itself which one it belongs to.
 
-    Thread safety: used by the reader's thread only.
+    Thread safety: used by the threads that take messages in, over HTTP several at once; only `initialize` changes it.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -301,6 +323,8 @@ class ServerSession:
             data = {"supported": supported, "requested": version}
             raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
         rank = log_rank(meta[LOG_LEVEL_KEY]) if LOG_LEVEL_KEY in meta else None
+        if request.method == LISTEN:  # which may stay open for ever
+            info, capabilities = _bounded(info) if type(info) is dict else None, _bounded(capabilities)
         return Peer(revision, info=info if type(info) is dict else None, capabilities=capabilities, log_rank=rank)
 
     @property

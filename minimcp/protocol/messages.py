@@ -7,9 +7,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
+import sys
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple, Optional, Union
 
 from ..errors import (
@@ -33,16 +34,20 @@ from ..errors import (
     ToolError,
     describe,
     error_from_peer,
+    logger,
 )
 from .versions import Revision
 
-log = logging.getLogger("minimcp.protocol")
+log = logger("minimcp.protocol")
 
+# A decoded JSON value: None, bool, int, float, str, list or dict.
 Json = Any
-"""A decoded JSON value: None, bool, int, float, str, list or dict."""
 
+# A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none.
 Id = Union[str, int]
-"""A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none."""
+
+# Why a line could not be read is looked for where that is cheap: in the lines that are not longer.
+DIAGNOSED_BYTES = 64 * 1024
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -161,7 +166,7 @@ def _no_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+_strict: Any = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
 
 
 def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
@@ -175,12 +180,17 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the bytes are.
     """
     try:
-        value, end = _strict.raw_decode(text := line.decode().strip(" \t\n\r"))
-    except (ValueError, RecursionError):
-        return _diagnose(line)
+        value, end = _strict.scan_once(text := line.decode().strip(" \t\n\r"), 0)
+    except (ValueError, RecursionError, StopIteration) as error:
+        if len(line) <= DIAGNOSED_BYTES:
+            return _diagnose(line)
+        if type(error) is ValueError:
+            return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
+        reason = "nested too deep" if type(error) is RecursionError else "this is no JSON"
+        return InvalidMessage(PARSE_ERROR, reason)
     if end < len(text):
-        return _diagnose(line)
-    if max_depth is not None and text.count("[") + text.count("{") > max_depth and _deeper_than(value, max_depth):
+        return InvalidMessage(PARSE_ERROR, f"this is no JSON: there is more after its end, at character {end}")
+    if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     return [_message(item) for item in value] if type(value) is list else _message(value)
 
@@ -247,10 +257,33 @@ def _diagnose(line: bytes) -> InvalidMessage:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         return InvalidMessage(PARSE_ERROR, f"this is no JSON{details}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
-        return _invalid(value, INVALID_PARAMS, "a number is too large")
+        known = type(value) is dict and not value.keys().isdisjoint(("method", "result", "error"))
+        return _invalid(value, INVALID_PARAMS if known else INVALID_REQUEST, "a number is too large")
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
         value["id"] = None  # to answer either of its ids could end another call
     return _invalid(value, INVALID_REQUEST, "an object names a member twice")
+
+
+def size_of(value: Json, most: float = float("inf")) -> int:
+    """About how many bytes of memory a decoded value takes. Counting ends above `most`, and is linear before."""
+    size, waiting = 0, [value]
+    while waiting and size <= most:
+        value = waiting.pop()
+        size += sys.getsizeof(value)
+        if type(value) is list or type(value) is dict:
+            waiting += value
+        if type(value) is dict:
+            waiting += value.values()
+    return size
+
+
+def _may_be_deeper(text: str, limit: int) -> bool:
+    """A quick test, nearly always False: all round the deepest place is opened in one half or closed in the other."""
+    half = len(text) // 2
+    if half <= limit:
+        return False
+    opened = text.count("[", 0, half) + text.count("{", 0, half)
+    return opened > limit or text.count("]", half) + text.count("}", half) > limit
 
 
 def _deeper_than(value: Json, limit: int) -> bool:
@@ -268,12 +301,10 @@ def _deeper_than(value: Json, limit: int) -> bool:
 
 
 _SCALAR = r'([-+.\w]+|"(?:[^"\\]|\\.)*")'
-_FIRST_MEMBERS = re.compile(
-    rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
-)
-_MEMBER = re.compile(rf'"(\w+)"\s*:\s*{_SCALAR}')
-_LAST_ID = re.compile(rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$')
-"""A member before the one brace that ends the line is the message's own: what is nested ends with more of them."""
+_FIRST_MEMBERS = rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
+_MEMBER = rf'"(\w+)"\s*:\s*{_SCALAR}'
+# A member before the one brace that ends the line is the message's own: what is nested ends with more of them.
+_LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
 
 
 def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
@@ -289,11 +320,11 @@ def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     Returns:
         An id only where the line has one at the top level, and no other. Never raises.
     """
-    first = _FIRST_MEMBERS.match(head.decode("utf-8-sig", "replace"))
-    last = _LAST_ID.search(tail.decode("utf-8", "replace"))
+    first = re.match(_FIRST_MEMBERS, head.decode("utf-8-sig", "replace"))
+    last = re.search(_LAST_ID, tail.decode("utf-8", "replace"))
     if first is None:
         return InvalidMessage(INVALID_REQUEST, reason)
-    members = _MEMBER.findall(first["members"])
+    members = re.findall(_MEMBER, first["members"])
     names = {first["name"], *(name for name, _ in members)}
     ids = {value for name, value in members if name == "id"} | ({last[1]} if last else set())
     found = decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode()) if len(ids) == 1 else None
@@ -319,7 +350,7 @@ def to_json(value: Json) -> str:
         TypeError: Something that JSON does not have.
     """
     try:
-        text = _encoder.encode(value)
+        text = encode_basestring(value) if type(value) is str else _encoder.encode(value)
     except RecursionError:
         raise ValueError("nested too deep, or in a circle") from None
     if text.isascii():
@@ -365,6 +396,28 @@ def encode_result(id: Id, result: str) -> bytes:
     return f'{{"jsonrpc":"2.0","id":{written},"result":{result}}}\n'.encode()
 
 
+def encode_progress(token: Id, done: float, total: Optional[float], message: Optional[str]) -> bytes:
+    """A progress notification as a line, without an object that is encoded: a tool may report very often.
+
+    Raises:
+        TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
+    """
+    told = f'{{"progressToken":{to_json(token)},"progress":{_number(done)}'
+    if total is not None:
+        told += f',"total":{_number(total)}'
+    if message is not None:
+        if not isinstance(message, str):
+            raise TypeError(f"a progress message is a str, not {type(message).__name__}")
+        told += f',"message":{to_json(message)}'
+    return f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{told}}}}}\n'.encode()
+
+
+def _number(value: float) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"progress is a number, not {type(value).__name__}")
+    return int.__repr__(value) if isinstance(value, int) else to_json(value)
+
+
 def encode_batch(lines: list[bytes]) -> bytes:
     """Several encoded messages as one array on one line."""
     return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"
@@ -404,8 +457,8 @@ def _code_in(revision: Revision, code: int) -> int:
     return code if known else INTERNAL_ERROR
 
 
-ACCESS_DENIED = re.compile("denied|forbidden", re.IGNORECASE)
-"""What the message says when a resource exists and may not be read: there is no code for it."""
+# What the message says when a resource exists and may not be read: there is no code for it.
+ACCESS_DENIED = "(?i)denied|forbidden"
 
 
 def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
@@ -423,7 +476,7 @@ def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
         kind = ResourceNotFound
     elif code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):
         # servers of the newest revision answer -32602 in the revisions before it too
-        kind = ResourceAccessDenied if ACCESS_DENIED.search(failure.message) else ResourceNotFound
+        kind = ResourceAccessDenied if re.search(ACCESS_DENIED, failure.message) else ResourceNotFound
     elif code == METHOD_NOT_FOUND:
         undeclarable = method == "completion/complete" and not revision.completions_capability
         kind = CapabilityNotSupported if undeclarable or "requiredCapabilities" in data else None

@@ -11,8 +11,11 @@ from ..errors import ProtocolViolation
 
 MEDIA_TYPE = "text/event-stream"
 
+# A comment: readers skip it, and proxies see that the stream lives.
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment: readers skip it, and proxies see that the stream lives."""
+
+# In bytes, of an event: it goes back as a header. A longer one is ignored.
+LONGEST_ID = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
@@ -22,7 +25,8 @@ class Event(NamedTuple):
     """One event of a stream.
 
     ``data`` are its data lines, joined; empty in an event that only says an id. ``event`` is its type, and ``id`` the
-    id last seen in the stream, with this event or before; empty when there was none.
+    id last seen in the stream, with this event or before; empty when there was none. Bytes of an id that are no UTF-8
+    stand in it as surrogates, as ``surrogateescape`` makes them, so that it can be sent back as it came.
     """
 
     data: str
@@ -37,7 +41,8 @@ class EventReader:
         max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any length are skipped.
 
     ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that the server asks to
-    wait before connecting again, None as long as it has not. An event that the stream ends in is never given out.
+    wait before connecting again, None as long as it has not. ``messages`` is how many events had data. An event that
+    the stream ends in is never given out.
 
     Thread safety: for one thread at a time.
     """
@@ -45,6 +50,7 @@ class EventReader:
     def __init__(self, max_bytes: Optional[int] = 64 * 1024 * 1024) -> None:
         self.last_id = ""
         self.retry: Optional[int] = None
+        self.messages = 0
         self._max_bytes = max_bytes
         self.begin()
 
@@ -97,8 +103,8 @@ class EventReader:
             self._check_size()
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name == b"id" and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value and len(value) <= LONGEST_ID:
+            self._id = value.decode("utf-8", "surrogateescape")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self.retry = int(value)
         return None
@@ -117,6 +123,7 @@ class EventReader:
         self.last_id = self._id
         data, event = self._data, self._event
         self._data, self._event = None, ""
+        self.messages += bool(data)
         return None if data is None else Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
 
 

@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570): which URIs they make, and the values in one; and a check of URIs (RFC 3986).
+"""URI templates (RFC 6570): which URIs they make, and the values in one; a check of URIs (RFC 3986); http URLs.
 
 Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the digits of an escape.
 
@@ -12,19 +12,20 @@ https://www.rfc-editor.org/rfc/rfc6570  https://www.rfc-editor.org/rfc/rfc3986
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import Iterator, NamedTuple, Optional, Sequence, Union
-from urllib.parse import unquote
 
 from ..errors import one_line
 
-_ILLEGAL = re.compile(r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})")
-"""What no URI holds as it is."""
+# What no URI holds as it is.
+# Patterns are compiled when they are first used: most servers and clients never do.
+_ILLEGAL = r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})"
 
-_NO_LITERAL = re.compile(r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
-_ESCAPE = re.compile("%..")
+_NO_LITERAL = r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
+_ESCAPE = "%.."
 _LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
-_VARIABLE = re.compile(rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?")
+_VARIABLE = rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?"
 
 
 class _Operator(NamedTuple):
@@ -50,8 +51,8 @@ _OPERATORS = {
 
 class _Variable(NamedTuple):
     name: str
+    # Characters of the value that are used; None means all.
     limit: Optional[int]
-    """Characters of the value that are used; None means all."""
     explode: bool
 
 
@@ -82,8 +83,8 @@ class UriTemplate:
         start, *self._steps = _steps(_parse(text))
         self._start = str(start)
         gaps = [step for step in self._steps if isinstance(step, _Gap)]
+        # The names, in the order of their first use.
         self.variables = tuple(dict.fromkeys(each.name for gap in gaps for each in gap.variables))
-        """The names, in the order of their first use."""
 
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
@@ -118,7 +119,7 @@ class UriTemplate:
         UTF-8. ``{+x}``, ``{#x}``, ``{?x}`` and ``{&x}`` may yield "/", an absolute path included.
         """
         uri = _comparable(uri)
-        if not uri.startswith(self._start) or _ILLEGAL.search(uri) or has_parent_segment(uri):
+        if not uri.startswith(self._start) or re.search(_ILLEGAL, uri) or has_parent_segment(uri):
             return None
         values: dict[str, str] = {}
         try:
@@ -147,7 +148,7 @@ def _parse(text: str) -> list[_Part]:
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
         if index % 2:
             sign = piece[:1] if piece[:1] in _OPERATORS else ""
-            read = [_VARIABLE.fullmatch(each) for each in piece[len(sign):].split(",")]
+            read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign):].split(",")]
             if not all(read):
                 raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
             variables = [_Variable(each[1], int(each[2]) if each[2] else None, bool(each[3])) for each in read if each]
@@ -157,7 +158,7 @@ def _parse(text: str) -> list[_Part]:
             else:
                 parts.append(_Expression(operator, tuple(variables)))
             continue
-        bad = _NO_LITERAL.search(piece)
+        bad = re.search(_NO_LITERAL, piece)
         if bad and bad.group() == "{":
             raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
         if bad:
@@ -172,10 +173,10 @@ class _Gap(NamedTuple):
 
     operator: _Operator
     variables: tuple[_Variable, ...]
+    # It takes one or more of these.
     characters: str
-    """It takes one or more of these."""
+    # What begins parameters, and is missing when all of them are; "" for other gaps.
     first: str = ""
-    """What begins parameters, and is missing when all of them are; "" for other gaps."""
 
 
 _Step = Union[str, _Gap]
@@ -185,7 +186,7 @@ _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._
 
 def _comparable(uri: str) -> str:
     """The digits of an escape have no case."""
-    return _ESCAPE.sub(lambda escape: escape.group().upper(), uri) if "%" in uri else uri
+    return re.sub(_ESCAPE, lambda escape: escape.group().upper(), uri) if "%" in uri else uri
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -196,7 +197,7 @@ def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
     shown = [part if isinstance(part, str) else part.operator.first for part in parts]
     for index, part in enumerate(parts):
         if isinstance(part, str):
-            yield _comparable(_ILLEGAL.sub(_escape, part))
+            yield _comparable(re.sub(_ILLEGAL, _escape, part))
         elif part.operator.named:
             yield _Gap(*part, _UNRESERVED + "=" + part.operator.separator, part.operator.first)
         else:
@@ -286,6 +287,8 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
 
 
 def _decoded(operator: _Operator, text: str) -> str:
+    from urllib.parse import unquote
+
     value = unquote(text, errors="strict")
     in_a_path = not operator.reserved and operator.separator != "&"
     fits = is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
@@ -302,19 +305,19 @@ def is_safe_segment(text: str) -> bool:
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))
 
 
-_SEGMENT_ENDS = re.compile(r"%2F|%5C|[\\?#]", re.IGNORECASE)
+_SEGMENT_ENDS = r"(?i)%2F|%5C|[\\?#]"
 
 
 def has_parent_segment(text: str) -> bool:
     """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment too."""
     text = text.replace("%2E", ".").replace("%2e", ".")
-    return ".." in text and "/../" in f"/{_SEGMENT_ENDS.sub('/', text)}/"
+    return ".." in text and "/../" in f"/{re.sub(_SEGMENT_ENDS, '/', text)}/"
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
 _ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
-_AUTHORITY = re.compile(rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?")
-_AFTER_AUTHORITY = re.compile(r"[^\[\]#]*(?:#[^\[\]#]*)?")
+_AUTHORITY = rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?"
+_AFTER_AUTHORITY = r"[^\[\]#]*(?:#[^\[\]#]*)?"
 
 
 def check_uri(text: str) -> None:
@@ -323,15 +326,59 @@ def check_uri(text: str) -> None:
     Raises:
         ValueError: It is none; one sentence says why.
     """
-    bad, fault = _ILLEGAL.search(text), ""
+    bad, fault = re.search(_ILLEGAL, text), ""
     authority = re.match("[^:]*://([^/?#]*)", text)
-    if not _SCHEME.match(text):
+    if not re.match(_SCHEME, text):
         fault = "it does not begin with a scheme and a colon"
     elif bad:
         fault = f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
-    elif authority and not _AUTHORITY.fullmatch(authority[1]):
+    elif authority and not re.fullmatch(_AUTHORITY, authority[1]):
         fault = "its host or port is malformed"
-    elif not _AFTER_AUTHORITY.fullmatch(text, authority.end() if authority else 0):
+    elif not re.fullmatch(_AFTER_AUTHORITY, text[authority.end() if authority else 0 :]):
         fault = "brackets stand round an address only, and '#' once"
     if fault:
         raise ValueError(f"'{one_line(text)}' is no URI: {fault}")
+
+
+_WEB_URL = r"(?ai)(https?)://([\w\-.~!$&'()*+,;=:%]*@)?(\w[\w.\-]*|\[[0-9A-F:.]+\])(?::([0-9]{1,5}))?(?:[/?#][^ \\]*)?"
+
+# The last label of a name that browsers take for an address.
+_NUMBER = r"(?ai)(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?"
+
+
+class WebUrl(NamedTuple):
+    """Where an http or https URL leads: the scheme and the host in lower case, an address of IPv6 without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
+    """Take an http or https URL apart: the only place where that is done with a URL whose host matters.
+
+    What two readers of URLs could take for different hosts is refused: backslashes, blanks, controls, hosts with
+    letters beyond ASCII (their ``xn--`` form is none of these) or escapes, and numbers that some take for an address.
+
+    Args:
+        url: Absolute.
+        userinfo: Whether a user's name and password may stand before the host.
+
+    Raises:
+        ValueError: It is none, or may be misread.
+    """
+    from ipaddress import IPv4Address, IPv6Address
+
+    found = re.fullmatch(_WEB_URL, url) if url.isprintable() else None
+    if found and (userinfo or not found[2]):
+        scheme, host = found[1].lower(), found[3].lower()
+        port = int(found[4] or (443 if scheme == "https" else 80))
+        with suppress(ValueError):
+            if host.startswith("["):
+                host = str(IPv6Address(host[1:-1]))
+            elif re.fullmatch(_NUMBER, host):
+                host = str(IPv4Address(host))
+            if 0 < port < 65536:
+                return WebUrl(scheme, host, port)
+    what = "a URL begins with http:// or https:// and names a host in ASCII that all programs read alike"
+    raise ValueError(f"{what}, and not so '{one_line(url, 100)}'")

@@ -13,102 +13,103 @@ from typing import Mapping, NamedTuple, Optional, Sequence
 class Revision(NamedTuple):
     """What is true in one revision of the protocol."""
 
+    # Its date, as it is written on the wire.
     name: str
-    """Its date, as it is written on the wire."""
 
+    # True: `initialize` agrees on revision and capabilities for a session, and either side may send requests.
+    # False: every request carries all of that itself, and only the client sends requests.
     handshake: bool
-    """True: `initialize` agrees on revision and capabilities for a session, and either side may send requests.
-    False: every request carries all of that itself, and only the client sends requests."""
 
+    # Whether an array of messages may arrive as one message.
     batches: bool
-    """Whether an array of messages may arrive as one message."""
 
+    # Whether an event stream may be left early and asked for again: it begins with an event that only has an id.
     polling: bool
-    """Whether an event stream may be left early and asked for again: it begins with an event that only has an id."""
 
+    # How an error names a request whose id could not be read: True leaves the id out, False writes null.
     error_without_id: bool
-    """How an error names a request whose id could not be read: True leaves the id out, False writes null."""
 
+    # Whether a progress notification may carry a text.
     progress_message: bool
-    """Whether a progress notification may carry a text."""
 
+    # What a tool's structured result may be: "none", "object" or "any".
     structured: str
-    """What a tool's structured result may be: "none", "object" or "any"."""
 
+    # Whether the text asks for wrong arguments of a tool to be answered by a result with ``isError``.
     argument_errors_are_results: bool
-    """Whether the text asks for wrong arguments of a tool to be answered by a result with ``isError``."""
 
+    # Kinds of content blocks in tool results and prompts.
     content_kinds: frozenset[str]
-    """Kinds of content blocks in tool results and prompts."""
 
+    # Members of a tool in `tools/list`.
     tool_members: frozenset[str]
-    """Members of a tool in `tools/list`."""
 
+    # Members of a resource in `resources/list`.
     resource_members: frozenset[str]
-    """Members of a resource in `resources/list`."""
 
+    # Members of a template in `resources/templates/list`.
     template_members: frozenset[str]
-    """Members of a template in `resources/templates/list`."""
 
+    # Members of an item that reading a resource gives.
     contents_members: frozenset[str]
-    """Members of an item that reading a resource gives."""
 
+    # Members of a prompt in `prompts/list`.
     prompt_members: frozenset[str]
-    """Members of a prompt in `prompts/list`."""
 
+    # Members of a prompt's argument there.
     argument_members: frozenset[str]
-    """Members of a prompt's argument there."""
 
+    # Members of the annotations of a resource.
     annotation_members: frozenset[str]
-    """Members of the annotations of a resource."""
 
+    # Members of the description that each side gives of itself.
     implementation_members: frozenset[str]
-    """Members of the description that each side gives of itself."""
 
+    # Whether a server declares that it completes arguments.
     completions_capability: bool
-    """Whether a server declares that it completes arguments."""
 
+    # Whether a client says which arguments are chosen already when it asks for completions.
     completion_context: bool
-    """Whether a client says which arguments are chosen already when it asks for completions."""
 
+    # Whether every result says by ``resultType`` what it is, and by ``_meta`` who made it.
     result_type: bool
-    """Whether every result says by ``resultType`` what it is, and by ``_meta`` who made it."""
 
+    # Whether lists and reads say how long, and for whom, they stay true.
     cache_hints: bool
-    """Whether lists and reads say how long, and for whom, they stay true."""
 
+    # The error code for a resource that does not exist.
     resource_missing: int
-    """The error code for a resource that does not exist."""
 
+    # Whether an error may say that the user has to open a URL first.
     url_errors: bool
-    """Whether an error may say that the user has to open a URL first."""
 
+    # The ways in which a user may be asked: "form", "url".
     elicitation_modes: frozenset[str]
-    """The ways in which a user may be asked: "form", "url"."""
 
+    # Whether a URL that a user is asked to open has an id, by which it is said later that this is done.
     elicitation_ids: bool
-    """Whether a URL that a user is asked to open has an id, by which it is said later that this is done."""
 
+    # Whether forms know titled choices, lists of choices, patterns and defaults of every type.
     full_forms: bool
-    """Whether forms know titled choices, lists of choices, patterns and defaults of every type."""
 
+    # Kinds of content blocks in messages to and from a client's model.
     sampling_kinds: frozenset[str]
-    """Kinds of content blocks in messages to and from a client's model."""
 
+    # Whether a client's model may be given tools, and one message several blocks.
     sampling_tools: bool
-    """Whether a client's model may be given tools, and one message several blocks."""
 
+    # Methods that a client may call.
     requests_to_server: frozenset[str]
-    """Methods that a client may call."""
 
+    # Methods that a server may call. Notifications have no such sets: where they differ, `handshake` and
+    # `elicitation_ids` say so.
     requests_to_client: frozenset[str]
-    """Methods that a server may call."""
 
+    # What a client may declare that it can be asked for, and the parts of each.
     client_capabilities: Mapping[str, tuple[str, ...]]
-    """What a client may declare that it can be asked for, and the parts of each."""
 
+    # Methods whose handlers may ask the client: by requests after a handshake, else by a result that is questions.
     asking_methods: frozenset[str]
-    """Methods whose result may be questions to the client instead."""
 
 
 _2024_11_05 = Revision(
@@ -147,7 +148,7 @@ _2024_11_05 = Revision(
     }),
     requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
     client_capabilities={"sampling": (), "roots": ("listChanged",)},
-    asking_methods=frozenset(),
+    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
 )
 
 # https://modelcontextprotocol.io/specification/2025-03-26/changelog
@@ -221,18 +222,22 @@ _2026_07_28 = _2025_11_25._replace(
     ),
     requests_to_client=frozenset(),
     client_capabilities={**_2025_11_25.client_capabilities, "roots": ()},
-    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
 )
 
+# All of them, oldest first.
 REVISIONS: tuple[Revision, ...] = (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)
-"""All of them, oldest first."""
 
 BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
 
 NEWEST_HANDSHAKE = _2025_11_25
 
+# The lists of a server that change, in all revisions: the capability of each to its member in the filter of
+# `subscriptions/listen`. Other names follow from it: ``tools.listChanged``, ``notifications/tools/list_changed``; in a
+# client ``tools_list_changed``, a member of `Filter` and keyword of `listen`; ``on_tools_changed``, one of `connect`.
+LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+
+# What a client speaks over HTTP when neither a header nor a session says it.
 WITHOUT_HEADER = _2025_03_26
-"""What a client speaks over HTTP when neither a header nor a session says it."""
 
 
 def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:

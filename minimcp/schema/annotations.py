@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..types import Wire
 from . import introspection, kinds
-from .checker import WORDS, compile_check
+from .checker import WORDS, compile_require
 from .introspection import Scope, is_union
 from .kinds import JSON_TYPES, OBJECTS, Convert, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type
@@ -21,28 +21,31 @@ from .mismatch import NOTHING, Mismatch, no_class, no_type
 Schema = dict[str, Any]
 
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
+# What values of the classes of `collections.abc` become.
 _ABSTRACT: dict[str, type] = {
     **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
 }  # fmt: skip
-"""What values of the classes of `collections.abc` become."""
 
-_REFERENCE = re.compile(r'"\$ref": "#/\$defs/([^"]*)"')
-"""In a schema that is written as JSON."""
+# In a schema that is written as JSON.
+_REFERENCE = r'"\$ref": "#/\$defs/([^"]*)"'
 
 
-def kind_of(annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False) -> Kind:
+def kind_of(
+    annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False, content: tuple[type, ...] = ()
+) -> Kind:
     """The kind of an annotation, its schema complete with ``$defs``.
 
     Args:
         annotation: A type, or a string that names one.
         scope: Where names in strings are looked up; None knows only what `typing` has.
         writing: Whether the schema is for results, in which every field is there, not for arguments.
+        content: Classes whose instances are sent as they are: ContentClass is raised for what is made of them.
 
     Raises:
         TypeError: The type has no JSON form (the message says which part and what to write instead), or a name
             cannot be resolved.
     """
-    builder = Builder(writing=writing)
+    builder = Builder(writing=writing, content=content)
     kind = builder.kind(annotation, scope or Scope())
     return replace(kind, schema=builder.complete(kind.schema))
 
@@ -60,14 +63,14 @@ def write_any(value: Any) -> Any:
     return write(value)
 
 
+# ``Any`` and ``object``: every JSON value, unchanged.
 _ANYTHING = Kind({}, lambda value: value, write_any, "any value", JSON_TYPES, hashable=False)
-"""``Any`` and ``object``: every JSON value, unchanged."""
 
 
 @lru_cache(maxsize=512)
 def _writer_of(cls: Any) -> Convert:
     if cls is object:
-        raise TypeError("a bare object has no JSON form")
+        raise TypeError("a bare object has no JSON form: return a str, a number, a list, a dict or a dataclass")
     try:
         return kind_of(cls, writing=True).write
     except TypeError:
@@ -86,7 +89,7 @@ class Builder:
 
     Args:
         writing: As in `kind_of`.
-        content: Classes whose instances are sent as they are: `kind` raises ContentClass for what is made of them.
+        content: As in `kind_of`.
     """
 
     def __init__(self, *, writing: bool = False, content: tuple[type, ...] = ()) -> None:
@@ -209,7 +212,7 @@ class Builder:
 
     def _key(self, annotation: Any, scope: Scope) -> Kind:
         kind = self.kind(annotation, scope)
-        if kind.exact is int:
+        if kind.exact == {int}:
             return kinds.INTEGER_NAME
         if kind.label == _ANYTHING.label:
             return kinds.FREE_NAME
@@ -267,13 +270,11 @@ class Builder:
         """A pydantic model: its own schema decides what fits, then the model builds the object."""
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
-        check = compile_check(schema, where=cls.__qualname__)
+        require = compile_require(schema, where=cls.__qualname__)
         label = f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
-            misfit = check(value)
-            if misfit is not None:
-                raise misfit
+            require(value)
             try:
                 return adapter.validate_python(value)
             except ValueError as error:
@@ -289,7 +290,7 @@ class Builder:
 
         itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
         names = {name: own if name == itself else self.reserve(name) for name in schema.get("$defs", ())}
-        text = _REFERENCE.sub(lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema))
+        text = re.sub(_REFERENCE, lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema))
         schema = json.loads(text)
         for name, definition in schema.pop("$defs", {}).items():
             self.definitions[names[name]] = definition
@@ -297,9 +298,7 @@ class Builder:
         shown = {**self.definitions[own], **schema}
         return Kind(shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None)
 
-    def named(
-        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
-    ) -> Kind:
+    def named(self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS) -> Kind:
         """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
 
         Args:
@@ -341,7 +340,7 @@ class Builder:
         definitions, name = dict(self.definitions), schema.get("$ref", "").rpartition("/")[2]
         if name:
             schema = {**definitions[name], **{word: rule for word, rule in schema.items() if word != "$ref"}}
-            if name not in _REFERENCE.findall(json.dumps(definitions)):  # it is not recursive
+            if name not in re.findall(_REFERENCE, json.dumps(definitions)):  # it is not recursive
                 del definitions[name]
         return {**schema, "$defs": definitions} if definitions else schema
 
@@ -359,12 +358,12 @@ def _name_part(argument: Any) -> str:
 
 # ------------------------------------------------------------ what Annotated adds: a description, bounds
 
+# The words of JSON Schema for the attributes of a bound, by what it bounds.
 _BOUNDS = {
     "ge": ("minimum",), "gt": ("exclusiveMinimum",), "le": ("maximum",), "lt": ("exclusiveMaximum",),
     "multiple_of": ("multipleOf",), "pattern": ("pattern",), "min_length": ("minLength", "minItems", "minProperties"),
     "max_length": ("maxLength", "maxItems", "maxProperties"),
 }  # fmt: skip
-"""The words of JSON Schema for the attributes of a bound, by what it bounds."""
 
 
 @dataclass(frozen=True)
@@ -418,12 +417,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     if not words:
         return kind
     json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
-    check = compile_check(words, where="Annotated")
-
-    def require(value: Any) -> None:
-        error = check(value)
-        if error is not None:
-            raise error
+    require = compile_require(words, where="Annotated")
 
     def read(value: Any) -> Any:
         result = kind.read(value)
@@ -435,15 +429,14 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         require(value if kind.writes is Decimal else result)
         return result
 
-    return replace(kind.with_words(**words), read=read, write=write, exact=None, exact_items=None)
+    return replace(kind.with_words(**words), read=read, write=write, exact=frozenset(), exact_items=frozenset())
 
 
 def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
     """`annotated_types` and pydantic group several bounds in one object."""
     for each in metadata:
-        if hasattr(each, "__is_annotated_types_grouped_metadata__"):
-            yield from _flat(each)
-            continue
-        yield each
-        inner = getattr(each, "metadata", None)
-        yield from _flat(inner if isinstance(inner, (list, tuple)) else ())
+        grouped = hasattr(each, "__is_annotated_types_grouped_metadata__")
+        inner: Any = each if grouped else getattr(each, "metadata", None)
+        if not grouped:
+            yield each
+        yield from _flat(inner if grouped or isinstance(inner, (list, tuple)) else ())

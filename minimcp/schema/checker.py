@@ -2,56 +2,56 @@
 
 `jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a ``$ref`` leads to a
 place in the same schema, or the schema is refused. What a schema of a peer may cost is bounded: its size and nesting,
-the steps of one check, and the patterns that are run.
+the processor time of one check, and the patterns that are run.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import operator
 import re
 import threading
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat, takewhile
 from math import inf, isfinite
+from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
-from urllib.parse import unquote
 
+from ..errors import logger
 from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
-from .mismatch import LONGEST_VALUE, MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
+from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
 
-log = logging.getLogger("minimcp.schema")
+log = logger("minimcp.schema")
 
+# A JSON Schema: a dict, True or False.
 Schema = Any
-"""A JSON Schema: a dict, True or False."""
 
+# Levels that a schema may nest; the codec's limit for messages is the same.
 MAX_DEPTH = 256
-"""Levels that a schema may nest; the codec's limit for messages is the same."""
 
-MAX_STEPS = 200_000
-"""Subschemas that one check of a peer's schema may apply, and 20 more per part of the value: about a second. Names
-and choices that are gone through count too, 20 of them as one."""
+# Seconds of processor time that one check by a peer's schema may take, and how many more for each part of the value.
+MAX_SECONDS, SECONDS_PER_PART = 1.0, 20e-6
 
-MAX_TEXT = 1_000
-"""Characters of a peer's pattern, and of a text that it is run on: its cost may grow with their square."""
+# Characters of a peer's pattern that is run, steps of the matcher that it may take (a tenth of a second), and the
+# lengths of texts for which they are estimated.
+MAX_PATTERN, MAX_TRIED, LENGTHS = 1_000, 1e7, (100_000, 1_000, 100, 20)
 
+# Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a
+# panic of its compiled parts, which nothing can catch.
 MAX_NESTED = 80
-"""Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a
-panic of its compiled parts, which nothing can catch."""
 
+# Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each before it checks.
 MAX_PARTS = 10_000
-"""Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each before it checks."""
 
+# Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them.
 MAX_NAMES = 100
-"""Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them."""
 
-TOO_MUCH = "the value cannot be checked: it nests too deep, or the schema needs too many steps for it"
+TOO_MUCH = "the value cannot be checked: it nests too deep, or the schema needs too long for it"
 
+# What ``$schema`` may say, without the empty fragment, and the class of `jsonschema` for it.
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
     "https://json-schema.org/draft/2019-09/schema": "Draft201909Validator",
@@ -59,7 +59,6 @@ DIALECTS = {
     "http://json-schema.org/draft-06/schema": "Draft6Validator",
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
-"""What ``$schema`` may say, without the empty fragment, and the class of `jsonschema` for it."""
 
 _LATEST, *_OLDER, _OLDEST = DIALECTS
 
@@ -75,7 +74,7 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
         where: What it belongs to, for the error messages about the schema itself.
-        peer: Whether a peer sent it: the steps of a check are counted, and patterns that may be slow are not run.
+        peer: Whether a peer sent it: the time of a check is bounded, and patterns that may be slow are not run.
 
     Raises:
         ValueError: The schema is no valid one, refers to what is not in it, is too large or nests too deep, or names a
@@ -94,7 +93,7 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
 
     def check(value: Any) -> Optional[Mismatch]:
         try:
-            return _Run(peer, targets, MAX_STEPS if peer else inf, [value]).apply(schema, value)
+            return _Run(peer, targets, MAX_SECONDS if peer else inf, [value]).apply(schema, value)
         except (_TooMuch, RecursionError):
             return Mismatch("", value, instead=TOO_MUCH)
 
@@ -104,17 +103,26 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
 compile_peer_check = partial(compile_check, peer=True)
 
 
+def compile_require(schema: Schema, *, where: str) -> Callable[[Any], None]:
+    """As `compile_check`, for a function that raises what is wrong."""
+    check = compile_check(schema, where=where)
+
+    def require(value: Any) -> None:
+        error = check(value)
+        if error is not None:
+            raise error
+
+    return require
+
+
 def _size(value: Any) -> tuple[int, int]:
     """How many values there are in a value, itself included, and on how many levels, as far as they are looked at."""
     count, depth, level = 0, 0, [value]
     while level and depth <= MAX_DEPTH:
         count, depth = count + len(level), depth + 1
-        level = [inner for part in level for inner in _children(part)]
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        level = [*chain.from_iterable(inner)]
     return count, depth
-
-
-def _children(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 class _NotCommon(Exception):
@@ -122,7 +130,7 @@ class _NotCommon(Exception):
 
 
 class _TooMuch(Exception):
-    """One check has used up its steps."""
+    """One check has used up its time."""
 
 
 def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
@@ -162,11 +170,10 @@ def _subschemas(word: str, rule: Any, peer: bool) -> Iterable[Schema]:
     form = WORDS[word].form
     if _Run().apply(form, rule) is not None:
         raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
-    for pattern in [rule] if word == "pattern" else rule if word == "patternProperties" else ():
+    for pattern in () if peer else [rule] if word == "pattern" else rule if word == "patternProperties" else ():
         try:
-            if not peer or is_run(pattern):  # making one may take as long as running it
-                re.compile(pattern)
-        except re.error as error:
+            re.compile(pattern)
+        except (re.error, OverflowError) as error:
             raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
     return [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
 
@@ -175,13 +182,17 @@ def _target(reference: str, root: Schema) -> Schema:
     """Where a reference leads. Raises ValueError: nowhere."""
     if reference[:2] not in ("#", "#/"):
         raise _NotCommon
+    if "%" in reference:
+        from urllib.parse import unquote  # which most servers never need, so it is no part of their start
+
+        reference = unquote(reference)
     part = root
     try:
-        for step in unquote(reference).split("/")[1:]:
+        for step in reference.split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
             part = part[int(step)] if isinstance(part, list) else part[step]
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise ValueError(f"$ref {reference!r} leads nowhere") from error
+        raise ValueError(f"$ref {reference!r:.100} leads nowhere") from error
     return part
 
 
@@ -192,30 +203,34 @@ class _Run:
     Args:
         peer: Whether the schema is of a peer.
         targets: Where its references lead.
-        steps: How many subschemas may be applied.
-        large: The value, while nobody has looked how large it is: that gives more steps.
+        seconds: Of processor time that it may take, from the first time that somebody looks.
+        large: The value, while nobody has looked how large it is: that gives more time.
+        until: When its time is over.
+        applied: How many subschemas have been applied.
         followed: What came of each reference for each part of the value: a second time costs nothing.
         choices: The values of each list of them, to be looked for.
+        not_run: The patterns that were not run on some text: from then on nothing is wrong because too much fits.
     """
 
     peer: bool = False
     targets: Mapping[str, Schema] = field(default_factory=dict)
-    steps: float = inf
+    seconds: float = inf
     large: list[Any] = field(default_factory=list)
+    until: float = 0.0
+    applied: int = 0
     followed: dict[tuple[str, int], Optional[Mismatch]] = field(default_factory=dict)
     choices: dict[int, set[Hashable]] = field(default_factory=dict)
+    not_run: set[str] = field(default_factory=set)
 
     def apply(self, schema: Schema, value: Any) -> Optional[Mismatch]:
         """What is wrong with a value by a subschema; None when it fits."""
         if schema is False:
             return Mismatch("nothing here", value)
-        self.steps -= 1
-        if self.steps < 0:
-            self.spend(0)
+        self.applied += 1
+        if not self.applied % 10:
+            self.look()
         if schema is True:
             return None
-        if len(schema) >= 20:
-            self.steps -= len(schema) // 20
         words = _WORDS_FOR[type(value)]
         for word in schema:
             if word in words:
@@ -224,54 +239,79 @@ class _Run:
                     return error
         return None
 
-    def spend(self, steps: int) -> None:
-        """Raises _TooMuch when there are no more steps."""
-        self.steps -= steps
-        if self.steps < 0 and self.large:
-            self.steps += 20 * _size(self.large.pop())[0]
-        if self.steps < 0:
+    def look(self) -> None:
+        """Raises _TooMuch when the time is over. Called before everything that may take a millisecond."""
+        now = thread_time()
+        self.until = self.until or now + self.seconds
+        if now > self.until and self.large:
+            self.until += SECONDS_PER_PART * _size(self.large.pop())[0]
+        if now > self.until:
             raise _TooMuch
 
     def matches(self, pattern: str, text: str) -> Optional[bool]:
         """Whether a pattern is found in a text; None when it is not run."""
-        self.spend(1)
-        if not self.peer or (len(text) <= MAX_TEXT and is_run(pattern)):
-            return re.search(pattern, text) is not None
-        log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
-        return None
+        self.look()
+        if self.peer and len(text) > longest_text(pattern):
+            if pattern not in self.not_run:
+                log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
+            self.not_run.add(pattern)
+            return None
+        return re.search(pattern, text) is not None
 
 
-_PIECE = re.compile(r"\\[^0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_SLOW = re.compile(r"\\|\(\?(?!:)|\)[*+{?]|[*+?}][*+{]")
+# ------------------------------------------------------------ patterns of a peer
 
-
-def is_run(pattern: str) -> bool:
-    """Whether a peer's pattern is run."""
-    return len(pattern) <= MAX_TEXT and is_quick(pattern)
+_parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
 
 
 @lru_cache(maxsize=512)
-def is_quick(pattern: str) -> bool:
-    """Whether a pattern can surely not make Python's matcher try many ways: a few conservative rules.
+def longest_text(pattern: str) -> int:
+    """The characters of a text that a peer's pattern is run on at most: Python's matcher surely has few ways to try.
 
-    No group is repeated, at most one piece repeats a varying number of times, optional pieces and alternatives are few,
-    and there is nothing but plain groups: no reference back, no look ahead or behind.
+    -1 for a pattern that is never run.
     """
-    plain = _PIECE.sub("x", pattern).replace("(?:", "(")
-    varying = len(re.findall(r"[*+]|\{\d*,\d*\}", plain))
-    choices = plain.count("?") + (plain.count("|") if plain.count("(") > 1 else 0)
-    return not _SLOW.search(plain) and varying <= 1 and choices <= 4
+    try:
+        pieces = _parser.parse(pattern if len(pattern) <= MAX_PATTERN else "(")
+        is_plain, is_anchored = pieces.state.flags == re.UNICODE, str(pieces[:1]).startswith("[(AT, AT_BEGINNING")
+        costs = ((length, (1 if is_anchored else length) * _cost(pieces, length)[1]) for length in LENGTHS)
+        return next((length for length, steps in costs if is_plain and steps <= MAX_TRIED), -1)
+    except (re.error, OverflowError, Warning):
+        return -1
+
+
+def _cost(pieces: Any, length: int) -> tuple[float, float]:
+    """In how many ways pieces of a pattern may match from one place in a text on, and the steps to try them all.
+
+    Neither is ever more, for each way of a piece is tried after each of those before it. What is not known here (a
+    reference back, a look ahead, a repeated piece that may be empty) takes steps without end.
+    """
+    ways = steps = 1.0
+    for code, rule in pieces:
+        name, more, tried = str(code), 1.0, 1.0
+        if name == "BRANCH":
+            more, tried = map(sum, zip(*(_cost(each, length) for each in rule[1])))
+        elif name == "SUBPATTERN" and rule[1:3] == (0, 0):
+            more, tried = _cost(rule[3], length)
+        elif name in ("MAX_REPEAT", "MIN_REPEAT") and rule[2].getwidth()[0]:
+            least, most = min(rule[0], length), min(rule[1], length)
+            once, tried = _cost(rule[2], length)
+            more, tried = (most - least + 1) * once**most, tried * most * once ** max(most - 1, 0)
+        elif name != "LITERAL":
+            tried = len(rule) if name == "IN" else 1.0 if name in ("NOT_LITERAL", "ANY", "AT") else inf
+        steps += ways * tried
+        ways *= more
+    return ways, steps
 
 
 # ------------------------------------------------------------ the words
 
 _OF_TYPE = {kind.schema["type"]: kind.label for kind in SCALARS.values()}
+# What messages call a value of each type of JSON Schema.
 LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
-"""What messages call a value of each type of JSON Schema."""
 
+# What each type of decoded JSON is called in a schema.
 _NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
 _NAMES.update({int: {"integer", "number"}, list: {"array"}, dict: {"object"}})
-"""What each type of decoded JSON is called in a schema."""
 
 Found = Optional[Mismatch]
 
@@ -288,9 +328,8 @@ def _labels(names: Any) -> str:
 
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.spend(_size(value)[0])
+    run.look()
     if id(rule) not in run.choices:  # the schema keeps it, so no other one has this id
-        run.spend(_size(rule)[0] // 20)
         run.choices[id(rule)] = set(map(frozen, rule))
     if frozen(value) in run.choices[id(rule)]:
         return None
@@ -298,7 +337,7 @@ def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.spend(_size(value)[0] + _size(rule)[0] // 20)
+    run.look()
     if frozen(value) == frozen(rule):
         return None
     return Mismatch(one_of([rule]), value, choices={rule: rule} if isinstance(rule, str) else None)
@@ -309,22 +348,21 @@ def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
 
 
 def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    step = Fraction(repr(rule))  # exact: in floating point 0.3 is no multiple of 0.1
+    step, parts = Decimal(repr(rule)).as_integer_ratio()  # exact: in floating point 0.3 is no multiple of 0.1
     if not isinstance(value, float) or isfinite(value):
-        number = Fraction(repr(value) if isinstance(value, float) and isinstance(rule, float) else value)
-        if number * step.denominator % step.numerator == 0:
+        number = Decimal(repr(value)) if isinstance(value, float) and isinstance(rule, float) else value
+        numerator, denominator = number.as_integer_ratio()
+        if numerator * parts % (denominator * step) == 0:
             return None
     return Mismatch(f"a multiple of {rule}", value)
 
 
 def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Judge:
-    def check(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-        if not refused(len(value), rule):
-            return None
+    def error(rule: Any, value: Any) -> Mismatch:
         wanted = f"{bound} {rule} {unit}{'' if rule == 1 else 's'}"
         return Mismatch("", value, instead=f"expected {wanted}, got {len(value)}")
 
-    return check
+    return lambda rule, value, *_: error(rule, value) if refused(len(value), rule) else None
 
 
 def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -332,14 +370,13 @@ def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.spend(_size(value)[0])
+    run.look()
     told = "expected a list without duplicates, got the same item twice"
     return Mismatch("", value, instead=told) if rule and has_twins(value) else None
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     names = rule if len(rule) <= len(value) else value
-    run.steps -= len(names) // 20
     for name in names:  # not by _each: this is what most of a check is
         if name in value and name in rule:
             error = run.apply(rule[name], value[name])
@@ -349,7 +386,6 @@ def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.steps -= len(rule) // 20
     for name in rule:
         if name not in value:
             part = schema.get("properties", {}).get(name)
@@ -365,11 +401,10 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     if value.keys() <= known.keys():
         return None
-    run.steps -= len(value) // 20
     others = [name for name in value if name not in known]
     others = [name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)]
     if others and rule is False:
-        run.spend(len(others[0][:LONGEST_VALUE]) * min(len(known), MOST_KNOWN) // 2)  # for the name that was meant
+        run.look()  # for the name that was meant
         return unknown_field(value, others[0], [*known, *patterns])
     return _each(((name, value[name], rule) for name in others), run)
 
@@ -401,33 +436,33 @@ def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _any_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    errors = []
-    for part in rule:
-        error = run.apply(part, value)
-        if error is None:
-            return None
-        errors.append(error)
-    return _none_fits(value, errors)
+    errors = [*takewhile(lambda error: error is not None, map(run.apply, rule, repeat(value)))]
+    return None if len(errors) < len(rule) else _none_fits(value, errors, run)  # type: ignore[arg-type]
 
 
 def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     errors = [error for error in map(run.apply, rule, repeat(value)) if error is not None]
     fitting = len(rule) - len(errors)
-    if fitting > 1:
+    if fitting > 1 and not run.not_run:
         return Mismatch("", value, instead=f"fits {fitting} of {len(rule)} forms, but must fit exactly one")
-    return None if fitting else _none_fits(value, errors)
+    return None if fitting else _none_fits(value, errors, run)
 
 
-def _none_fits(value: Any, errors: list[Mismatch]) -> Mismatch:
+def _none_fits(value: Any, errors: list[Mismatch], run: _Run) -> Mismatch:
     shown = errors[:20]
     if any(error.path or error.instead for error in shown):
-        tries = "; ".join(dict.fromkeys(cut(str(error), 120) for error in shown))
-        return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({cut(tries, 500)})")
+        tries = []
+        for error in shown:
+            run.look()
+            tries.append(cut(str(error), 120))
+        told = cut("; ".join(dict.fromkeys(tries)), 500)
+        return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({told})")
     return Mismatch(cut(listed(dict.fromkeys(error.expected for error in shown)), 300), value)
 
 
 def _not(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return Mismatch("something else", value) if run.apply(rule, value) is None else None
+    fits = run.apply(rule, value) is None
+    return Mismatch("something else", value) if fits and not run.not_run else None
 
 
 def _ref(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -464,6 +499,7 @@ _TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict}
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
 _SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
+# The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values.
 WORDS: dict[str, Word] = {
     "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
     "enum": Word(_LIST, _enum, _ANY),
@@ -492,10 +528,9 @@ WORDS: dict[str, Word] = {
     **dict.fromkeys(("$defs", "definitions"), Word(NAMED)),
     **dict.fromkeys(("$id", "$schema"), Word(_STRING)),
 }
-"""The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values."""
 
+# By the type of a value the words that say something about it.
 _WORDS_FOR = {cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY}
-"""By the type of a value the words that say something about it."""
 
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
@@ -506,9 +541,9 @@ _NOT_COMMON = frozenset({
 
 # ------------------------------------------------------------ jsonschema
 
-_NAMING = re.compile(r'"(?:\$?id|\$anchor|\$dynamicAnchor)":')
+_NAMING = r'"(?:\$?id|\$anchor|\$dynamicAnchor)":'
+# Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run.
 _OURS = ("uniqueItems", "multipleOf", "pattern")
-"""Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run."""
 
 
 def _by_jsonschema(schema: Schema, peer: bool) -> Check:
@@ -527,12 +562,12 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         raise ValueError(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
     if peer:
         text = json.dumps(schema)
-        large = _size(schema)[0] > MAX_PARTS or len(_NAMING.findall(text)) > MAX_NAMES
+        large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if large or '"patternProperties":' in text:
             raise ValueError("a peer's schema that is so large, or has patternProperties, is not given to jsonschema")
     base = getattr(jsonschema, name)
     try:
-        base.check_schema(schema)
+        base.check_schema(schema, format_checker=jsonschema.FormatChecker(() if peer else None))
         resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)
         waiting = [(resource, REGISTRY.resolver_with_root(resource))]
         while waiting:  # a reference that leads nowhere is an error of the schema, and not of the first value
@@ -545,20 +580,32 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         place = shown_path(error.absolute_path) or "the root"
         raise ValueError(f"no valid schema: {place}: {cut(error.message, 200)}") from error
     except Unresolvable as error:
-        raise ValueError(f"$ref {error.ref!r} leads nowhere: nothing is fetched") from error
-    limits, run = _Limits(), _Run(peer)
+        raise ValueError(f"$ref {error.ref!r:.100} leads nowhere: nothing is fetched") from error
+    state = threading.local()  # the check on this thread, and how many words inside words it is at
 
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
-        error = WORDS[word].check(rule, value, schema, run) if word in _WORDS_FOR[type(value)] else None
+        error = WORDS[word].check(rule, value, schema, state.run) if word in _WORDS_FOR[type(value)] else None
         if error is not None:
             yield jsonschema.ValidationError(str(error))
 
+    def bounded(judge: Any, *arguments: Any) -> Iterator[Any]:
+        state.nested += 1
+        state.run.look()
+        if state.nested > MAX_NESTED:
+            raise _TooMuch
+        try:
+            for error in judge(*arguments) or ():
+                state.run.look()  # its message repeats the value
+                yield error
+        finally:
+            state.nested -= 1
+
     judges = {**base.VALIDATORS, **{word: partial(by_us, word) for word in _OURS}}
-    bounded = {word: partial(limits.counted, judge) for word, judge in judges.items()}
-    validator = jsonschema.validators.extend(base, bounded)(schema, registry=REGISTRY)
+    judges = {word: partial(bounded, judge) for word, judge in judges.items()}
+    validator = jsonschema.validators.extend(base, judges)(schema, registry=REGISTRY)
 
     def check(value: Any) -> Optional[Mismatch]:
-        limits.steps, limits.nested = MAX_STEPS // 4 + 20 * _size(value)[0], 0
+        state.run, state.nested = _Run(peer, {}, MAX_SECONDS, [value] * 5), 0  # which is slower
         try:
             worst = jsonschema.exceptions.best_match(islice(validator.iter_errors(value), 20))
         except (_TooMuch, RecursionError):
@@ -570,23 +617,3 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         return mismatch
 
     return check
-
-
-class _Limits(threading.local):
-    """What is left to a check by `jsonschema` on this thread."""
-
-    steps = 0
-    nested = 0
-
-    def counted(self, judge: Any, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
-        """Applies a word within the limits."""
-        self.steps -= 1 + (len(_children(rule)) + len(_children(value))) // 20
-        self.nested += 1
-        if self.steps < 0 or self.nested > MAX_NESTED:
-            raise _TooMuch
-        try:
-            for error in judge(validator, rule, value, schema) or ():
-                self.steps -= len(error.message) // 20  # it repeats the value
-                yield error
-        finally:
-            self.nested -= 1

@@ -7,21 +7,20 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 from __future__ import annotations
 
 import datetime
-import logging
 import re
 from functools import partial
 from typing import Any, Mapping, Optional, TypedDict, Union
 
-from ..errors import one_line
+from ..errors import logger
 from .annotations import kind_of, write_any
-from .checker import LABELS, compile_check
+from .checker import LABELS, compile_check, compile_require
 from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, class_of, matched, record_reader
 from .mismatch import Mismatch, listed
 
-log = logging.getLogger("minimcp.forms")
+log = logger("minimcp.forms")
 
+# What an author gives as a form.
 Schema = Union[Mapping[str, Any], type]
-"""What an author gives as a form."""
 
 _FORMATS: dict[str, Kind] = {
     "email": class_of(str, "an email address", partial(matched, r"[^@\s]+@[^@\s]+")),
@@ -36,6 +35,7 @@ _CHOICE = {"type": "object", "properties": {"const": _TEXT, "title": _TEXT}, "ad
 _TITLED = {"type": "array", "items": {**_CHOICE, "required": ["const", "title"]}, "minItems": 1}
 _ITEMS = {"type": _TEXT, "enum": _CHOICES, "anyOf": _TITLED}
 _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
+# What a field of each type may say. What is any value here is looked at when the field's own check is made.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
         **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": list(_FORMATS)},
@@ -49,7 +49,6 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "items": {"type": "object", "properties": _ITEMS, "additionalProperties": False},
     },
 }  # fmt: skip
-"""What a field of each type may say. What is any value here is looked at when the field's own check is made."""
 
 _ROOT = {
     "type": {"const": "object"}, "$schema": _TEXT, "required": {"type": "array", "items": _TEXT},
@@ -61,7 +60,7 @@ _ADVICE = '; choices are strings: Literal["a", "b"] or an Enum with string value
 
 _NULL = {"type": "null"}
 _typed_dict: Any = TypedDict
-_SECRETS = re.compile(r"passw(or)?d|passphrase|secret|api_?key|token|credential|cvv|\bpin\b", re.IGNORECASE)
+_SECRETS = r"(?i)passw(or)?d|passphrase|secret|api_?key|token|credential|cvv|\bpin\b"
 
 
 class Form:
@@ -82,8 +81,8 @@ class Form:
         if error is not None:
             raise ValueError(f"a form's schema is that of a flat object with properties: {error}")
         needed, fields = schema.get("required", []), []
+        # What fields that were left out are read as.
         self._defaults: dict[str, Any] = {}
-        """What fields that were left out are read as."""
         for name, given in schema.get("properties", {}).items():
             field = _flat(given, schema.get("$defs", {}))
             nullable = _NULL in given.get("anyOf", ())
@@ -93,16 +92,16 @@ class Form:
                 fields.append(Field(name, name in needed and not nullable, _kind(field)))
             except (TypeError, ValueError) as error:
                 raise (TypeError if isinstance(error, TypeError) else ValueError)(f"field {name!r}: {error}") from None
-            if _SECRETS.search(name):
-                log.warning("a form asks for %s: secrets are asked for by URL, never by a form", one_line(name))
+            if re.search(_SECRETS, name):
+                log.warning("a form asks for %s: secrets are asked for by URL, never by a form", name)
         self._properties = {field.name: field.kind.schema for field in fields}
         self._required = [field.name for field in fields if field.required]
         self._dialect, self._read = schema.get("$schema"), read or record_reader(fields, dict)
         unknown = [name for name in needed if name not in self._properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
+        # Whether a field takes several of its choices.
         self.has_lists = any(field["type"] == "array" for field in self._properties.values())
-        """Whether a field takes several of its choices."""
 
     def to_wire(self, *, full: bool = True) -> dict[str, Any]:
         """The schema for the client.
@@ -202,12 +201,10 @@ def _kind(field: dict[str, Any]) -> Kind:
         raise ValueError("choices are given once")
     if kind == "array" and {"enum", "anyOf"}.isdisjoint(field.get("items", ())):
         raise TypeError(f"its choices are missing{_ADVICE}")
-    check = compile_check(field, where="its schema")
+    require = compile_require(field, where="its schema")
 
     def read(value: Any) -> Any:
-        error = check(value)
-        if error is not None:
-            raise error
+        require(value)
         if "format" in field:
             _FORMATS[field["format"]].read(value)
         return int(value) if kind == "integer" else value

@@ -13,13 +13,16 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
 
+# Mirrored integers are not further from zero than this: readers that know only floats see the same number.
 LARGEST = 2**53 - 1
-"""Mirrored integers are not further from zero than this: readers that know only floats see the same number."""
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_PLAIN = re.compile(r"[\x20-\x7e]*")
-_WHOLE = re.compile(r"(-?[0-9]{1,20})(?:\.0*)?")
-_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_PLAIN = r"[\x20-\x7e]*"
+_WHOLE = r"(-?[0-9]{1,20})(?:\.0*)?"
+_ENCODED = r"(?s)=\?base64\?(.*)\?="
+
+# Parts of a schema that are looked through.
+MOST_PARTS = 100_000
 
 _BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
 _NO_SCHEMAS = ("default", "const", "enum", "examples")
@@ -40,7 +43,7 @@ class Mirrored(NamedTuple):
 
     def agrees(self, text: str, value: Any) -> bool:
         """Whether a header, decoded, says the same as a value."""
-        whole = _WHOLE.fullmatch(text) if self.type == "integer" else None
+        whole = re.fullmatch(_WHOLE, text) if self.type == "integer" else None
         if whole is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
             return int(whole[1]) == value
         return text == plain_text(value)
@@ -50,11 +53,14 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     """The mirrored arguments of an input schema.
 
     Raises:
-        ValueError: An annotation stands where none may, is no header's name, or is there twice.
+        ValueError: An annotation stands where none may, is no header's name, or is there twice; or it is too large to
+            be looked through.
     """
     found: dict[str, Mirrored] = {}
     parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
     for part, path in parts:  # without a path no argument stands there
+        if len(parts) > MOST_PARTS:
+            raise ValueError(f"{ANNOTATION} is looked for in schemas of at most {MOST_PARTS:,} parts")
         if isinstance(part, dict) and ANNOTATION in part:
             each = _annotated(part, path)
             if each.name.lower() in found:
@@ -92,7 +98,7 @@ def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
 
 def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mirrored:
     name, kind, where = schema[ANNOTATION], schema.get("type"), ".".join(path or ()) or "the arguments"
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
         raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
     if not path:
         raise ValueError(f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count")
@@ -120,7 +126,7 @@ def header_value(value: Any) -> Optional[str]:
     if type(value) is int and abs(value) > LARGEST:
         raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
     text = plain_text(value)
-    if text is None or (_PLAIN.fullmatch(text) and text.strip(" ") == text and not _ENCODED.fullmatch(text)):
+    if text is None or (re.fullmatch(_PLAIN, text) and text.strip(" ") == text and not re.fullmatch(_ENCODED, text)):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
 
@@ -131,9 +137,9 @@ def from_header(text: str) -> str:
     Raises:
         ValueError: It has characters that it cannot have, or what it encodes is no text.
     """
-    if not _PLAIN.fullmatch(text):
+    if not re.fullmatch(_PLAIN, text):
         raise ValueError("it has characters outside of ASCII, or controls")
-    encoded = _ENCODED.fullmatch(text)
+    encoded = re.fullmatch(_ENCODED, text)
     if encoded is None:
         return text
     try:

@@ -66,6 +66,15 @@ def names_of(module: str) -> dict[str, Any]:
     return vars(sys.modules[module]) if module in sys.modules else {}
 
 
+# Types of Python that annotations are made of, and whose names tools like to have.
+HIDEABLE = ("bool", "dict", "float", "int", "list", "set", "str", "tuple", "type")
+
+
+def hidden_by(name: str) -> str:
+    """What to write where a function has taken the name of one of Python's types from annotations."""
+    return f"a function named {name} hides Python's {name}: call it {name}_ and write name={name!r} in its decorator"
+
+
 def _evaluated(text: str, names: dict[str, Any]) -> Any:
     try:
         try:
@@ -76,7 +85,10 @@ def _evaluated(text: str, names: dict[str, Any]) -> Any:
             return eval(_with_unions(text), {**names, "__Union__": Union})
     except Exception as error:
         hint = " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
-        reason = f"{type(error).__name__}: {error}{hint if isinstance(error, NameError) else ''}"
+        if not isinstance(error, NameError):
+            hidden = [name for name in re.findall(r"\w+", text) if name in HIDEABLE and name in names]
+            hint = f" ({hidden_by(hidden[0])})" if hidden else ""
+        reason = f"{type(error).__name__}: {error}{hint}"
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
 
 
@@ -133,12 +145,10 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
             none that a schema can show), the type that it has where the class body does not say it, and a description.
     """
     if hasattr(cls, "__required_keys__"):
-        found = []
-        for name in annotations_of(cls):
-            kind = kind_of(name)  # it has seen Required also where annotations are text, the class has not
-            required = name in cls.__required_keys__ if kind.required is None else kind.required
-            found.append(Field(name, required, kind, name))
-        return found
+        needed = cls.__required_keys__  # it has not seen Required where annotations are text; the kind has
+        kinds = [(name, kind_of(name)) for name in annotations_of(cls)]
+        said = [name in needed if kind.required is None else kind.required for name, kind in kinds]
+        return [Field(name, required, kind, name) for (name, kind), required in zip(kinds, said)]
     if hasattr(cls, "_field_defaults"):
         known = cls._field_defaults
         return [Field(name, name not in known, kind_of(name, known.get(name, NOTHING)), name) for name in cls._fields]

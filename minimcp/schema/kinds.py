@@ -8,12 +8,13 @@ from __future__ import annotations
 import datetime
 import operator
 import re
+import sys
 import threading
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from math import isfinite
-from pathlib import PurePath
 from typing import Any, Callable, Collection, Hashable, Iterable, Mapping, NamedTuple, Optional, Sequence, cast
 from uuid import UUID
 
@@ -22,8 +23,8 @@ from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 Convert = Callable[[Any], Any]
 
 NONE_TYPE = type(None)
+# The Python types that decoded JSON consists of.
 JSON_TYPES: frozenset[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
-"""The Python types that decoded JSON consists of."""
 
 _LISTS, OBJECTS = frozenset({list}), frozenset({dict})
 
@@ -38,9 +39,9 @@ class Kind:
         write: From the Python value to what the JSON encoder takes. Raises `Mismatch` for another type's value.
         label: What messages call it: "an integer".
         accepts: The types of decoded JSON that can fit at all.
-        exact: A type whose instances `read` and `write` both return as they are; None when there is none.
-            For ``float`` only the finite ones.
-        exact_items: For a list that stays a list, the `exact` type of its items; None when they have none.
+        exact: The types whose instances `read` and `write` both return as they are; ``float`` is the only one, if it
+            is one, and means the finite ones.
+        exact_items: For a list that stays a list, the types of items that all stay as they are.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
         required: Whether ``Required`` or ``NotRequired`` stands round it; None when neither does.
@@ -51,8 +52,8 @@ class Kind:
     write: Convert
     label: str
     accepts: frozenset[type]
-    exact: Optional[type] = None
-    exact_items: Optional[type] = None
+    exact: frozenset[type] = frozenset()
+    exact_items: frozenset[type] = frozenset()
     writes: Optional[type] = None
     hashable: bool = True
     required: Optional[bool] = None
@@ -100,7 +101,7 @@ def _scalar(cls: type, json_type: str, label: str, convert: Optional[Convert] = 
         raise Mismatch(label, value)
 
     convert = convert or same
-    return Kind({"type": json_type}, convert, convert, label, frozenset({cls, *accepts}), exact=cls, writes=cls)
+    return Kind({"type": json_type}, convert, convert, label, frozenset({cls, *accepts}), frozenset({cls}), writes=cls)
 
 
 TEXT = _scalar(str, "string", "a string", _text)
@@ -210,11 +211,11 @@ CLASSES: dict[type, Kind] = {
 
 _DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 _INTEGER_NAME = "^(0|-?[1-9][0-9]{0,99})$"
+# ``int`` as the name of an object's member: ``{"7": ...}``.
 INTEGER_NAME = class_of(
     int, "a name that is an integer", lambda text: int(matched(_INTEGER_NAME, text)[0]), lambda value: str(int(value)),
     pattern=_INTEGER_NAME,
 )  # fmt: skip
-"""``int`` as the name of an object's member: ``{"7": ...}``."""
 
 
 def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
@@ -223,7 +224,8 @@ def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
         return SCALARS.get(cls) or CLASSES[cls]
     if issubclass(cls, Enum):
         return enumeration(cls)
-    if issubclass(cls, PurePath):
+    pathlib = sys.modules.get("pathlib")  # who has a class of it has imported it, and most servers do not
+    if pathlib is not None and issubclass(cls, pathlib.PurePath):
         return class_of(cls, "a path", cls)
     if not issubclass(cls, Decimal):
         return None
@@ -243,11 +245,20 @@ def frozen(value: Any) -> Hashable:
     """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are not."""
     if isinstance(value, bool):
         return (bool, value)
+    if isinstance(value, (int, float)):  # a peer can choose numbers that all have one hash, but no such bytes
+        return (f"{int(value):x}" if value % 1 == 0 else repr(value)).encode()
     if isinstance(value, list):
         return (list, *map(frozen, value))
     if isinstance(value, dict):
         return (dict, frozenset((name, frozen(part)) for name, part in value.items()))
     return value  # type: ignore[no-any-return]
+
+
+def hashed_apart(values: list[Any]) -> list[Any]:
+    """Values for a set or a dict, where those that all have one hash take time without end, as a peer knows."""
+    if len(values) - len(set(map(hash, values))) > 100:
+        raise Mismatch("", values, instead="too many values have the same hash")
+    return values
 
 
 def has_twins(values: Sequence[Any]) -> bool:
@@ -312,12 +323,6 @@ def enumeration(cls: Any) -> Kind:
 # ------------------------------------------------------------ unions
 
 
-class _Tried(threading.local):
-    """What an ambiguous union made of each part of the value that is read, so that nesting does not double the work."""
-
-    results: Optional[dict[int, Any]] = None
-
-
 def union(members: Sequence[Kind]) -> Kind:
     """The first member that fits; among numbers, that of the value's own type goes first: 1 is an int, 1.0 a float.
 
@@ -325,18 +330,17 @@ def union(members: Sequence[Kind]) -> Kind:
     """
     by_type = {each: [kind for kind in members if each in kind.accepts] for each in JSON_TYPES}
     for number in (int, float):
-        by_type[number].sort(key=lambda kind: kind.exact is not number)
-    exact = frozenset(kind.exact for kind in members if kind.exact not in (None, float))
+        by_type[number].sort(key=lambda kind: kind.exact != {number})
     by_class = {kind.writes: kind for kind in members if kind.writes is not None}
     label = cut(listed(dict.fromkeys(kind.label for kind in members)), 200)
-    tried = _Tried()
+    tried = threading.local()  # its results for each part of the value that is read: nesting must not double the work
 
     def read(value: Any) -> Any:
         candidates = by_type.get(type(value), [])
         if len(candidates) < 2 or not isinstance(value, (dict, list)):
             return first(value, candidates)
-        outermost = tried.results is None
-        results = tried.results = {} if tried.results is None else tried.results
+        outermost = not hasattr(tried, "results")
+        results = tried.results = {} if outermost else tried.results
         try:
             if id(value) not in results:
                 results[id(value)] = first(value, candidates)
@@ -344,7 +348,7 @@ def union(members: Sequence[Kind]) -> Kind:
             results[id(value)] = error
         finally:
             if outermost:
-                tried.results = None
+                del tried.results
         found = results[id(value)]
         if isinstance(found, Mismatch):
             raise Mismatch(label, value, instead=str(found))
@@ -364,8 +368,6 @@ def union(members: Sequence[Kind]) -> Kind:
         raise hinting[0] if hinting else Mismatch(label, value)
 
     def write(value: Any) -> Any:
-        if type(value) in exact:
-            return value
         own = by_class.get(type(value))  # before its base class, which would leave half of it out
         for kind in members if own is None else (own, *members):
             try:
@@ -374,29 +376,29 @@ def union(members: Sequence[Kind]) -> Kind:
                 pass
         raise Mismatch(label, value)
 
-    accepts: frozenset[type] = frozenset().union(*(kind.accepts for kind in members))
+    accepts = frozenset(each for each in by_type if by_type[each])
+    exact = frozenset(each for each in accepts - {float} if each in by_type[each][0].exact)
     schema = {"anyOf": [kind.schema for kind in members]}
-    return Kind(schema, read, write, label, accepts, hashable=all(kind.hashable for kind in members))
+    return Kind(schema, read, write, label, accepts, exact, hashable=all(kind.hashable for kind in members))
 
 
 # ------------------------------------------------------------ lists and objects
 
 
-def _convert_each(items: Iterable[Any], convert: Convert) -> list[Any]:
-    """`convert` of each item; a Mismatch names the index, which is the number of items done before."""
+def _convert_each(items: Iterable[Any], convert: Convert, keys: Optional[Iterable[Any]] = None) -> list[Any]:
+    """`convert` of each item; a Mismatch names its key, or its index, which is the number of items done before."""
     done: list[Any] = []
     try:
         done.extend(map(convert, items))
     except Mismatch as error:
-        raise error.inside(len(done)) from None
+        key = len(done) if keys is None else list(keys)[len(done)]
+        raise error.inside(key if isinstance(key, (str, int)) else str(key)) from None
     return done
 
 
 def _untouched(item: Kind, values: Collection[Any]) -> bool:
     """A quick test whether all values can stay as they are; False may mean that it is not known."""
-    if item.exact is None:
-        return not values
-    return set(map(type, values)) <= {item.exact} and (item.exact is not float or all(map(isfinite, values)))
+    return item.exact.issuperset(map(type, values)) and (float not in item.exact or all(map(isfinite, values)))
 
 
 def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool = False) -> Kind:
@@ -415,7 +417,7 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
         if unique and has_twins(value):
             raise Mismatch(label, value, instead=f"expected {label}, got the same item twice")
         done = value if _untouched(item, value) else _convert_each(value, item.read)
-        return done if make is list else make(done)
+        return done if make is list else make(hashed_apart(done) if unique else done)
 
     def write(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
@@ -429,7 +431,8 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
     items = {"items": item.schema} if item.schema else {}
     schema = {"type": "array", **items, **({"uniqueItems": True} if unique else {})}
     hashable = make is frozenset or (make is tuple and item.hashable)
-    return Kind(schema, read, write, label, _LISTS, exact_items=item.exact if make is list else None, hashable=hashable)
+    exact_items = item.exact - {float} if make is list else frozenset()
+    return Kind(schema, read, write, label, _LISTS, exact_items=exact_items, hashable=hashable)
 
 
 def fixed(items: Sequence[Kind]) -> Kind:
@@ -456,8 +459,8 @@ def _write_name(value: Any) -> str:
     return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
 
 
+# A name in an object of anything: a string; on the way out an integer too, as the standard library has it.
 FREE_NAME = replace(TEXT, write=_write_name)
-"""A name in an object of anything: a string; on the way out an integer too, as the standard library has it."""
 
 
 def mapping(key: Kind, item: Kind) -> Kind:
@@ -473,29 +476,25 @@ def mapping(key: Kind, item: Kind) -> Kind:
         schema["propertyNames"] = names
 
     def each(value: Any, convert_key: Convert, convert: Convert) -> Any:
-        done = {}
-        for name, part in value.items():
+        names = []
+        for name in value:
             try:
-                key = convert_key(name)
+                names.append(convert_key(name))
             except Mismatch as error:
                 raise Mismatch("", value, instead=f"the name {cut(repr(name))}: {error}") from None
-            try:
-                done[key] = convert(part)
-            except Mismatch as error:
-                raise error.inside(name if isinstance(name, (str, int)) else str(name)) from None
-        return done
+        return dict(zip(hashed_apart(names), _convert_each(value.values(), convert, value)))
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
             raise Mismatch("an object", value)
-        if key.exact is str and (not item.schema or _untouched(item, value.values())):
+        if key.exact == {str} and (not item.schema or _untouched(item, value.values())):
             return value
         return each(value, key.read, item.read)
 
     def write(value: Any) -> Any:
         if not hasattr(value, "items"):
             raise Mismatch("a dict", value)
-        return each(value, key.write, item.write)
+        return each(dict(value.items()), key.write, item.write)
 
     return Kind(schema, read, write, "an object", OBJECTS, hashable=False)
 
@@ -549,94 +548,104 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
         fields: All that the object may have.
         make: Called with those that were sent; `dict` may have members of any name.
     """
-    label, known = record_label(fields), frozenset(field.name for field in fields)
-    required = frozenset(field.name for field in fields if field.required)
-    steps = {field.name: _at(field.name, field.kind.read) for field in fields}
-    whole = _converter(fields, list(steps.values()), make)
+    label, required = record_label(fields), [field.name for field in fields if field.required]
+    code = getattr(getattr(make, "__init__", None), "__code__", None)
+    by_position = code is not None and list(code.co_varnames[1 : code.co_argcount])[: len(required)] == required
 
-    def read(value: Any) -> Any:
-        if type(value) is not dict:
-            raise Mismatch(label, value)
-        try:
-            if len(value) == len(known):
-                try:
-                    return whole(value)
-                except KeyError:
-                    if value.keys() == known:  # it is an error of the constructor
-                        raise
-            if not required <= value.keys() <= known:
-                raise _unfit(fields, value)
-            return make(**{name: convert(value[name]) for name, convert in steps.items() if name in value})
-        except Mismatch:
-            raise
-        except (ValueError, TypeError) as error:  # of a constructor that checks on its own account
-            reason = cut(" ".join(str(error).split()) or type(error).__name__, 200)
-            raise Mismatch(label, value, instead=f"expected {label} that is valid: {reason}") from error
+    def refused(value: Any, error: Exception) -> Mismatch:
+        reason = cut(" ".join(str(error).split()) or type(error).__name__, 200)
+        return Mismatch(label, value, instead=f"expected {label} that is valid: {reason}")
 
-    return read
+    names = {"make": make, "label": label, "refused": refused, "unfit": partial(_unfit, fields)}
+    size, parts = str(len(required)), []
+    for field in sorted(fields, key=lambda field: by_position and not field.required):
+        part = _converted(field, field.kind.read, f"value[{field.name!r}]", names)
+        if not field.required:
+            size += f" + ({field.name!r} in value)"
+            part = f"**({{{field.name!r}: {part}}} if {field.name!r} in value else {{}})"
+        elif make is dict:
+            part = f"{field.name!r}: {part}"
+        elif not by_position:  # which takes less time
+            part = f"{field.name}={part}"
+        parts.append(part)
+    whole = ", ".join(parts)
+    return _compiled(_READER, names, whole=f"{{{whole}}}" if make is dict else f"make({whole})", size=size)
 
 
 def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if that is the class."""
     if issubclass(cls, dict):
         return record_reader([each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict)
-    whole = _converter(fields, [_at(field.name, field.kind.write) for field in fields], None)
-
-    def write(value: Any) -> Any:
-        if isinstance(value, cls):
-            return whole(value)
-        raise Mismatch(f"a {cls.__name__}", value)
-
-    return write
+    names = {"cls": cls, "label": f"a {cls.__name__}"}
+    parts = [(field.name, _converted(field, field.kind.write, f"value.{field.attribute}", names)) for field in fields]
+    return _compiled(_WRITER, names, whole=", ".join(f"{name!r}: {part}" for name, part in parts))
 
 
-def _at(name: str, convert: Convert) -> Convert:
-    def converted(value: Any) -> Any:
-        try:
-            return convert(value)
-        except Mismatch as error:
-            raise error.inside(name) from None
-
-    return converted
-
-
-_INLINE = ("int", "str", "bool", "float")
-
-
-def _converter(fields: Sequence[Field], converts: Sequence[Convert], make: Optional[Callable[..., Any]]) -> Convert:
-    """A function from an object with all the fields to what `make` makes of them; without one, from its attributes.
-
-    It is generated, for a list of records is what tools return: a loop over the fields takes three times as long. Its
-    source has the author's own names, as literals, and nothing else from outside. For ``id: int`` and ``at: Place``::
-
-        lambda value: make(id=(v if type(v := value['id']) is int else c0(v)), at=c1(value['at']))
-    """
-    parts = []
-    for index, field in enumerate(fields):
-        part = f"value.{field.attribute}" if make is None else f"value[{field.name!r}]"
-        exact, items = (getattr(each, "__name__", "") for each in (field.kind.exact, field.kind.exact_items))
-        if exact in _INLINE:
-            finite = " and v - v == 0.0" if exact == "float" else ""
-            part = f"v if type(v := {part}) is {exact}{finite} else c{index}(v)"
-        elif items in _INLINE and items != "float":
-            part = f"v if type(v := {part}) is list and {{{items}}}.issuperset(map(type, v)) else c{index}(v)"
-        else:
-            part = f"c{index}({part})"
-        parts.append(f"{field.name!r}: {part}" if make in (None, dict) else f"{field.name}=({part})")
-    whole = ", ".join(parts)
-    names = {"make": make, **{f"c{index}": convert for index, convert in enumerate(converts)}}
-    source = f"{{{whole}}}" if make in (None, dict) else f"make({whole})"
-    return cast(Convert, eval(f"lambda value: {source}", names))
+# Both functions are generated, for tools take and return many records, and a loop over the fields takes three times as
+# long. The source has the author's own names, as literals, and nothing else from outside. For a class with ``id: int``
+# and ``at: Place = HERE`` the reader returns::
+#
+#     make((v if type(v := value['id']) is types4 else converts[(at := 'id')](v)),
+#          **({'at': converts[(at := 'at')](value['at'])} if 'at' in value else {}))
+_READER = """
+def convert(value):
+    if type(value) is not dict:
+        raise Mismatch(label, value)
+    if len(value) != {size}:
+        raise unfit(value)
+    at = None
+    try:
+        return {whole}
+    except Mismatch as error:
+        raise unfit(value) or (error if at is None else error.inside(at)) from None
+    except KeyError as error:  # of the constructor, if it has all fields
+        raise unfit(value) or error from None
+    except (TypeError, ValueError) as error:  # of a constructor that checks on its own account
+        raise refused(value, error) from error
+"""
+_WRITER = """
+def convert(value):
+    if not isinstance(value, cls):
+        raise Mismatch(label, value)
+    at = None
+    try:
+        return {{{whole}}}
+    except Mismatch as error:
+        raise (error if at is None else error.inside(at)) from None
+"""
 
 
-def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Mismatch:
-    """What is wrong with an object that lacks a field or has one too many."""
+def _converted(field: Field, convert: Convert, part: str, names: dict[str, Any]) -> str:
+    """Source of a converted field, for which names are added. What stays as it is costs no call."""
+    kind, types, converted = field.kind, f"types{len(names)}", f"converts[(at := {field.name!r})]"
+    names.setdefault("converts", {})[field.name] = convert
+    exact = kind.exact or kind.exact_items
+    if not exact:
+        return f"{converted}({part})"
+    word, names[types] = ("in", exact) if len(exact) > 1 else ("is", *exact)
+    if kind.exact:
+        test = f"type(v := {part}) {word} {types}{' and v - v == 0.0' if float in exact else ''}"
+    else:
+        test = f"type(v := {part}) is list and not [item for item in v if not type(item) {word} {types}]"
+    return f"(v if {test} else {converted}(v))"
+
+
+def _compiled(source: str, names: dict[str, Any], **parts: str) -> Convert:
+    namespace = {"Mismatch": Mismatch, **names}
+    exec(source.format(**parts), namespace)
+    return cast(Convert, namespace["convert"])
+
+
+def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Optional[Mismatch]:
+    """What is wrong with an object that lacks a field or has one too many; None for any other."""
     known = [field.name for field in fields]
     unknown = next((name for name in value if name not in known), None)
     lacking = [field for field in fields if field.required and field.name not in value]
     missing = [field.name for field in lacking]
-    if unknown is None:
+    if unknown is not None:
+        return unknown_field(value, unknown, known, missing)
+    if missing:
         also = f" (missing too: {cut(listed(missing[1:], 'and'))})" if missing[1:] else ""
         wanted = lacking[0].kind.label
         return Mismatch(wanted, instead=f"expected {wanted}, got nothing{also}").inside(missing[0])
-    return unknown_field(value, unknown, known, missing)
+    return None

@@ -6,32 +6,30 @@ form.
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from difflib import get_close_matches
 from enum import Enum
+from io import IOBase
 from itertools import islice
-from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NoReturn, Optional, Sequence, Union
+from typing import Any, NoReturn, Optional, TypeVar, Union
 from uuid import UUID
 
 from ..types.base import ABSENT
 
+# Characters of a wrong value that a message repeats.
 LONGEST_VALUE = 60
-"""Characters of a wrong value that a message repeats."""
 
+# Names among which a misspelt one is looked for: comparing costs up to a millisecond for each.
 MOST_KNOWN = 500
-"""Names among which a misspelt one is looked for: comparing costs up to a millisecond for each."""
 
 Key = Union[str, int]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
+# The value of a field that was not sent, and the default of a parameter without one.
 NOTHING: Any = ABSENT
-"""The value of a field that was not sent, and the default of a parameter without one."""
-
-
-def printable(text: str) -> str:
-    """`text` in one line, every character shown: text from a peer must not be able to forge a second line."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def cut(text: str, limit: int = LONGEST_VALUE) -> str:
@@ -58,7 +56,7 @@ def described(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
-        names = ", ".join(map(str, islice(value, LONGEST_VALUE)))
+        names = ", ".join(cut(str(name)) for name in islice(value, LONGEST_VALUE))
         return f"an object with {cut(names)}" if value else "an empty object"
     return "nothing" if value is NOTHING else f"a value of type {type(value).__name__}"
 
@@ -66,7 +64,7 @@ def described(value: Any) -> str:
 def shown_choice(value: Any) -> str:
     """One of the values that are allowed: ``'x'``, ``3``, ``null``."""
     if isinstance(value, str):
-        return cut(repr(value))
+        return cut(repr(value[:LONGEST_VALUE]))
     return described(value) if isinstance(value, (list, dict)) else described(value).split()[-1]
 
 
@@ -83,7 +81,7 @@ def shown_path(path: Iterable[Key]) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
         elif key.isidentifier():
-            text += f".{key}" if text else key
+            text += f".{cut(key)}" if text else cut(key)
         else:
             text += f"[{cut(key)!r}]"
     return text
@@ -102,11 +100,7 @@ class Mismatch(ValueError):
     """
 
     def __init__(
-        self,
-        expected: str,
-        value: Any = NOTHING,
-        *,
-        instead: Optional[str] = None,
+        self, expected: str, value: Any = NOTHING, *, instead: Optional[str] = None,
         choices: Optional[Mapping[str, Any]] = None,
     ) -> None:
         super().__init__(expected, value)
@@ -130,7 +124,8 @@ class Mismatch(ValueError):
             where += " is missing"
         if problem is None:
             problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
-        return printable(f"{where}: {problem}" if where else problem)
+        text = f"{where}: {problem}" if where else problem  # a peer's text must not be able to forge a second line
+        return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def nearest(name: str, known: Iterable[str]) -> Optional[str]:
@@ -138,6 +133,8 @@ def nearest(name: str, known: Iterable[str]) -> Optional[str]:
 
     Case and separators do not count. Names that are very long are never near, so that the search is bounded.
     """
+    from difflib import get_close_matches
+
     if len(name) > LONGEST_VALUE:
         return None
     plain = {_plain(each): each for each in reversed(list(islice(known, MOST_KNOWN))) if len(each) <= 2 * LONGEST_VALUE}
@@ -155,8 +152,9 @@ def unknown_field(value: Any, name: str, known: Collection[str], missing: Sequen
         missing: Those of them that it has to have and has not: the likeliest to be meant.
     """
     near = nearest(name, missing or known)
-    hint = f": the fields are {cut(listed(islice(known, 50), 'and'), 200)}" if known else ": there are no fields"
-    hint += f"; missing: {cut(listed(missing, 'and'))}" if missing else ""
+    names = listed(map(cut, islice(known, 50)), "and") if known else ""
+    hint = f": the fields are {cut(names, 200)}" if known else ": there are no fields"
+    hint += f"; missing: {cut(listed(map(cut, missing), 'and'))}" if missing else ""
     hint = hint if near is None else f", did you mean {near!r}?"
     return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
 
@@ -167,8 +165,8 @@ def _plain(name: str) -> str:
 
 # ------------------------------------------------------------ values that JSON does not have
 
+# How deep a value is searched; what nests deeper has an error of its own.
 MOST_LEVELS = 100
-"""How deep a value is searched; what nests deeper has an error of its own."""
 
 _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: value is None, "leave it out"),
@@ -237,6 +235,7 @@ def explained(method: str, params: Any, error: Exception) -> Exception:
 
 # ------------------------------------------------------------ options
 
+# Options of other libraries: what to write here.
 PORTED = {
     "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
     "middleware": "write @server.middleware above each function",
@@ -250,7 +249,23 @@ PORTED = {
     **dict.fromkeys(("progress_handler", "progress_callback"), "did you mean on_progress=?"),
     **dict.fromkeys(("command", "url"), "give it first, without a name"),
 }  # fmt: skip
-"""Options of other libraries: what to write here."""
+
+
+def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
+    """Have `help` leave out what takes any keyword, which is there to refuse misspelt ones.
+
+    Args:
+        function: Its signature is changed, and nothing else.
+        of: What all other keywords are handed to: its own are shown instead. None for a function that hands on none.
+    """
+    signature = inspect.signature(function)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    if of is not None:
+        names = {each.name for each in own}
+        more = inspect.signature(of).parameters.values()
+        own += [each for each in more if each.kind is each.KEYWORD_ONLY and each.name not in names]
+    function.__dict__["__signature__"] = signature.replace(parameters=own)
+    return function
 
 
 def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
@@ -289,6 +304,7 @@ def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> N
 
 # ------------------------------------------------------------ types
 
+
 def no_class(cls: type) -> str:
     """The message about a class that has no JSON form."""
     if cls in (bytes, bytearray, memoryview):
@@ -296,6 +312,8 @@ def no_class(cls: type) -> str:
             "bytes have no JSON form: take a str (text, or base64 that you decode), "
             "and return Image(data, mime_type), Audio or EmbeddedResource"
         )
+    if issubclass(cls, IOBase):
+        return f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, file.read(), or its path"
     return f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it a dataclass"
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 import typing
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Iterator, Optional
 
-from .annotations import Builder, ContentClass
-from .introspection import Scope, annotations_of, is_union, parameters_of, read_docstring
+from .annotations import Builder, ContentClass, kind_of
+from .introspection import HIDEABLE, Scope, annotations_of, hidden_by, is_union, parameters_of, read_docstring
 from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch
 
@@ -29,6 +29,7 @@ class Signature:
         output_kind: The kind of the result; None without a return annotation, and where it is made of content classes.
         returns: The return annotation, resolved; `NOTHING` when there is none.
         description: The docstring without its sections, empty when there is none.
+        doubts: What is probably not meant as it is written.
     """
 
     parameters: list[Field]
@@ -37,6 +38,7 @@ class Signature:
     output_kind: Optional[Kind]
     returns: Any
     description: str
+    doubts: list[str]
 
     @cached_property
     def _read(self) -> Convert:  # a tool that is only listed needs none
@@ -57,9 +59,7 @@ class Signature:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
 
-def read_signature(
-    function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()
-) -> Signature:
+def read_signature(function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()) -> Signature:
     """The signature of a function or bound method.
 
     Args:
@@ -72,54 +72,42 @@ def read_signature(
     Raises:
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
     """
-    if isinstance(function, type):
-        raise TypeError(f"{owner} is a class: pass a function, or a method of an instance")
-    refuse_async_and_stars(function, owner)
-    plain = innermost(function)
-    if not inspect.isfunction(plain):
-        raise TypeError(f"{owner} is no Python function: write a def that calls it")
-    refuse_async_and_stars(plain, owner)
+    plain = _plain_function(function, owner)
     annotations, scope = annotations_of(plain), _scope_of(function, plain)
     description, texts = read_docstring(function.__doc__)
     builder = Builder()
     parameters: list[Field] = []
     contexts: list[str] = []
+    doubts: list[str] = []
     bound = int(hasattr(function, "__self__"))
     for name, each in list(parameters_of(plain).items())[bound:]:
-        where = f"{owner}: parameter {name!r}"
-        if name == "self" and name not in annotations and not parameters:
-            raise TypeError(
-                f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
-                "or prompt) and add an object of its class, or register the method of an object"
-            )
-        if each.kind is inspect.Parameter.POSITIONAL_ONLY:
-            what = f"has positional-only parameters ({name!r})"
-            raise TypeError(f"{owner} {what}: arguments come by name, remove the '/'")
-        if name not in annotations:
-            likely = "Context" if name in ("ctx", "context") else "str"
-            raise TypeError(f"{where} has no annotation: give it a type, such as {name}: {likely}")
-        if type(each.default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
-            raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
+        _refuse_parameter(each, owner, annotated=name in annotations, first=not parameters)
         default = NOTHING if each.default is each.empty else each.default
-        with _errors_at(where):
+        with _errors_at(f"{owner}: parameter {name!r}"):
             annotation = scope.resolve(annotations[name])
             if _is_context(annotation, context_type, scope):
                 contexts.append(name)
                 continue
             kind = builder.field(annotation, scope, default=default, description=texts.get(name, ""))
         parameters.append(Field(name, default is NOTHING, kind))
+        if isinstance(default, (str, int, list, dict, tuple)) and "default" not in kind.schema:
+            doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
     if len(contexts) > 1:
         raise TypeError(f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one")
+    known = [*(each.name for each in parameters), *contexts]
+    doubts += [
+        f"has no parameter {name!r}, of which its docstring tells (there is {', '.join(known) or 'none'})"
+        for name in texts if name not in known
+    ]
+    if plain.__qualname__ in HIDEABLE:
+        doubts.append(f"needs another name: {hidden_by(plain.__name__)}")
     schema = builder.complete(record_schema(parameters))
     returns, output_kind = NOTHING, None
     if "return" in annotations:
-        with _errors_at(f"{owner}: the return type"):
+        with _errors_at(f"{owner}: the return type"), suppress(ContentClass):
             returns = scope.resolve(annotations["return"])
-            builder = Builder(writing=True, content=content_types)
-            with suppress(ContentClass):
-                kind = builder.kind(returns, scope)
-                output_kind = replace(kind, schema=builder.complete(kind.schema))
-    return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description)
+            output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
+    return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description, doubts)
 
 
 @contextmanager
@@ -133,9 +121,39 @@ def _errors_at(where: str) -> Iterator[None]:
 # ------------------------------------------------------------ functions
 
 
-def innermost(function: Any) -> Any:
-    """The function that a bound method and wrappers made with `functools.wraps` stand for."""
-    return inspect.unwrap(getattr(function, "__func__", function))
+def _plain_function(function: Any, owner: str) -> Any:
+    """The function that a bound method and wrappers made with `functools.wraps` stand for.
+
+    Raises:
+        TypeError: What is called is no such function.
+    """
+    if isinstance(function, type):
+        raise TypeError(f"{owner} is a class: pass a function, or a method of an instance")
+    refuse_async_and_stars(function, owner)
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    if not inspect.isfunction(plain):
+        raise TypeError(f"{owner} is no Python function: write a def that calls it")
+    refuse_async_and_stars(plain, owner)
+    return plain
+
+
+def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, annotated: bool, first: bool) -> None:
+    """Refuse a parameter that no argument could be for, or of which nobody can tell what it takes."""
+    name = parameter.name
+    if name == "self" and first and not annotated:
+        raise TypeError(
+            f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
+            "or prompt) and add an object of its class, or register the method of an object"
+        )
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise TypeError(f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'")
+    where = f"{owner}: parameter {name!r}"
+    if not annotated:
+        likely = f"{name}: {'Context' if name in ('ctx', 'context') else 'str'}"
+        way = "a lambda cannot have one: write def add(" if "<lambda>" in owner else "give it a type, such as "
+        raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
+    if type(parameter.default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
+        raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
 
 
 def refuse_async(function: Any, owner: str) -> None:
@@ -163,10 +181,12 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):  # a wrapper takes and passes on anything
         return
     for name, each in parameters_of(plain).items():
+        said = "str" if each.annotation is each.empty else each.annotation
+        item = said if isinstance(said, str) else inspect.formatannotation(said)
         if each.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[str]")
+            raise TypeError(f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]")
         if each.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, str]")
+            raise TypeError(f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, {item}]")
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:
@@ -194,6 +214,6 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
     cls, own = classes[0], context_type.__module__.split(".")
     tail = "." + ".".join(own[-2:])
     if not issubclass(cls, context_type) and cls.__name__ == context_type.__name__ and cls.__module__.endswith(tail):
-        what = f"this {cls.__name__} is from {cls.__module__[:-len(tail)]}, and the server from {'.'.join(own[:-2])}"
+        what = f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from {'.'.join(own[:-2])}"
         raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)

@@ -22,11 +22,11 @@ from .executors import route_to
 from .options import check_names, positions, where
 from .registered import RegisteredFunction, ServerConfig, Table
 
+# Suggestions that one answer may hold.
 MOST_VALUES = 100
-"""Suggestions that one answer may hold."""
 
+# From the text typed so far, and the arguments chosen already, to suggestions that may be sent.
 Completer = Callable[[str, Mapping[str, str]], Completion]
-"""From the text typed so far, and the arguments chosen already, to suggestions that may be sent."""
 
 
 class TextHandler(RegisteredFunction):
@@ -43,11 +43,11 @@ class TextHandler(RegisteredFunction):
         self._kinds = {each.name: each.kind for each in self.signature.parameters}
         given = options.get("complete") or {}
         check_names(given, self._kinds, f"{self.owner}: no argument to complete is called", error=ValueError)
+        # What completes each argument; None where nothing does.
         self.completers = {
             name: _completer_of(function, given.get(name), kind, f"{self.owner}: the completer of {name!r}")
             for name, kind in self._kinds.items()
         }
-        """What completes each argument; None where nothing does."""
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.

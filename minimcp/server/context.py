@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from functools import partialmethod
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 
 from ..engine.requests import IncomingRequest, current_request
 from ..errors import Cancelled, ConnectionLost
@@ -19,7 +18,8 @@ from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Id, Json, Notification, encode, to_json
 from ..schema.annotations import write_any
 from ..schema.forms import Schema
-from ..types import Answer, Implementation, Root, SampleResult, Tool
+from ..schema.mismatch import nearest
+from ..types import Answer, Implementation, ModelPreferences, Root, SampleResult, Tool, ToolChoice
 from .input_rounds import asker_of
 from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
@@ -40,16 +40,25 @@ class Caller(NamedTuple):
     """Whether it declares a capability, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``."""
 
 
+# What authors look for in a context, and do not find: what to write instead.
+_ELSEWHERE = {
+    **dict.fromkeys(("call_tool", "get_prompt"), "call the function itself, as any other"),
+    "report_progress": "did you mean ctx.progress?",
+    "request_context": "what it has is in ctx itself: ctx.request_id, ctx.meta, ctx.session",
+}
+
+
 class Context:
     """The request that a handler serves, and the client behind it. Thread-safe.
 
-    With a handshake, a handler on a `Serial` or "main" (see ``executor``) that asks holds that one thread meanwhile.
+    Over stdio and in memory, and in sessions over HTTP, a handler waits where it asks; on a `Serial` or "main" (see
+    ``executor``) it holds that one thread meanwhile.
 
-    Where requests stand alone (2026-07-28) the first question without an answer unwinds the handler, and it runs again
-    from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice goes
-    into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old state
-    until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by their
-    order. A helper thread that asks is unwound too, by `input_rounds.Suspend`, a BaseException: have it run by
+    Over HTTP where requests stand alone (2026-07-28) a question without an answer unwinds the handler, and it runs
+    again from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice
+    goes into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old
+    state until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by
+    their order. A helper thread that asks is unwound too, by `input_rounds.Suspend`, a BaseException: have it run by
     ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
 
     Args:
@@ -59,6 +68,13 @@ class Context:
 
     def __init__(self, incoming: IncomingRequest, prefix: str = "") -> None:
         self._incoming, self._prefix = incoming, prefix
+
+    if not TYPE_CHECKING:  # which would take any attribute then
+
+        def __getattr__(self, name: str) -> Any:
+            near = nearest(name, [each for each in dir(Context) if not each.startswith("_")])
+            hint = _ELSEWHERE.get(name) or (f"did you mean ctx.{near}?" if near else "see help(minimcp.Context)")
+            raise AttributeError(f"ctx has no {name!r}: {hint}")
 
     # ------------------------------------------------------------ telling
 
@@ -104,11 +120,37 @@ class Context:
             params["logger"] = logger
         incoming.send("notifications/message", params)
 
-    debug, info = partialmethod(log, "debug"), partialmethod(log, "info")
-    notice, warning = partialmethod(log, "notice"), partialmethod(log, "warning")
-    error, critical = partialmethod(log, "error"), partialmethod(log, "critical")
-    alert, emergency = partialmethod(log, "alert"), partialmethod(log, "emergency")
-    """`log` at these levels: ``ctx.info({"found": 5})``."""
+    def debug(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "debug"."""
+        self.log("debug", data, logger)
+
+    def info(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "info": ``ctx.info({'found': 5})``."""
+        self.log("info", data, logger)
+
+    def notice(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "notice"."""
+        self.log("notice", data, logger)
+
+    def warning(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "warning"."""
+        self.log("warning", data, logger)
+
+    def error(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "error"."""
+        self.log("error", data, logger)
+
+    def critical(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "critical"."""
+        self.log("critical", data, logger)
+
+    def alert(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "alert"."""
+        self.log("alert", data, logger)
+
+    def emergency(self, data: Json, logger: Optional[str] = None) -> None:
+        """`log` at the level "emergency"."""
+        self.log("emergency", data, logger)
 
     def close_stream(self, retry: float = 1.0) -> bool:
         """Let a client over HTTP go in the middle of a long call: it comes back for what is sent from now on.
@@ -130,7 +172,9 @@ class Context:
     # ------------------------------------------------------------ asking
 
     def elicit(self, message: str, schema: Schema, *, key: Optional[str] = None) -> Answer:
-        """Ask the user to fill in a form. Never for secrets: use `elicit_url` for those.
+        """Ask the user to fill in a form; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+
+        Never for secrets: use `elicit_url` for those.
 
         Args:
             message: What is asked, for the user.
@@ -191,10 +235,16 @@ class Context:
         system: Optional[str] = None,
         temperature: Optional[float] = None,
         tools: Optional[Iterable[Tool]] = None,
+        tool_choice: Union[ToolChoice, Literal["auto", "required", "none"], None] = None,
+        stop_sequences: Optional[Iterable[str]] = None,
+        model_preferences: Union[ModelPreferences, str, Iterable[str], None] = None,
+        include_context: Optional[Literal["none", "thisServer", "allServers"]] = None,
+        metadata: Optional[Mapping[str, Json]] = None,
         key: Optional[str] = None,
-        **options: Any,
     ) -> SampleResult:
-        """Ask the client's model. Deprecated by the specification since 2026-07-28, and still served.
+        """Ask the client's model; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+
+        Deprecated by the specification since 2026-07-28, and still served.
 
         Args:
             messages: What was said so far; a str is one message of the user.
@@ -202,12 +252,20 @@ class Context:
             system: The system prompt; None leaves it to the client.
             temperature: None leaves it to the client.
             tools: What the model may call; the answer then asks for that. None gives it none.
+            tool_choice: "auto", "required" or "none"; None is "auto".
+            stop_sequences: Texts at which it stops; None adds none.
+            model_preferences: Which model would do: preferences, or names as hints. None says nothing.
+            include_context: "none", "thisServer" or "allServers"; None says nothing.
+            metadata: For the client's provider of models; None sends none.
             key: As for `elicit`.
-            options: ``tool_choice, stop_sequences, model_preferences, include_context, metadata`` as for `Sample`.
 
         Raises: as `elicit`.
         """
-        question = Sample(messages, max_tokens, system=system, temperature=temperature, tools=tools, **options)
+        question = Sample(
+            messages, max_tokens, system=system, temperature=temperature, tools=tools, tool_choice=tool_choice,
+            stop_sequences=stop_sequences, model_preferences=model_preferences, include_context=include_context,
+            metadata=metadata,
+        )  # fmt: skip
         return self._ask(question, key)  # type: ignore[no-any-return]
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
@@ -220,7 +278,7 @@ class Context:
         return self._ask(ListRoots(), key)  # type: ignore[no-any-return]
 
     def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Ask several questions at once.
+        """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top with the answers.
 
         Args:
             questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by keys of your own.
@@ -241,7 +299,7 @@ class Context:
         return self.ask_all({key: question})[key]
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
-        """Do something once for this request, though the handler may run several times.
+        """Do something once for this request, though over HTTP (2026-07-28) the handler may run several times.
 
         Args:
             key: Names the step within this request.
@@ -265,7 +323,7 @@ class Context:
 
     @property
     def round(self) -> int:
-        """How often the handler has begun for this call: 1, and 1 more each time that the client came back."""
+        """How often the handler has begun for this call: 1; over HTTP 1 more each time the client came back."""
         return asker_of(self._incoming).round
 
     # ------------------------------------------------------------ the server's own
@@ -398,8 +456,8 @@ LEVELS = (
 
 OURS = "minimcp"
 
+# Attributes that every record has; others were given as ``extra=``.
 _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
-"""Attributes that every record has; others were given as ``extra=``."""
 
 _here = threading.local()
 

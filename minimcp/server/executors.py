@@ -7,7 +7,6 @@ a handler waits for in an executor keeps the executor's thread waiting.
 
 from __future__ import annotations
 
-import logging
 import threading
 from functools import partial
 from queue import SimpleQueue
@@ -16,9 +15,9 @@ from weakref import WeakSet
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken, Handler, IncomingRequest, Route
-from ..errors import RpcError
+from ..errors import RpcError, logger
 
-log = logging.getLogger("minimcp.executors")
+log = logger("minimcp.executors")
 
 
 class HasSubmit(Protocol):
@@ -28,19 +27,19 @@ class HasSubmit(Protocol):
         """Have a function run somewhere."""
 
 
+# What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
+# run.
 ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], object]]
-"""What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
-run."""
 
+# Told that a request begins to wait in a queue; it returns what is called when that is over.
 Watch = Callable[[IncomingRequest], Callable[[], None]]
-"""Told that a request begins to wait in a queue; it returns what is called when that is over."""
 
 
 class Executor:
     """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal handlers."""
 
+    # What ``executor=`` was, if that is no executor.
     submit: Any = None
-    """What ``executor=`` was, if that is no executor."""
 
     def __init__(self) -> None:
         self.renew_in_fork()
@@ -48,8 +47,8 @@ class Executor:
 
     def renew_in_fork(self) -> None:
         """Begin anew in a forked process: its parent's requests and threads are not there."""
+        # What waits, each with what is called when that is over. Who takes an entry out serves it, so once.
         self._queue: dict[object, tuple[IncomingRequest, Optional[Callable[[], None]]]] = {}
-        """What waits, each with what is called when that is over. Who takes an entry out serves it, so once."""
         self._changed = threading.Condition()
 
     def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
@@ -174,8 +173,8 @@ class Submitting(Serial):
 
     def renew_in_fork(self) -> None:
         super().renew_in_fork()
+        # What runs now, on threads that may keep the process when it ends.
         self.running: set[object] = set()
-        """What runs now, on threads that may keep the process when it ends."""
 
     def _serve(self, key: object) -> None:
         try:

@@ -1,42 +1,58 @@
 """Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the state between them.
 
-The first question without an answer unwinds the handler, and the result asks for it (``input_required``); the client
-comes again with the answer and a signed state, and the handler runs once more from the top, where earlier questions
-find their answers. Nothing is kept here meanwhile, so any process with the same keys may serve the next round.
+A question is the result of a request (``input_required``), and the client comes again with the answer and a signed
+state. What the handler does meanwhile depends on the transport:
+
+- Over stdio and in memory there is one process and one client: the handler waits where it asked (`WaitingAsker`), and
+  goes on as the handler of the request that brings the answer.
+- Over HTTP the question unwinds the handler, and it runs once more from the top, where earlier questions find their
+  answers (`ReplayAsker`). Nothing is kept meanwhile, so any process with the same keys may serve the next round.
+
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import contextmanager
 from copy import copy, deepcopy
-from typing import Any, Callable, Mapping, Optional, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from .. import errors
-from ..engine.requests import Handler, IncomingRequest
-from ..errors import one_line
-from ..protocol.lifecycle import INPUT_REQUIRED
-from ..protocol.messages import Json
-from .questions import CARRIERS, Asked, Asker, ElicitUrl, ask_now, read_result
+from ..engine.pool import waiting
+from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Route
+from ..errors import logger, one_line
+from ..protocol.lifecycle import INPUT_REQUIRED, Peer
+from ..protocol.messages import Json, Request, Response, encode
+from .options import where
+from .questions import Asked, Asker, ElicitUrl, ask_now, read_result
 
-log = logging.getLogger("minimcp.rounds")
+log = logger("minimcp.rounds")
 
+# Characters of a state; longer ones are refused before anything is decoded.
 LONGEST = 256 * 1024
-"""Characters of a state; longer ones are refused before anything is decoded."""
 
 SHORTEST_KEY = 32
 
 _KEEP = "keep what it depends on with ctx.step"
 _making = threading.Lock()
 
+# Tools that were run again in this process: that is told once.
+_replayed: set[str] = set()
+
 
 class Suspend(BaseException):
     """Unwinds a handler whose question has no answer yet. It passes ``except Exception``; let it pass yours."""
+
+
+def _too_often(most: int) -> errors.ToolError:
+    way = "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., limits=Limits(rounds=...))"
+    return errors.ToolError(f"the client was asked {most} times, and there are questions left: {way}")
 
 
 class ReplayAsker(Asker):
@@ -55,10 +71,10 @@ class ReplayAsker(Asker):
         responses: Optional[Mapping[str, Json]] = None,
     ) -> None:
         super().__init__(incoming)
+        # Whether a run has to ask what the runs before it asked.
         self._strict = incoming.server.check_replay
-        """Whether a run has to ask what the runs before it asked."""
+        # By key: the digest of the question that was asked, None when it is not known, and the answer.
         self._answered: dict[str, Any] = {}
-        """By key: the digest of the question that was asked, None when it is not known, and the answer."""
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
             self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
@@ -78,18 +94,16 @@ class ReplayAsker(Asker):
                 if self._strict:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)
-                log.warning("%s: %s, and is asked again: %s", _name(self._incoming), one_line(problem), _KEEP)
+                log.warning("%s: %s, and is asked again: %s", _name(self._incoming), problem, _KEEP)
             elif isinstance(answer, Exception):
                 raise copy(answer)
             elif answer is not None:
-                try:
+                with _asked_again(each):
                     found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
-                except ValueError as error:
-                    log.info("%s is asked again, its answer does not fit: %s", one_line(each.key), one_line(str(error)))
         missing = {each.key: each for each in asked if each.key not in found}
         most = None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
         if missing and most is not None and self.round > most:
-            raise errors.ToolError(f"the client was asked {most} times, and there are questions left")
+            raise _too_often(most)
         with self._lock:
             self.pending.update(missing)
             for each in asked:
@@ -128,38 +142,174 @@ class ReplayAsker(Asker):
             }
 
 
+class WaitingAsker(Asker):
+    """Ends the request with the questions, and waits where the handler asks for the request that brings the answers.
+
+    Args:
+        incoming: The request.
+        before: Asked for an earlier run of this call's handler; None for the first.
+    """
+
+    def __init__(self, incoming: IncomingRequest, before: Optional[WaitingAsker] = None) -> None:
+        super().__init__(incoming)
+        self._one_round = threading.Lock()  # threads of one handler ask one after the other
+        # The answers that came, by key; None to have the request looked at again.
+        self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
+        self._rounds = 1
+        if before is not None:
+            self.call_id, self._rounds, self.round = before.call_id, before._rounds, before.round + 1
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with self._one_round:
+            while len(found) < len(asked):
+                missing = [each for each in asked if each.key not in found]
+                for each, answer in self._next_round(missing).items():
+                    found[each] = answer
+        return found
+
+    def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
+        """Ask the client once; what it answered, as far as that fits."""
+        incoming, limits, state = self._incoming, self._incoming.server.limits, (self.call_id, self._rounds)
+        if limits.rounds is not None and self._rounds > limits.rounds:
+            raise _too_often(limits.rounds)
+        line = encode(Response(incoming.request.id, _asking(incoming, asked, {"cid": state[0], "r": state[1]})))
+        self._rounds += 1
+        forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
+        if incoming.timeout is not None:
+            incoming.timeout.pause()
+        try:
+            incoming.check()
+            if not incoming.sink.respond(incoming, line, key=state):
+                raise errors.Cancelled("the request was answered meanwhile")
+            with waiting():
+                responses = self._came.get(timeout=limits.ask_timeout)
+        except Empty:
+            if incoming.sink.requests.go_on(state) is None:  # it comes at this very moment
+                responses = self._came.get()
+            else:
+                incoming.finished = True
+                text = f"{_name(incoming)}: no answer to {one_line(asked[0].key)} within {limits.ask_timeout:g} s"
+                raise errors.RequestTimeout(text) from None
+        finally:
+            incoming.sink.requests.go_on(state)  # if something else ended this thread's wait
+            forget()
+            if incoming.timeout is not None:
+                incoming.timeout.resume()
+        incoming.check()
+        found = {}
+        for each in asked:
+            with _asked_again(each):
+                if responses is not None and each.key in responses:
+                    found[each.key] = each.question.read(responses[each.key])
+        return found
+
+    def take(self, responses: Mapping[str, Json]) -> None:
+        """The client has come back with these answers. Never blocks."""
+        self._came.put(responses)
+
+    def ask_for_urls(self, wanted: Sequence[Mapping[str, str]]) -> None:
+        """As `ReplayAsker.ask_for_urls`: `Suspend` has the handler run once more."""
+        questions = {each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted}
+        if all(self.ask_all(questions).values()):
+            raise Suspend
+
+
 def _digest_of(asked: Asked) -> str:
     said = {name: value for name, value in asked.params.items() if name != "elicitationId"}  # new each time
     return digest([asked.question.method, said])
+
+
+@contextmanager
+def _asked_again(asked: Asked) -> Iterator[None]:
+    """A question whose answer does not fit is asked again."""
+    try:
+        yield
+    except ValueError as error:
+        log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
 
 
 def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
-            again = incoming.server.check_replay or not incoming.peer.revision.handshake
-            incoming.asker = (ReplayAsker if again and incoming.request.method in CARRIERS else Asker)(incoming)
+            revision = incoming.peer.revision
+            kind: Callable[[IncomingRequest], Asker] = Asker
+            if incoming.request.method in revision.asking_methods:
+                if _replays(incoming):
+                    kind = ReplayAsker
+                elif not revision.handshake:
+                    kind = WaitingAsker
+            incoming.asker = kind(incoming)
         asker: Asker = incoming.asker
         return asker
+
+
+def _replays(incoming: IncomingRequest) -> bool:
+    """Whether the handler of a request runs once more when an answer has come."""
+    alone = not incoming.peer.revision.handshake and not incoming.sink.waits_for_rounds
+    return alone or incoming.server.check_replay
 
 
 # ------------------------------------------------------------ the rounds of one request
 
 
-def resume(incoming: IncomingRequest) -> None:
+def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     """Take in what a request brings from an earlier round, if it is one whose handler may ask and stands alone.
+
+    Args:
+        incoming: The request.
+        function: What the author wrote, for the log.
 
     Raises:
         InvalidParams: The answers have a wrong form, or the state is none of this server's.
     """
-    params = incoming.request.params
-    if incoming.peer.revision.handshake or incoming.request.method not in CARRIERS:
+    revision, token = incoming.peer.revision, incoming.request.params.get("requestState")
+    if revision.handshake or incoming.request.method not in revision.asking_methods:
         return
-    responses, token = params.get("inputResponses", {}), params.get("requestState")
+    responses = _responses(incoming)
+    if _replays(incoming):
+        state = None if token is None else incoming.server.states.unseal(token, incoming, "asked", "ans", "steps")
+        incoming.asker = ReplayAsker(incoming, state, responses)
+        name = _name(incoming)
+        if incoming.request.method == "tools/call" and name not in _replayed:
+            _replayed.add(name)
+            way = "what must not be done twice goes into ctx.step"
+            log.info("%s, %s, runs again from the top: %s", name, where(function), way)
+
+
+def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
+    """What a client answers, by key. Raises InvalidParams: it is no object of objects."""
+    responses = incoming.request.params.get("inputResponses", {})
     if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
         raise errors.InvalidParams("inputResponses is an object of objects")
-    state = None if token is None else incoming.server.states.unseal(token, incoming)
-    incoming.asker = ReplayAsker(incoming, state, responses)
+    return responses
+
+
+def goes_on(request: Request, peer: Peer, config: Any) -> bool:
+    """Whether a request, which came over stdio or in memory, brings answers to a handler that waits for them."""
+    alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
+    return alone and not config.check_replay and request.params.get("requestState") is not None
+
+
+def _go_on(incoming: IncomingRequest) -> Any:
+    """Hand the answers to the thread that waits for them.
+
+    Raises:
+        InvalidParams: They have a wrong form, or no handler waits for this state: each is good for one request.
+    """
+    responses = _responses(incoming)
+    state = incoming.server.states.unseal(incoming.request.params["requestState"], incoming)
+    waits = incoming.sink.requests.go_on((state["cid"], state["r"]), incoming)
+    if waits is None:
+        reason = {"reason": errors.STATE_REJECTED}
+        raise errors.InvalidParams("no handler waits for this requestState: it was used before, or is too old", reason)
+    waits.asker.take(responses)
+    return LATER
+
+
+# Where `goes_on` is true.
+GO_ON = Route(_go_on, immediate=True)
 
 
 def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]) -> Any:
@@ -174,11 +324,14 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
     Raises:
         BaseException: That error.
     """
-    asker, config = incoming.asker, incoming.server
+    asker = incoming.asker
     if isinstance(asker, ReplayAsker) and (error is None or isinstance(error, Suspend)):
         asker.fault = asker.fault or asker.unasked()
     if asker is not None and asker.fault:
         raise errors.InternalError(asker.fault)
+    if isinstance(asker, WaitingAsker) and isinstance(error, Suspend):
+        incoming.asker = WaitingAsker(incoming, asker)
+        return again(incoming)
     if asker is None or not asker.pending:
         if error is not None:
             raise error
@@ -189,13 +342,18 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
     if incoming.peer.revision.handshake:
         incoming.asker = ReplayAsker(incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values())))
         return again(incoming)
+    return _asking(incoming, list(asker.pending.values()), asker.claims())
+
+
+def _asking(incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]) -> Any:
+    """The result that asks a client."""
     requests = {
-        key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
-        for key, each in asker.pending.items()
+        each.key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
+        for each in asked
     }
-    state = config.states.seal(asker.claims(), incoming)
+    state = incoming.server.states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
-    return config.closed(asking, incoming.peer.revision)
+    return incoming.server.closed(asking, incoming.peer.revision)
 
 
 def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
@@ -214,7 +372,7 @@ def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
 
 def _name(incoming: IncomingRequest) -> str:
     target = incoming.request.params.get("name", incoming.request.params.get("uri"))
-    return f"{incoming.request.method} {one_line(target)}"
+    return f"{incoming.request.method} {target}"
 
 
 def url_required(incoming: IncomingRequest, error: BaseException) -> None:
@@ -230,7 +388,7 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
     if not isinstance(error, errors.UrlElicitationRequired) or error.from_peer or incoming.peer.revision.handshake:
         return
     asker = asker_of(incoming)
-    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
+    if error.data and error.data["elicitations"] and isinstance(asker, (ReplayAsker, WaitingAsker)):
         try:
             asker.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:
@@ -292,8 +450,8 @@ class States:
             raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
         return text
 
-    def unseal(self, text: Json, incoming: IncomingRequest) -> dict[str, Json]:
-        """The claims of a state that came back.
+    def unseal(self, text: Json, incoming: IncomingRequest, *more: str) -> dict[str, Json]:
+        """The claims of a state that came back: the call, the round, and more.
 
         Raises:
             InvalidParams: It is not one that this server made for this request, or its time is over. Which of these
@@ -314,9 +472,9 @@ class States:
                 raise ValueError("another request's, or another user's")
             if claims["exp"] is not None and not self._clock() < claims["exp"]:
                 raise ValueError("expired")
-            return {name: claims[name] for name in ("r", "cid", "asked", "ans", "steps")}
+            return {name: claims[name] for name in ("r", "cid", *more)}
         except Exception as error:
-            log.warning("the requestState of %s is refused: %s", incoming.request.method, one_line(str(error)))
+            log.warning("the requestState of %s is refused: %s", incoming.request.method, error)
         raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar,
 from ..engine.limits import Limits, check_number
 from ..protocol.messages import Json
 from ..protocol.versions import REVISIONS
+from ..schema.introspection import annotations_of
 from ..schema.mismatch import nearest
 from ..schema.signature import refuse_async_and_stars
 from ..types import Annotations, Icon, ToolAnnotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# What an author says completes an argument: the values, or a function of the text typed so far.
 Given = Union[Sequence[str], Callable[..., Any]]
-"""What an author says completes an argument: the values, or a function of the text typed so far."""
 
 
 class _CommonOptions(TypedDict, total=False):
@@ -66,6 +67,31 @@ class ToolOptions(_CommonOptions, total=False):
     timeout: Optional[float]
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
+
+
+# What an option is when it is left out, where that is not None.
+_DEFAULTS: Mapping[str, Any] = {"requires": (), "replace": False, "ttl": 0, "cache_scope": "private"}
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
+
+
+def shows(kind: str) -> Callable[[F], F]:
+    """Have `help` show the options of a function that passes them on, each with its type and default.
+
+    They are written once, in the classes above: type checkers read them there, and people here.
+    """
+
+    def show(function: F) -> F:
+        own = list(inspect.signature(function).parameters.values())
+        own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        if not {"uri", "function"}.intersection(each.name for each in own):
+            own.append(inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
+        for name, said in annotations_of(OPTIONS[kind]).items():
+            said = getattr(said, "__forward_arg__", said)
+            own.append(inspect.Parameter(name, _BY_NAME, default=_DEFAULTS.get(name), annotation=said))
+        function.__dict__["__signature__"] = inspect.Signature(own)
+        return function
+
+    return show
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions]
@@ -125,6 +151,7 @@ def check_names(
 
 _NONE = type(None)
 _FLAGS = ("replace", "strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")
+# Of options that no object of `types` checks: what may be given, and that in words.
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
     **dict.fromkeys(("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")),
@@ -138,13 +165,12 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
     "limits": ((Limits, _NONE), "a Limits(...) or None"),
 }
-"""Of options that no object of `types` checks: what may be given, and that in words."""
+# Options that are numbers, with what `check_number` is told of them.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "timeout": {"whole": False},
     "page_size": {"least": 1},
     **dict.fromkeys(("ttl", "list_ttl"), {"whole": False, "optional": False}),
 }
-"""Options that are numbers, with what `check_number` is told of them."""
 
 
 def check_options(options: Mapping[str, Any], owner: str = "") -> None:
@@ -171,6 +197,7 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
             raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
 
 
+# What a client may declare, in whatever revision, by dotted names.
 CAPABILITIES = sorted(
     {
         name
@@ -179,10 +206,9 @@ CAPABILITIES = sorted(
         for name in (whole, *(f"{whole}.{part}" for part in parts))
     }
 )
-"""What a client may declare, in whatever revision, by dotted names."""
 
+# Capabilities whose parts anybody may name, as in ``experimental.x``.
 OPEN = ("tasks", "experimental")
-"""Capabilities whose parts anybody may name, as in ``experimental.x``."""
 
 
 def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
@@ -255,8 +281,8 @@ def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: 
 
 # ------------------------------------------------------------ marks
 
+# The attribute; it holds a tuple, because one function may be a tool and a resource.
 MARKS = "__minimcp_marks__"
-"""The attribute; it holds a tuple, because one function may be a tool and a resource."""
 
 
 class Mark(NamedTuple):
@@ -289,11 +315,12 @@ def decorated(register: Callable[..., Any], way: str, given: Sequence[Any], opti
 def tool(function: F, /) -> F: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+@shows("tool")
 def tool(*given: Any, **options: Any) -> Any:
     """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
 
     Args:
-        given: The method; it is returned as it is.
+        function: The method; it is returned as it is.
         options: Those of `Server.tool`; they are checked when an object is added to a server.
 
     Raises:
@@ -302,6 +329,7 @@ def tool(*given: Any, **options: Any) -> Any:
     return decorated(partial(_mark, "tool", ()), "minimcp.tool", given, options)
 
 
+@shows("resource")
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     """Mark a method as a resource, or as a template of them: ``@minimcp.resource("notes://{number}")``.
 
@@ -322,6 +350,7 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
 def prompt(function: F, /) -> F: ...
 @overload
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+@shows("prompt")
 def prompt(*given: Any, **options: Any) -> Any:
     """Mark a method as a prompt. Arguments and errors as `tool`, with the options of `Server.prompt`."""
     return decorated(partial(_mark, "prompt", ()), "minimcp.prompt", given, options)

@@ -13,18 +13,19 @@ from ..errors import ResourceAccessDenied
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Bytes of a path, in UTF-8.
 LONGEST_PATH = 4096
-"""Bytes of a path, in UTF-8."""
 
+# Bytes of one name in it.
 LONGEST_NAME = 255
-"""Bytes of one name in it."""
 
+# How often a path may be percent-encoded, one inside the other, and still be looked at.
 MOST_DECODINGS = 3
-"""How often a path may be percent-encoded, one inside the other, and still be looked at."""
 
+# Characters that look like slashes, and that some systems write as slashes; NFKC knows the others.
 _SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
-"""Characters that look like slashes, and that some systems write as slashes; NFKC knows the others."""
 
+# How a path may not be written, each with why; the first that is found counts.
 _FAULTS = [
     (re.compile(pattern, re.IGNORECASE), f"it {fault}")
     for pattern, fault in (
@@ -42,7 +43,6 @@ _FAULTS = [
         ),
     )
 ]
-"""How a path may not be written, each with why; the first that is found counts."""
 
 
 def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathLike[str]]) -> Path:

@@ -12,7 +12,7 @@ from ..engine.requests import IncomingRequest
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json
 from ..protocol.versions import Revision
-from ..schema.mismatch import Mismatch
+from ..schema.mismatch import Mismatch, shown
 from ..types import EmbeddedResource, GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .completion import TextHandler
 from .registered import ServerConfig, only
@@ -53,6 +53,10 @@ class RegisteredPrompt(TextHandler):
         revision = incoming.peer.revision
         if not isinstance(value, GetPromptResult):
             items = value if isinstance(value, (list, tuple)) else [value]
+            for item in items:
+                if not isinstance(item, (str, *self.returned_as_is)):
+                    way = "return a str, a Message(role, content), or a list of them"
+                    raise TypeError(f"{self.key} returned {shown(item)}: {way}")
             messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
             value = GetPromptResult(messages, self.shown.description)
         wire: dict[str, Json] = value.to_wire()

@@ -10,42 +10,38 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import threading
 from copy import deepcopy
 from itertools import count
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
-from urllib.parse import urlsplit
 
 from .. import errors, types
 from ..engine.limits import check_number
 from ..engine.requests import IncomingRequest
-from ..errors import one_line
+from ..errors import logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
+from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
 
-log = logging.getLogger("minimcp.questions")
-
-CARRIERS = ("tools/call", "prompts/get", "resources/read")
-"""Methods whose handlers may ask, in every revision."""
+log = logger("minimcp.questions")
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_REFUSED = re.compile(r"\b(refus|reject|declin|denied)", re.IGNORECASE)
+_REFUSED = r"(?i)\b(refus|reject|declin|denied)"
 
 
 class Question:
     """One question, the same object however often it is asked. Immutable by convention, thread-safe."""
 
+    # The beginning of the key of one that was given none.
     kind: ClassVar[str]
-    """The beginning of the key of one that was given none."""
 
+    # Of the request.
     method: ClassVar[str]
-    """Of the request."""
 
     def params(self, peer: Peer) -> dict[str, Json]:
         """The params, as the client's revision has them.
@@ -116,13 +112,9 @@ class ElicitUrl(Question):
 
     def __init__(self, message: str, url: str, *, elicitation_id: Optional[str] = None) -> None:
         self._request = types.ElicitRequest(message, mode="url", url=url, elicitation_id=elicitation_id)
-        if any(character <= " " or character == "\x7f" for character in url):
-            raise ValueError("a URL has neither blanks nor control characters")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"a user opens http or https URLs, with a host, unlike {url!r:.80}")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            log.warning("a user is to open %s: use https", one_line(url))
+        where = parse_web_url(url)
+        if where.scheme == "http" and where.host not in _LOOPBACK:
+            log.warning("a user is to open %s: use https", url)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         self._need(peer, "elicitation.url", "url" in peer.revision.elicitation_modes)
@@ -135,8 +127,8 @@ class ElicitUrl(Question):
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
+# What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire.
 Messages = Union[Message, Iterable[Message]]
-"""What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire."""
 
 
 class Sample(Question):
@@ -308,9 +300,9 @@ class Asker:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        method = self._incoming.request.method
-        if method not in CARRIERS:
-            raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(CARRIERS)} can")
+        method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
+        if method not in able:
+            raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can")
         return {each.key: read_result(each, result) for each, result in zip(asked, ask_now(self._incoming, asked))}
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
@@ -343,7 +335,7 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
         return outcome
     code, message = outcome.code, outcome.message
     ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
-    if code == errors.USER_REJECTED or (not ours and _REFUSED.search(message)):
+    if code == errors.USER_REJECTED or (not ours and re.search(_REFUSED, message)):
         raise errors.Refused(message)  # an error that says no is a refusal; one about the protocol is an error
     raise errors.error_from_peer(code, message, outcome.data)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Opt
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
 from ..engine.timer import Timeout
-from ..errors import InvalidParams, ToolError, one_line
+from ..errors import InvalidParams, ToolError, logger, one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, encode_result, to_json
 from ..protocol.versions import Revision
@@ -26,7 +25,7 @@ from .options import check_options, name_of, required, where
 if TYPE_CHECKING:
     from .input_rounds import States
 
-log = logging.getLogger("minimcp.registered")
+log = logger("minimcp.registered")
 
 CallNext = Callable[[], Any]
 Middleware = Callable[[Context, CallNext], Any]
@@ -72,8 +71,8 @@ class ServerConfig:
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
+        # What ends a result that is JSON text, by ``Revision.result_type``.
         self.closing = {True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}', False: "}"}
-        """What ends a result that is JSON text, by ``Revision.result_type``."""
 
     def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""
@@ -105,8 +104,8 @@ class Registered:
         middleware: Of this server, and of those through which it is mounted; the outermost first.
     """
 
+    # What it is, for messages and as the name of its table: "prompt".
     kind: str
-    """What it is, for messages and as the name of its table: "prompt"."""
 
     shown: Any = None
 
@@ -154,13 +153,15 @@ class Registered:
         """
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
-            resume(incoming)
+            resume(incoming, self.function)
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
         result, left, returned = None, None, False
         try:
-            call = partial(self.call, incoming)
-            value = self.run(Context(incoming), call) if any(self.middleware) else call()
+            if any(self.middleware):
+                value = self.run(Context(incoming), partial(self.call, incoming))
+            else:
+                value = self.call(incoming)
             returned = True
             result = self.result(value, incoming)
         except BaseException as error:
@@ -238,8 +239,8 @@ class RegisteredFunction(Registered):
         ValueError: An option has a value that it cannot have, or ``requires`` names no capability.
     """
 
+    # Classes whose instances are no values: what the function returns of them is sent as it is.
     returned_as_is: ClassVar[tuple[type, ...]]
-    """Classes whose instances are no values: what the function returns of them is sent as it is."""
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
@@ -283,8 +284,8 @@ def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
     return {name: member for name, member in wire.items() if name in members}
 
 
+# Held while any table changes: servers mount each other. A signal handler may change one in the midst of another.
 changing = threading.RLock()
-"""Held while any table changes: servers mount each other. A signal handler may change one in the midst of another."""
 
 
 class Table(Generic[R]):
@@ -333,7 +334,7 @@ class Table(Generic[R]):
         """Log what could be better."""
         if (name, problem) not in self._told:
             self._told.add((name, problem))
-            log.warning("%s %s %s", self.kind, one_line(name), problem)
+            log.warning("%s %s %s", self.kind, name, problem)
 
     def unknown(self, name: Any) -> str:
         """The message about a name that is none of these, with the one that was probably meant. Its cost is bounded."""

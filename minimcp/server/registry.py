@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Union
 from weakref import WeakSet
 
-from ..engine.connection import ConnectionHandler
+from ..engine.connection import ConnectionRole
 from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
-from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, one_line
+from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions, TextHandler
 from .context import Context
+from .input_rounds import GO_ON, goes_on
 from .options import OPTIONS, check_names, positions, where
 from .prompts import RegisteredPrompt
-from .registered import Registered, ServerConfig, Table, changing
+from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
 from .resources import Readable, Resources
 from .subscriptions import Subscriptions
 from .tools import GOOD_NAME, ODD_NAME, RegisteredTool
 
-log = logging.getLogger("minimcp.server")
+log = logger("minimcp.server")
 
+# Between the prefix of a mounted server and a name.
 SEPARATOR = "__"
-"""Between the prefix of a mounted server and a name."""
 
+# The methods of the specification, in either direction and any revision.
 TAKEN = frozenset().union(*(each.requests_to_server | each.requests_to_client for each in REVISIONS))
-"""The methods of the specification, in either direction and any revision."""
 
+# What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's.
 KEPT_FREE = ("rpc.", "notifications/", "tasks/")
-"""What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's."""
 
+# What stands in the capabilities for each kind that is offered.
 DECLARED: Mapping[str, Mapping[str, Json]] = {
     "logging": {},
     "completions": {},
@@ -41,17 +42,16 @@ DECLARED: Mapping[str, Mapping[str, Json]] = {
     "resources": {"subscribe": True, "listChanged": True},
     "tools": {"listChanged": True},
 }
-"""What stands in the capabilities for each kind that is offered."""
 
 
+# What an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
-"""What an author registers."""
 
+# No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it.
 SHUTDOWN = "shutdown"
-"""No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it."""
 
+# Where the requests of a method go: a route, or what finds one for the params (it may raise an RpcError).
 Destination = Union[Route, Callable[[Mapping[str, Json]], Route]]
-"""Where the requests of a method go: a route, or what finds one for the params (it may raise an RpcError)."""
 
 
 class RegisteredMethod(Registered):
@@ -91,8 +91,8 @@ class Registry:
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
         self.config, self.offer = config, offer
+        # Kinds of which something was registered, or announced; taking the last one away changes nothing.
         self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
-        """Kinds of which something was registered, or announced; taking the last one away changes nothing."""
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
@@ -105,6 +105,7 @@ class Registry:
         self._tables = {table.kind: table for table in tables}
         completions = Completions(config, self.prompts, resources.templates, resources.template)
         at_once = partial(Route, immediate=True)  # answered by the connection itself, without a worker
+        # By method, also what has to be offered. Served in the revisions whose `requests_to_server` has the method.
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
             "initialize": (None, at_once(self._initialize)),
             "ping": (None, at_once(lambda incoming: {})),
@@ -193,6 +194,8 @@ class Registry:
         table.add(made, replace=options.get("replace", False))
         if made.shown is not None and not made.shown.description:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
+        for doubt in made.signature.doubts if isinstance(made, RegisteredFunction) else ():
+            table.warn_once(made.key, f"{doubt}: {where(function)}")
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
         self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
@@ -269,14 +272,14 @@ def _set_level(incoming: IncomingRequest) -> dict[str, Json]:
     return {}
 
 
-class ServerRole(ConnectionHandler):
+class ServerRole(ConnectionRole):
     """One connection, or one session over HTTP, as its server sees it.
 
     Args:
         registry: What the server can do.
         later: Has a line written some time; None where notifications of changes cannot be sent.
         end: Closes the connection when what runs has finished.
-        on_end: Called when the connection has ended, on the reader's thread.
+        on_end: Called when the connection has ended, on the thread that has noticed it: be quick.
     """
 
     answers_invalid = True
@@ -308,13 +311,16 @@ class ServerRole(ConnectionHandler):
             raise InvalidRequest("this session was shut down")
         before = self.session.era
         peer = self.session.admit(request)
-        if request.method == SHUTDOWN and self.session.era is not None and peer is self.session.era.peer:
+        if request.method == "initialize":
+            if before is not None:
+                self._registry.subscriptions.close_session(before.peer)
+            if self.later is not None:
+                self._registry.subscriptions.open_session(peer, self.later)
+        elif request.method == SHUTDOWN and before is not None and peer is before.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
-        if request.method == "initialize" and before is not None:
-            self._registry.subscriptions.close_session(before.peer)
-        if request.method == "initialize" and self.later is not None:
-            self._registry.subscriptions.open_session(peer, self.later)
+        if "requestState" in request.params and goes_on(request, peer, self.server):
+            return peer, GO_ON
         return peer, self._registry.route(request, peer)
 
     def _end(self, incoming: IncomingRequest) -> Any:

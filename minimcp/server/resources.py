@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import Any, Callable, Iterator, Mapping, Optional
 
@@ -15,21 +16,21 @@ from ..protocol.messages import ACCESS_DENIED, Json, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
-from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.mismatch import NOTHING, Mismatch, nearest
 from .completion import TextHandler
 from .context import Context
 from .executors import route_to
-from .options import annotated
+from .options import annotated, where
 from .registered import ServerConfig, Table, only
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
 
+# The MIME types of text, bytes and other values, where nobody says another.
 PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
-"""The MIME types of text, bytes and other values, where nobody says another."""
 
+# Characters of a URI that templates are tried on: each of them takes time for each character.
 LONGEST_MATCHED = 64 * 1024
-"""Characters of a URI that templates are tried on: each of them takes time for each character."""
 
 
 Unreadable = (ResourceNotFound, ResourceAccessDenied)
@@ -54,10 +55,12 @@ class Readable(TextHandler):
         variables = () if self.template is None else self.template.variables
         for name in self.completers:
             if name not in variables:
-                raise TypeError(f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it")
+                problem = f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it"
+                raise TypeError(f"{where(function)}: {problem}")
         for name in variables:
             if name not in self.completers:
-                raise TypeError(f"{self.owner} has the variable {name!r}, and its function no parameter of that name")
+                problem = f"has the variable {name!r}, and its function no parameter of that name: add {name}: str"
+                raise TypeError(f"{where(function)}: {self.owner} {problem}")
         hints = annotated(options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner)
         members = {"mime_type": options.get("mime_type"), "annotations": hints}
         if self.template is None:
@@ -137,7 +140,7 @@ def _about(uri: str, error: BaseException) -> BaseException:
     if not isinstance(error, Unreadable) or error.from_peer:
         return error
     message = error.message
-    if isinstance(error, ResourceAccessDenied) and not ACCESS_DENIED.search(message):
+    if isinstance(error, ResourceAccessDenied) and not re.search(ACCESS_DENIED, message):
         message = f"Access denied: {message}"
     data = {} if error.data is None else error.data
     made = type(error)(message, {"uri": uri, **data} if isinstance(data, dict) else data)
@@ -186,7 +189,9 @@ class Resources:
         fitting = (each for each in self._families(uri) if each.values(uri) is not None)
         readable = self.table.items.get(uri) or next(fitting, None)
         if readable is None:
-            raise ResourceNotFound(f"Resource not found: {one_line(uri)}", {"uri": uri})
+            near = nearest(uri, list(self.table.items))
+            hint = f", did you mean {one_line(near)}?" if near else ""
+            raise ResourceNotFound(f"Resource not found: {one_line(uri)}{hint}", {"uri": uri})
         return readable
 
     def _families(self, uri: str) -> Iterator[Readable]:
@@ -228,10 +233,11 @@ def _template(uri: str) -> Optional[UriTemplate]:
     if not isinstance(uri, str):
         raise TypeError(f"the URI of a resource is a str, not {type(uri).__name__}: write @server.resource(\"notes://all\")")
     template = UriTemplate(uri)
-    if not template.variables:
-        check_uri(uri)
-    elif not uri.startswith("{"):
-        check_uri(template.example)
+    if re.match("[^:]*(/|$)", uri) and not uri.startswith("{"):
+        way = uri.strip("/").replace("/", "://", 1) if "/" in uri.strip("/") else f"notes://{uri}"
+        raise ValueError(f"{uri!r} is no URI: it does not begin with a scheme and a colon, as {way!r} would")
+    if not uri.startswith("{"):
+        check_uri(template.example if template.variables else uri)
     if has_parent_segment(uri):
         raise ValueError(f"{uri!r} has a '..' segment, which nobody can read")
     return template if template.variables else None

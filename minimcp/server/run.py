@@ -6,7 +6,6 @@ the interpreter writes the numbers of signals into it, whatever the main thread 
 
 from __future__ import annotations
 
-import logging
 import os
 import select
 import signal
@@ -16,23 +15,24 @@ from contextlib import ExitStack, suppress
 from typing import Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
+from ..errors import logger
 from .executors import Main
 
-log = logging.getLogger("minimcp.stdio")
+log = logger("minimcp.stdio")
 
 FOR_A_PERSON = (
     "this is a server: it waits for a client at stdin, and a terminal is there. To look at it, say "
     "python3 -m minimcp list FILE; to end it, press Ctrl-C"
 )
 
+# How often it is looked whether the process lives that started this one: no system says so in time.
 LOOK_SECONDS = 0.5
-"""How often it is looked whether the process lives that started this one: no system says so in time."""
 
+# After a signal the process ends within this time, because hosts kill after two seconds.
 SIGNAL_SECONDS = 1.4
-"""After a signal the process ends within this time, because hosts kill after two seconds."""
 
+# What a handler on the main thread gets to return in when all else has ended.
 LAST_SECONDS = 1.0
-"""What a handler on the main thread gets to return in when all else has ended."""
 
 
 class Served(Protocol):
@@ -63,11 +63,10 @@ class Run:
         self._parent = os.getppid() if with_parent else None
         self._in_main = threading.current_thread() is threading.main_thread()
         self._near, self._far = socket.socketpair()
-        self._near.setblocking(False)
         self._far.setblocking(False)
         self._over, self._returned = threading.Event(), threading.Event()
+        # What wakes the watcher; numbers of other signals, for which the author has handlers, come that way too.
         self._ending = {0}
-        """What wakes the watcher; numbers of other signals, for which the author has handlers, come that way too."""
 
     def wake(self) -> None:
         """It is to end, or has ended. Any thread, and safe in signal handlers."""
@@ -148,13 +147,13 @@ class Run:
         closed = threading.Event()
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and not deadline.expired:
-            if self._wait(deadline.wait()).strip(b"\0"):
+            if self._wait(deadline.to_wait()).strip(b"\0"):
                 return True
         return False
 
     def _end_process(self, deadline: Deadline, signalled: bool) -> None:
         """End the process when a handler keeps the main thread, or after a signal a thread of an author's executor."""
-        self._returned.wait(max(deadline.wait(), 0.1))
+        self._returned.wait(max(deadline.to_wait(), 0.1))
         while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)
         if not self._returned.is_set() or (signalled and self._is_busy()):

@@ -24,12 +24,12 @@ from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.mismatch import refuse_options
+from ..schema.mismatch import keywords_shown, refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_names, check_options, decorated, has_marks, marked, positions
+from .options import check_names, check_options, decorated, has_marks, marked, positions, shows
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -77,8 +77,8 @@ class Server:
             object with ``submit()`` such as a `Serial`, or a callable that is given a function to run. A tool may say
             otherwise.
         on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
-        check_replay: For tests: answer what a handler asks by running it again from the top, with a handshake too, and
-            fail when it then asks something else.
+        check_replay: For tests: answer what a handler asks by running it again from the top, as over HTTP, with a
+            handshake and over stdio too, and fail when it then asks something else.
         state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
             verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
@@ -90,6 +90,7 @@ class Server:
         ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
     """
 
+    @keywords_shown
     def __init__(
         self,
         name: str,
@@ -181,6 +182,7 @@ class Server:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    @shows("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
 
@@ -188,7 +190,7 @@ class Server:
         the description. A parameter annotated `Context` receives the request's.
 
         Args:
-            given: The function or bound method; it is returned as it is.
+            function: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: For the model; None takes the docstring.
@@ -215,6 +217,7 @@ class Server:
         """
         return decorated(self.add_tool, "server.tool", given, options)
 
+    @shows("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
         self._registry.add("tool", function, options)
@@ -229,6 +232,7 @@ class Server:
 
     # ------------------------------------------------------------ resources
 
+    @shows("resource")
     def resource(self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
@@ -265,6 +269,7 @@ class Server:
         decorator: Callable[[F], F] = decorated(partial(self.add_resource, uri=uri), "server.resource", given, options)
         return decorator
 
+    @shows("resource")
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
         self._registry.add("resource", function, options, uri)
@@ -296,6 +301,7 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    @shows("prompt")
     def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
 
@@ -306,7 +312,7 @@ class Server:
         says who speaks; or it returns a whole `GetPromptResult`.
 
         Args:
-            given: The function or bound method; it is returned as it is.
+            function: The function or bound method; it is returned as it is.
             name: None takes the function's.
             title: For people; None sends none.
             description: What it is for; None takes the docstring.
@@ -322,6 +328,7 @@ class Server:
         """
         return decorated(self.add_prompt, "server.prompt", given, options)
 
+    @shows("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
         self._registry.add("prompt", function, options)
@@ -465,7 +472,10 @@ class Server:
             finally:
                 streams.restore()
         elif transport in ("http", "streamable-http", "sse"):
+            from ..http.server import return_freed_memory
+
             newer, older = transport != "sse", legacy_sse or transport == "sse"
+            return_freed_memory()  # here only, for the process is the server's own
 
             def start(run: Run) -> RunningHttp:
                 running = self._start_http(host, port, path, newer=newer, older=older)
@@ -491,7 +501,7 @@ class Server:
             self._runs.remove(run)
 
     def open_pipe(self) -> Transport:
-        """A client's end of a new connection in memory: through the real codec, without a process or a socket."""
+        """A client's end of a new connection in memory, through the real codec; both ends have this server's limits."""
         ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
@@ -521,7 +531,8 @@ class Server:
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
-        self._pool.spawn(bool)  # its thread waits for a request then: none can start any more when the interpreter ends
+        # Its thread waits `IDLE_SECONDS` for a request: none can start any more when the interpreter ends.
+        self._pool.spawn(bool)
         return channel.open()
 
     def pump(self, timeout: Optional[float] = 0) -> int:
@@ -667,7 +678,7 @@ class Server:
     def _close_endpoint(self, endpoint: Endpoint, deadline: Deadline) -> None:
         """End what it serves; the next request begins anew."""
         with self._closing_http:  # one after the other, in the time that all have together
-            endpoint.close(deadline.wait())
+            endpoint.close(deadline.to_wait())
             endpoint.renew_in_fork()
 
     def __repr__(self) -> str:
@@ -675,16 +686,33 @@ class Server:
         return f"<Server {self.name!r} {tools} tools, {len(self._connections)} connections>"
 
 
-def serve(handlers: Any, transport: str = "stdio", **options: Any) -> None:
-    """Serve the marked methods of a plain object: ``Server.of(handlers).run(transport, **options)``.
+@keywords_shown
+def serve(
+    handlers: Any,
+    transport: str = "stdio",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    legacy_sse: bool = False,
+    **unknown: NoReturn,
+) -> None:
+    """Serve the marked methods of a plain object: `Server.of`, and then `Server.run`.
+
+    Args:
+        handlers: The object.
+        transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
+        host: Where to listen; one that other machines reach needs a `Server` with ``HttpOptions.allowed_hosts``.
+        port: 0 takes a free one.
+        path: Where "http" answers, exactly.
+        legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
 
     Raises:
-        TypeError, ValueError: As `Server.of` and `Server.run`; or an option is none of theirs.
+        TypeError, ValueError, OSError: As `Server.of` and `Server.run`; or an option is unknown.
     """
-    others = [name for name in options if name not in (Server.run.__kwdefaults__ or ())]
-    if others:
-        refuse_options("serve(...)", others, Server.run)
-    Server.of(handlers).run(transport, **options)
+    if unknown:
+        refuse_options("serve(...)", unknown, serve)
+    Server.of(handlers).run(transport, host=host, port=port, path=path, legacy_sse=legacy_sse)
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
@@ -694,7 +722,7 @@ def _check_given(given: Mapping[str, Any]) -> None:
         from ..http.options import HttpOptions
 
         for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
-            now = option if option in cls.__dataclass_fields__ else option.replace("max_", "", 1)
+            now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")
             if now in cls.__dataclass_fields__:
                 raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
         refuse_options("Server(...)", [option], Server.__init__)

@@ -7,27 +7,34 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .. import types
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
-from ..errors import InternalError, InvalidParams
+from ..errors import InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
+from ..protocol.versions import LISTS
 from .registered import ServerConfig
 
+# Resources that one session or stream may subscribe to, and notifications that may wait for a slow client; when so
+# many wait a change within a collection is told as a change of the collection, so that there is one more of each at
+# most.
 MOST_URIS = 10_000
-"""Resources that one session or stream may subscribe to, and notifications that may wait for a slow client; when so
-many wait a change within a collection is told as a change of the collection, so that there is one more of each at most.
-"""
 
-MOST_CHARACTERS = 1024 * 1024
-"""Of the URIs of all resources that one session or stream subscribes to."""
+# Bytes of memory for all subscriptions of one session or stream, and of one server.
+SUBSCRIBED_BYTES, ALL_BYTES = 8 * 1024 * 1024, 32 * 1024 * 1024
 
-FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
-"""Kind of a list to its member in the filter of a stream."""
+# Characters or digits of the longest id of a request that opens a stream: each notification there repeats it.
+ID_CHARACTERS = 256
+
+
+def _bytes_of(uri: str) -> int:
+    """Memory of one subscription: its URI, its entry, and the notification that may wait for a slow client."""
+    return 2 * sys.getsizeof(uri) + 400
 
 
 class Subscriber:
@@ -49,9 +56,10 @@ class Subscriber:
     ) -> None:  # fmt: skip
         self._post, self._held, self._lock = post, held, threading.RLock()
         self.lists, self.uris = tuple(lists), dict.fromkeys(uris)
+        self.bytes = sum(map(_bytes_of, self.uris))
         self._meta = {} if meta is None else {"_meta": dict(meta)}
-        self.waiting: dict[object, bytes] = {}
-        """What is not sent yet, by what it tells of."""
+        # What is not sent yet, by what it tells of.
+        self.unsent: dict[object, bytes] = {}
 
     def list_changed(self, kind: str) -> None:
         """A list has changed."""
@@ -62,30 +70,30 @@ class Subscriber:
         """A resource has changed."""
         subscribed = types.covering(self.uris.keys(), uri)
         if subscribed is not None:
-            told = subscribed if len(self.waiting) >= MOST_URIS else uri  # one word for all that lies in a collection
+            told = subscribed if len(self.unsent) >= MOST_URIS else uri  # one word for all that lies in a collection
             self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
 
     def tell(self, what: object, method: str, params: dict[str, Json]) -> None:
         """Have a notification sent, unless one about the same waits: who hears of that later looks later."""
         with self._lock:
-            if what in self.waiting:
+            if what in self.unsent:
                 return
-            first = not self.waiting and not self._held
-            self.waiting[what] = encode(Notification(method, {**params, **self._meta}))
+            first = not self.unsent and not self._held
+            self.unsent[what] = encode(Notification(method, {**params, **self._meta}))
         if first:
             self._post(self._take)
 
     def release(self) -> None:
         """From now on notifications are sent; those that were held are sent now."""
         with self._lock:
-            first, self._held = self._held and bool(self.waiting), False
+            first, self._held = self._held and bool(self.unsent), False
         if first:
             self._post(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._lock:
-            waiting, self.waiting = self.waiting, {}
-        return b"".join(waiting.values()) or None
+            unsent, self.unsent = self.unsent, {}
+        return b"".join(unsent.values()) or None
 
 
 class Subscriptions:
@@ -105,9 +113,9 @@ class Subscriptions:
         """Begin without clients: in a forked process they are the parent's."""
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
+        # Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
+        # it. A signal handler may tell something in the midst of another thing.
         self._order_lock = threading.RLock()
-        """Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
-        it. A signal handler may tell something in the midst of another thing."""
 
     # ------------------------------------------------------------ what changed
 
@@ -128,7 +136,7 @@ class Subscriptions:
 
     def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of."""
-        kinds = [kind for kind in FILTERS if self._offered(kind)]
+        kinds = [kind for kind in LISTS if self._offered(kind)]
         self._sessions[peer] = Subscriber(later, kinds, held=True)
 
     def begin_session(self, peer: Peer) -> None:
@@ -144,15 +152,27 @@ class Subscriptions:
     def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
         uri, session = self._subscribed(incoming)
-        if len(session.uris) >= MOST_URIS or sum(map(len, session.uris)) + len(uri) > MOST_CHARACTERS:
-            raise InternalError(f"more than {MOST_URIS} subscriptions, or {MOST_CHARACTERS} characters of URIs")
-        session.uris[uri] = None
+        with self._order_lock:
+            if uri not in session.uris:
+                if len(session.uris) >= MOST_URIS:
+                    raise InternalError(f"there are {MOST_URIS} subscriptions already")
+                self._check_room(session.bytes, _bytes_of(uri))
+                session.uris[uri] = None
+                session.bytes += _bytes_of(uri)
         return {}
+
+    def _check_room(self, held: int, more: int) -> None:
+        """Return if a session or stream that holds so many bytes may hold more. Raises InternalError: it may not."""
+        subscribers = (*self._sessions.values(), *self._streams.values())
+        if held + more > SUBSCRIBED_BYTES or more + sum(each.bytes for each in subscribers) > ALL_BYTES:
+            raise InternalError("no more memory is given to subscriptions: subscribe to fewer or shorter URIs")
 
     def unsubscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
         uri, session = self._subscribed(incoming)
-        session.uris.pop(uri, None)
+        with self._order_lock:
+            if session.uris.pop(uri, uri) is None:
+                session.bytes -= _bytes_of(uri)
         return {}
 
     def _subscribed(self, incoming: IncomingRequest) -> tuple[str, Subscriber]:
@@ -171,19 +191,25 @@ class Subscriptions:
 
         Raises:
             InvalidParams: ``notifications`` is missing or of the wrong kind.
-            InternalError: Too many streams are open.
+            InvalidRequest: The id is too long.
+            InternalError: Too many streams are open, or they listen to too much.
         """
+        if len(str(incoming.request.id)) > ID_CHARACTERS:
+            raise InvalidRequest(f"the id of a request that opens a stream has at most {ID_CHARACTERS} characters")
         honoured = self._honoured(incoming.request.params.get("notifications"))
         meta = {SUBSCRIPTION_KEY: incoming.request.id}
-        lists = [kind for kind, member in FILTERS.items() if member in honoured]
+        lists = [kind for kind, member in LISTS.items() if member in honoured]
         uris = honoured.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:
-                raise InternalError(f"more than {most} streams are open (Limits.streams)")
+                raise InternalError(f"no more than {most} streams may be open here (Limits.streams)")
+            self._check_room(0, stream.bytes)
             stream.tell("acknowledged", ACKNOWLEDGED, {"notifications": honoured})
             self._streams[incoming] = stream
+        incoming.request.params.clear()  # nothing else of it is kept, for it may stay open for ever
+        incoming.progress_token = None
         CancelToken.on_cancel(incoming, lambda: self._streams.pop(incoming, None))  # before the reader reads on
         return LATER
 
@@ -191,17 +217,15 @@ class Subscriptions:
         """What of a filter this server serves."""
         if not isinstance(wanted, dict):
             raise InvalidParams("notifications is an object that says what to listen to")
-        for member in FILTERS.values():
+        for member in LISTS.values():
             if not isinstance(wanted.get(member, False), bool):
                 raise InvalidParams(f"{member} is true or false")
         honoured: dict[str, Json] = {
-            member: True for kind, member in FILTERS.items() if wanted.get(member) and self._offered(kind)
+            member: True for kind, member in LISTS.items() if wanted.get(member) and self._offered(kind)
         }
         uris = [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
             raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
-        if sum(map(len, uris)) > MOST_CHARACTERS:
-            raise InvalidParams(f"resourceSubscriptions has at most {MOST_CHARACTERS} characters of URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
         return honoured

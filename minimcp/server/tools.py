@@ -6,12 +6,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..engine.requests import IncomingRequest
+from ..errors import logger
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
@@ -25,16 +25,26 @@ from .context import Context
 from .options import annotated
 from .registered import RegisteredFunction, ServerConfig, only
 
-log = logging.getLogger("minimcp.tools")
+log = logger("minimcp.tools")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
+# The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`.
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
-"""The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`."""
 
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
+# Words that stay where references from inside look for them.
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
-"""Words that stay where references from inside look for them."""
+
+
+# By the name of an exception's class, and words in it: what its author probably did not know.
+_ADVICE = (
+    ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
+    ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
+     "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
+    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. Refuse a wrong token "
+     "with HTTP 401 in a WSGI application round server.wsgi(...)"),
+)  # fmt: skip
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
@@ -197,7 +207,8 @@ class RegisteredTool(RegisteredFunction):
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
         revision, config = incoming.peer.revision, incoming.server
-        told = errors.describe(error)
+        told, name = errors.describe(error), type(error).__name__
+        told += next((advice for kind, words, advice in _ADVICE if kind == name and words in told), "")
         if returned and isinstance(error, Exception):
             told = f"{self.key} returned a wrong value: {told}"
         elif isinstance(error, errors.ToolError):
@@ -218,11 +229,10 @@ class RegisteredTool(RegisteredFunction):
                 raise error
             if ours or isinstance(error, errors.Declined):
                 return error_result(str(error), revision, config)  # no fault, and no words but ours
-        name = errors.one_line(self.key)
         if config.mask_errors:
-            masked = wire_failure(incoming.request.id, error, revision, name)
+            masked = wire_failure(incoming.request.id, error, revision, self.key)
             return error_result(masked.message, revision, config)
-        log.error("%s failed: %s", name, errors.one_line(told), exc_info=error)
+        log.error("%s failed: %s", self.key, told, exc_info=error)
         return error_result(told, revision, config)
 
     def listed(self, revision: Revision) -> dict[str, Json]:

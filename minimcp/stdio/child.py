@@ -8,7 +8,7 @@ not run on.
 from __future__ import annotations
 
 import codecs
-import logging
+import json
 import os
 import queue
 import select
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Se
 
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
-from ..errors import ConnectionFailed, ConnectionLost, one_line
-from ..schema.mismatch import refuse_options
+from ..errors import ConnectionFailed, ConnectionLost, logger, printable
+from ..schema.mismatch import keywords_shown, refuse_options
 
 try:
     import fcntl
@@ -32,31 +32,31 @@ except ImportError:  # pragma: no cover - Windows
 if TYPE_CHECKING:
     import subprocess
 
-log = logging.getLogger("minimcp.stdio")
+log = logger("minimcp.stdio")
 
+# What a server gets to exit after the end of its input, and again after SIGTERM.
 CLOSE_SECONDS = 2.0
-"""What a server gets to exit after the end of its input, and again after SIGTERM."""
 
+# How long `ChildTransport.lost` waits for the exit status and the last of stderr.
 SETTLE_SECONDS = 0.5
-"""How long `ChildTransport.lost` waits for the exit status and the last of stderr."""
 
+# How long closing waits for a killed process, which may hang in the kernel.
 KILLED_SECONDS = 2.0
-"""How long closing waits for a killed process, which may hang in the kernel."""
 
+# How long closing waits for the end of stderr, which something else may hold, and for who gets the last of it.
 STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
-"""How long closing waits for the end of stderr, which something else may hold, and for who gets the last of it."""
 
+# Lines of stderr that the message of an error shows.
 SHOWN_LINES = 10
-"""Lines of stderr that the message of an error shows."""
 
+# Bytes of the end of stderr that are kept.
 TAIL_BYTES = 64 * 1024
-"""Bytes of the end of stderr that are kept."""
 
+# Pieces of stderr, of 64 KiB at most, that may wait for their consumer.
 QUEUED_PIECES = 16
-"""Pieces of stderr, of 64 KiB at most, that may wait for their consumer."""
 
+# How long the child is held up by a consumer that takes nothing, before text is left out.
 PATIENCE_SECONDS = 1.0
-"""How long the child is held up by a consumer that takes nothing, before text is left out."""
 
 _LINE_BYTES = 64 * 1024
 _WINDOWS = os.name == "nt"
@@ -77,6 +77,7 @@ class StdioServer:
         ValueError: The command is empty.
     """
 
+    @keywords_shown
     def __init__(
         self,
         command: Sequence[Union[str, os.PathLike[str]]],
@@ -223,6 +224,9 @@ class ChildTransport(StreamTransport):
     def close(self) -> None:
         """As `Transport.close`: end of input, the grace, SIGTERM to the group, the grace again, SIGKILL; always reaped.
 
+        What a server has started, and has left behind in its group when it exits in time, gets SIGTERM too; not when
+        the exit code was asked for before: the number of the group may be another one's then.
+
         It waits for the server's process, not for its pipes, which a process started by it may hold for ever.
         """
         self.close_writing()
@@ -232,6 +236,9 @@ class ChildTransport(StreamTransport):
             if not self._exited.wait(self.grace):
                 self._end_group()
             self._stderr.ended.wait(STDERR_SECONDS)
+            with self._reaping:  # before that the number is that of its group for certain
+                if self._process.returncode is None:
+                    self._signal("SIGTERM")
             self._stderr.finish(CONSUMER_SECONDS)
             super().close()
             self._gone = True
@@ -240,8 +247,8 @@ class ChildTransport(StreamTransport):
     def _end_group(self) -> None:
         self._signal("SIGTERM")
         limit = Deadline(self.grace)
-        if self._exited.wait(limit.wait()):
-            self._stderr.ended.wait(limit.wait())  # a wrapper (npx, sh) may be gone before the server it started
+        if self._exited.wait(limit.to_wait()):
+            self._stderr.ended.wait(limit.to_wait())  # a wrapper (npx, sh) may be gone before the server it started
         self._signal("SIGKILL")
         if not self._exited.wait(KILLED_SECONDS):
             log.error("process %s does not end after SIGKILL, it is left behind", self.pid)
@@ -274,11 +281,12 @@ class ChildTransport(StreamTransport):
         """
         if self._settling is None:
             self._settling = Deadline(SETTLE_SECONDS)
-        if self._exited.wait(self._settling.wait()):
-            self._stderr.ended.wait(self._settling.wait())
+        if self._exited.wait(self._settling.to_wait()):
+            self._stderr.ended.wait(self._settling.to_wait())
         if self._was_read is None:
             self._was_read = self.sent > self._unread()
         code, tail = self.returncode, self.stderr_tail
+        reason = reason.replace("the peer", "the server", 1)
         return ConnectionLost(
             f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}",
             exit_code=code if code is not None and code >= 0 else None,
@@ -334,7 +342,7 @@ class _Stderr(StreamTransport):
         super().__init__(name, reading, -1, None, wakers=wakers)
         self.tail = b""
         self.ended = threading.Event()
-        self._consume, self._dropping = consume, False
+        self._consume, self._dropping, self._warned = consume, False, False
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
         self._consumer = threading.Thread(target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True)
 
@@ -357,9 +365,9 @@ class _Stderr(StreamTransport):
             self._pieces.put(piece, timeout=0.0 if self._dropping else PATIENCE_SECONDS)
             self._dropping = False
         except queue.Full:
-            if not self._dropping:
+            if not self._warned:
                 log.warning("stderr of %s: its consumer takes nothing, text is left out", self.name)
-            self._dropping = True
+            self._dropping = self._warned = True
 
     def _hand_on(self) -> None:
         piece, complained = b".", False
@@ -369,7 +377,7 @@ class _Stderr(StreamTransport):
                 self._consume(piece)
             except Exception as error:
                 if not complained:
-                    log.warning("stderr of %s: its consumer raised %s", self.name, one_line(error))
+                    log.warning("stderr of %s: its consumer raised %s", self.name, error)
                 complained = True
 
     def finish(self, seconds: float) -> None:
@@ -398,7 +406,7 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
         return _to_file(wanted)
     log = getattr(wanted, "info", None)
     if callable(log):
-        return _by_line(lambda line: log("%s", line))
+        return _by_line(lambda line: log("%s", printable(line)))
     if callable(wanted):
         return _by_line(wanted)
     raise TypeError(f"stderr must be None, a file, a logger or a callable, not {type(wanted).__name__}")
@@ -455,10 +463,15 @@ def _why(error: Exception, server: StdioServer) -> str:
     """What went wrong at the start, in words."""
     if server.cwd is not None and isinstance(error, OSError) and not os.path.isdir(server.cwd):
         return f"its working directory {server.cwd!r} is no directory"
+    first = server.command[0]
+    if os.path.isdir(os.path.join(server.cwd or "", first)):
+        return "it is a folder: name the server's file in it"
     if isinstance(error, FileNotFoundError):
-        return "there is no such program"
+        program, *words = first.split() or [first]
+        split = f'"command": "{program}", "args": {json.dumps([*words, *server.command[1:]])}'
+        return "there is no such program" + (f': put arguments into "args", as in {split}' if words else "")
     if isinstance(error, PermissionError):
-        return "it is not executable"
+        return "it is not executable: name what runs it first, as in ['bash', 'server.sh']"
     return getattr(error, "strerror", None) or str(error)
 
 

@@ -14,10 +14,13 @@ here: the layer that sends drops them.
 from __future__ import annotations
 
 import base64
+import os
 import sys
+import threading
 import typing
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterable, NamedTuple, Optional, TypeVar, Union
 
 from .meta import check_meta
@@ -237,6 +240,42 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
     return field(default=default, init=init, metadata={"local": not init, **about})
 
 
+class _Prepared:
+    """An attribute that `Wire._prepare` makes when it is first asked for.
+
+    A program uses few of the classes, and to prepare all of them would take a fifth of its start.
+    """
+
+    NAMES = ("__dataclass_fields__", "_defaults", "_required", "_known", "_plan")
+    lock = threading.RLock()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type[Wire]) -> Any:
+        with self.lock:
+            if vars(owner).get(self.name) is self:  # else another thread was first
+                owner._prepare()
+        return getattr(owner, self.name)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: setattr(_Prepared, "lock", threading.RLock()))
+
+
+class _SignatureOfFields:
+    """What `inspect.signature` and ``help()`` show for the constructor."""
+
+    def __get__(self, instance: Any, owner: Any) -> Signature:
+        if owner is Wire:
+            raise AttributeError("it has no fields")
+        shown = [(each, Parameter.empty if each.default is MISSING else each.default) for each in fields(owner)]
+        return Signature([
+            Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type)
+            for each, default in shown if each.init
+        ])  # fmt: skip
+
+
 @dataclass_transform(field_specifiers=(member,))
 class Wire:
     """One object of the protocol as Python sees it.
@@ -248,29 +287,55 @@ class Wire:
     """
 
     _tag: ClassVar[Optional[str]] = None
-    _plan: ClassVar[tuple[tuple[str, str, Kind, Any], ...]] = ()
-    """Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is required)."""
-    _known: ClassVar[frozenset[str]] = frozenset()
+    # Where a reader finds what he may look for in vain, for messages.
+    _instead: ClassVar[str] = ""
+    # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is required).
+    _plan: ClassVar[tuple[tuple[str, str, Kind, Any], ...]]
+    _known: ClassVar[frozenset[str]]
+    # By the name of each argument of the constructor, in their order.
+    _defaults: ClassVar[Json]
+    _required: ClassVar[frozenset[str]]
+    __signature__ = _SignatureOfFields()
 
     extra: Json
 
     def __init_subclass__(cls) -> None:
-        """Make it a dataclass, and work out once what reading and writing go through."""
-        dataclass(eq=False, repr=False)(cls)
-        # typing.get_type_hints would do the same in ten times the time.
+        for name in _Prepared.NAMES:
+            setattr(cls, name, _Prepared(name))
+        tag = getattr(cls, "type", None)
+        cls._tag = tag if isinstance(tag, str) else None
+        add_kind(cls, cls.from_wire)
+
+    @classmethod
+    def _prepare(cls) -> None:
+        """Make it a dataclass, and work out once what the constructor, reading and writing go through."""
+        if isinstance(vars(cls)["__dataclass_fields__"], _Prepared):  # a fork may have come between the two steps
+            dataclass(init=False, eq=False, repr=False)(cls)
         names, plan = vars(sys.modules[cls.__module__]), []
-        for each in [one for one in fields(cls) if not one.metadata.get("local")]:  # type: ignore[arg-type]
-            kind = kind_of(eval(str(each.type), names))
+        every = fields(cls)  # type: ignore[arg-type]
+        for each in [one for one in every if not one.metadata.get("local")]:
+            kind = kind_of(eval(str(each.type), names))  # typing.get_type_hints would take ten times the time
             kind = kind._replace(**{key: value for key, value in each.metadata.items() if key in kind._fields})
             default = MISSING if each.metadata.get("required") else each.default
             plan.append((each.name, each.metadata.get("name", member_name(each.name)), kind, default))
             if each.name in vars(cls):
                 delattr(cls, each.name)  # the default, which would hide a property of a base class
-        tag = getattr(cls, "type", None)
-        cls._tag = tag if isinstance(tag, str) else None
-        cls._plan = tuple(plan)
+        cls._defaults = {each.name: each.default for each in every if each.init}
+        cls._required = frozenset(name for name, default in cls._defaults.items() if default is MISSING)
         cls._known = frozenset(["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])])
-        add_kind(cls, cls.from_wire)
+        cls._plan = tuple(plan)
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        named = dict(zip(self._defaults, args), **given)
+        values = {**self._defaults, **named}
+        count = len(args) + len(given)
+        if len(named) < count or len(values) > len(self._defaults) or not named.keys() >= self._required:
+            try:
+                self.__signature__.bind(*args, **given)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__}: {error}") from None
+        self.__dict__.update(values)
+        self.__post_init__()
 
     @classmethod
     def from_wire(cls, mapping: Any) -> Self:
@@ -335,6 +400,12 @@ class Wire:
                 kind.check(f"{owner}: {name}", values[name])
         if values.get("meta"):
             check_meta(values["meta"], owner)
+
+    if not TYPE_CHECKING:  # which would take any attribute then
+
+        def __getattr__(self, name: str) -> Any:
+            hint = f": {self._instead}" if self._instead and not name.startswith("_") else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Wire) or type(other) is not type(self):

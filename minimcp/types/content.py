@@ -227,6 +227,8 @@ class ReadResourceResult(Wire):
         ValueError: Another scope, or less than no time.
     """
 
+    _instead = "its text is in .text (JSON: json.loads(result.text)), its bytes are in .data"
+
     contents: Items[ResourceContents]
     ttl_ms: Optional[int] = member(default=None, check=_check_ttl)
     cache_scope: Optional[Literal["private", "public"]] = member(default=None, strict=False)
@@ -259,6 +261,9 @@ class Text(Wire):
     meta: Optional[Json] = None
 
 
+# MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may begin with others).
+#
+# A table of our own: the standard library's differs between machines, and says "audio/x-wav", which models refuse.
 _MEDIA = (
     ("image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", ".jpg .jpeg", rb"\xff\xd8\xff"),
@@ -278,9 +283,6 @@ _MEDIA = (
     ("audio/ogg", ".ogg .oga .opus", None),
     ("audio/webm", ".weba", None),
 )
-"""MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may begin with others).
-
-A table of our own: the standard library's differs between machines, and says "audio/x-wav", which models refuse."""
 
 
 def media_type(name: str, data: bytes) -> Optional[str]:
@@ -444,7 +446,9 @@ class UnknownContent(Wire):
 
     @classmethod
     def from_wire(cls, mapping: Any) -> UnknownContent:
-        """Keep a decoded JSON object that has a type."""
+        """Keep a decoded JSON object that has a type. Raises ValueError: it is no such object."""
+        if not isinstance(mapping, dict):
+            raise ValueError(f"UnknownContent: must be an object, not {base.json_type(mapping)}")
         return cls(mapping)
 
     def to_wire(self) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import AbstractSet, Any, Optional, Union
 
 from ..protocol.lifecycle import LOG_LEVELS
+from ..protocol.versions import LISTS
 from .base import Json, Wire, member, one_of
 
 
@@ -46,12 +47,12 @@ class LogMessage(Wire):
 
 
 CHANGES = {
-    "notifications/tools/list_changed": "tools_list_changed",
-    "notifications/prompts/list_changed": "prompts_list_changed",
-    "notifications/resources/list_changed": "resources_list_changed",
+    **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
     "notifications/resources/updated": "resource_updated",
 }
-"""Method of the notification to the kind of `Change`."""
+"""Method of the notification to the kind of `Change`. A kind that is no list's also needs what it names in `Change`, a
+callback (`client.host.CALLBACKS`, `Host.tell`), a member of `client.subscriptions.Filter`, and in the server who sends
+it (`server.subscriptions.Subscriber`)."""
 
 
 class Change(Wire):

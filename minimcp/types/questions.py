@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Iterable, Literal, Mapping, Optional, Sequence, Union, get_args
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Literal, Mapping, Optional, Sequence, Union, get_args
 
 from ..errors import Declined
+from ..protocol.uri_template import parse_web_url
 from .base import ABSENT, KINDS, Converted, Items, Json, Kind, OptionalItems, Wire, listed, member, unit
 from .content import READERS, Content, Implementation, Role, Text, WithContent, content_from_wire
 from .tool import Outcome, Tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ACTIONS = ("accept", "decline", "cancel")
 
@@ -62,10 +64,12 @@ class Answer:
 class Question(Wire):
     """What `ElicitRequest` and `SampleRequest` have in common.
 
-    ``server`` says who asks, as far as the server describes itself: show it to the user.
+    ``server`` says who asks, as far as the server describes itself. ``connection`` is the name by which the host knows
+    it in its config, None where it was connected to by another target: show the user this one, no other can claim it.
     """
 
     server: Optional[Implementation] = member(init=False, default=None)
+    connection: Optional[str] = member(init=False, default=None)
     asked: Any = member(init=False, default=None)
 
     def __getstate__(self) -> Json:
@@ -113,17 +117,17 @@ class ElicitRequest(Question):
 
     @property
     def host(self) -> Optional[str]:
-        """The host that ``url`` leads to, in lower case; None when there is none."""
+        """The host that a browser opens for ``url``, in lower case; None when it is no http or https URL, or one whose
+        host programs read in different ways."""
         try:
-            return urlsplit(self.url or "").hostname
+            return parse_web_url(self.url or "").host
         except ValueError:
             return None
 
     @property
     def looks_odd(self) -> bool:
-        """Whether the host may pretend to be another one: letters beyond ASCII, as they are or as ``xn--``."""
-        host = self.host or ""
-        return not host.isascii() or any(label.startswith("xn--") for label in host.split("."))
+        """Whether the host may pretend to be another one: there is none, or it has letters beyond ASCII (``xn--``)."""
+        return self.url is not None and any(label[:4] in ("", "xn--") for label in (self.host or "").split("."))
 
 
 def _check_file_uri(what: str, uri: str) -> None:
@@ -150,11 +154,16 @@ class Root(Wire):
     @classmethod
     def from_path(cls, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> Root:
         """The root of a path of this machine; a relative one is taken from the working directory."""
+        from pathlib import Path
+
         return cls(Path(os.path.abspath(path)).as_uri(), name)
 
     @property
     def path(self) -> Optional[Path]:
         """The path on this machine; None when the URI is of another kind or machine, or no path has its characters."""
+        from pathlib import Path
+        from urllib.parse import unquote, urlsplit
+
         try:
             parts = urlsplit(self.uri)
         except ValueError:

@@ -5,7 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .base import ABSENT, Items, Json, OptionalItems, Wire, member
 from .content import Content, Icon, Named, WithContent
@@ -117,8 +117,15 @@ class CallToolResult(Outcome):
         meta: The member ``_meta``.
     """
 
+    _instead = "what the tool returned is in .value (.value[...] of a dict), its text in .text"
+
     content: Items[Content] = member(default=(), required=True)
     structured_content: Any = ABSENT
     is_error: bool = False
     meta: Optional[Json] = None
     value: Any = member(init=False, default=None)
+
+    if not TYPE_CHECKING:  # which would take any subscript then
+
+        def __getitem__(self, key: Any) -> Any:
+            raise TypeError(f"a CallToolResult is not subscriptable: {self._instead}")

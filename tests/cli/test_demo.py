@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
@@ -20,15 +21,20 @@ from minimcp.testing import Entry
 from ..support import ROOT, WAIT
 from .conftest import Done, run_process
 
-BARE = "import sys; sys.path.insert(0, {root!r}); from minimcp.cli import main; sys.exit(main(['demo']))"
+BARE = "import sys; sys.path.insert(0, {root!r}); from minimcp.cli import main; sys.exit(main(['demo', '--all']))"
+
+
+def told(out: str) -> str:
+    """What is printed before it says what to do next, which names this Python and this folder."""
+    return out.partition("What to do next")[0]
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """What the demo prints."""
-    done = run_process("demo")
+    """What the demo prints of all chapters."""
+    done = run_process("demo", "--all")
     assert (done.code, done.err) == (0, "")
-    return done.out
+    return told(done.out)
 
 
 def test_the_chapters_and_messages_in_order(printed: str) -> None:
@@ -48,7 +54,7 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
         *call, ("<--", "notifications/resources/updated"), ("-->", "notifications/cancelled"),
         call[0], progress, ("-->", "notifications/cancelled"), *discover,
         ("-->", "initialize"), ("<--", "answer to initialize"), ("-->", "notifications/initialized"),
-        *call, *both("tools/list"),
+        *both("tools/list"), *call,
         call[0], ("<--", "elicitation/create"), ("-->", "answer to elicitation/create"), call[1], *both("ping"),
     ]
     for block in re.split(r"^  client ", printed, flags=re.M)[1:]:
@@ -76,7 +82,7 @@ def test_a_notification_is_shown_behind_the_answer_wherever_it_came() -> None:
 
 
 def test_it_is_the_same_each_time_and_fits_any_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
-    assert minimcp("demo") == Done(0, printed, "")
+    assert told(minimcp("demo", "--all").out) == printed
     assert max(map(len, printed.splitlines())) <= WIDTH
     assert printed.isascii() and "\x1b" not in printed and "Traceback" not in printed
 
@@ -95,7 +101,54 @@ def _pythons() -> List[str]:
 def test_it_needs_a_python_and_nothing_else(python: str, printed: str, tmp_path: Path) -> None:
     command = [python, "-I", "-S", "-c", BARE.format(root=str(ROOT))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={})
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", printed)
+    assert (done.returncode, done.stderr, told(done.stdout)) == (0, "", printed)
+
+
+def test_it_shows_the_first_chapters_and_names_the_others(printed: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("demo")
+    titles = re.findall(r"^(\d+)\. (.*)\n", printed, re.M)
+    begin, _, more = told(done.out).partition("Other chapters: ")
+    assert (done.code, done.err) == (0, "") and len(done.out.splitlines()) < 100
+    assert printed.startswith(begin.rpartition("\n\n")[0]) and "\n3. Calling a tool" in begin and "\n4. " not in begin
+    shown = " ".join(more.split())
+    for number, title in titles[3:]:
+        assert f"{number} {title}" in shown
+    for word in ("host", "model", "JSON-RPC"):
+        assert word in begin[:700]
+    assert minimcp("demo", "16", "7").out.strip() in {
+        "\n\n".join(each.strip() for each in re.split(r"\n(?=\d+\. )", printed) if re.match("(7|16). ", each))
+        .partition("\n\nThat is all")[0]
+    }
+
+
+def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
+    done = run_process("demo", cwd=tmp_path)
+    _, code, told_more = re.split(r"(?s)^1\. .*?\n\n(?=    from)|\n\n(?=2\. )", done.out, flags=re.M)
+    (tmp_path / "server.py").write_text(textwrap.dedent(code), encoding="utf-8")
+    (command,) = re.findall(r"2\. Call it: .* -m minimcp (.*)", told_more)
+    assert run_process(*command.split(), cwd=tmp_path).out == "Hello, Ada!\n"
+    (config,) = re.findall(r"(?s)3\. .*?:\n(.*?)\n4\. ", told_more)
+    (tmp_path / "mcp.json").write_text(config, encoding="utf-8")
+    assert run_process("call", "hello", "greet", "name=Ada", cwd=tmp_path).out == "Hello, Ada!\n"
+
+
+@pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])
+def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printed: str) -> None:
+    ours, theirs = os.openpty()
+    os.write(ours, keys)
+    try:
+        done = run_process("demo", "--step", stdin=theirs, input=None)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.code, done.err.count("(Enter goes on")) == (0, min(chapters, 15))
+    assert len(re.findall(r"^\d+\. [A-Z?]", told(done.out), re.M)) == chapters
+    assert ("What to do next" in done.out) is (chapters == 16)
+
+
+def test_a_step_waits_for_nobody_where_there_is_no_terminal(printed: str) -> None:
+    done = run_process("demo", "--step")
+    assert (done.code, done.err, told(done.out)) == (0, "", printed)
 
 
 def test_a_python_that_cannot_run_it_is_told_why(monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]) -> None:

@@ -41,7 +41,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
     (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
     (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
     (["ping", ""], "an empty command starts nothing"),
-    (["demo", "now"], "unrecognized arguments: now"),
+    (["demo", "now"], "invalid int value: 'now'"), (["demo", "17"], "they are 1 to 16"),
 ])
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp(*arguments)
@@ -70,8 +70,8 @@ def test_the_stderr_of_a_server_that_ends_at_once_is_shown(shop: str, minimcp: C
         assert (done.code, done.out) == (3, "")
         *shown, line, ended, last = done.err.splitlines()
         assert shown == before and (ended, last) == ("its stderr ended with:", "    no \\x1bdatabase")
-        assert line.endswith("crash.py': the peer closed the connection; it wrote a line that is no message: loading; "
-                             "the server exited with code 1")
+        assert line.endswith("crash.py': the server closed the connection; it wrote a line that is no message: "
+                             "loading; the server exited with code 1")
     assert Path("started").read_text("utf-8") == "xx"
 
 

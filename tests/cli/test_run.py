@@ -236,7 +236,7 @@ def test_a_port_that_is_taken(shop: str, minimcp: Callable[..., Done]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = minimcp("run", shop, "--http", str(port))
-    assert done.code == 3 and f"cannot listen at 127.0.0.1, port {port}: " in done.err and done.err.count("\n") == 1
+    assert done.code == 3 and done.err.count("cannot listen") == done.err.count("\n") == 1
 
 
 def test_it_is_started_anew_when_a_file_changes(tmp_path: Path, serve: Callable[..., Served]) -> None:

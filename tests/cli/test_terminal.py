@@ -48,6 +48,10 @@ def pay(ctx: Context) -> str:
     "Ask to open a URL."
     return ctx.elicit_url("Pay, please", "https://pay.example/1").action
 
+@server.tool
+def pay_odd(ctx: Context) -> str:
+    return ctx.elicit_url("Pay", "https://xn--pple-43d.example/1").action
+
 @server.resource("ask://me")
 def me(ctx: Context) -> str:
     "Ask when read."
@@ -105,6 +109,8 @@ def test_a_form_is_filled_in_field_by_field(
 
 @pytest.mark.parametrize(("typed", "words", "printed", "shown"), [
     ("y\n", ["call", "pay"], "accept\n", "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] "),
+    ("y\n", ["call", "pay_odd"], "accept\n",
+     "if you trust xn--pple-43d.example (a name with letters beyond ASCII: it may look like another one):\nhttps://xn--"),
     ("\n", ["call", "pay"], "decline\n", ""), ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
     ("Ada\n", ["read", "ask://me"], "Ada\n", ""), ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
     ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
@@ -123,6 +129,13 @@ def test_without_a_terminal_everything_is_declined(curious: str) -> None:
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
     assert done.err == "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask\n"
     assert run_process("read", curious, "ask://me").code == 3
+
+
+def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(types: Callable[[str], object]) -> None:
+    types("a" * 40 + "!\n")
+    slow = {"type": "string", "pattern": "^(a+)+$"}
+    answer = Asker()(ElicitRequest("?", {"type": "object", "properties": {"a": slow}, "required": ["a"]}))
+    assert answer.content == {"a": "a" * 40 + "!"}
 
 
 def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
@@ -200,9 +213,10 @@ def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> No
     (MAYBE, ["x=a"], "x: expected an integer or null, got the string 'a'"),
     ({"enum": ["京", 1]}, ["x=b"], "x: expected one of '京' or 1, got the string 'b'"),
     ({"type": "integer"}, ["x=1", "x=2"], "x: expected an integer, got a list of 2"),
+    ({"type": "string", "pattern": "^a+$"}, ["x=A"], "x: expected a string that matches ^a+$, got the string 'A'"),
     ({"$ref": "#/$defs/Round"}, ["x=5"], "x is missing: the schema refers to itself without end"),
-    ({}, ["x"], "'x' is not key=value"),
-    ({}, ["=x"], "'=x' is not key=value"),
+    ({}, ["x"], "'x' is not key=value, such as name=Ada"),
+    ({}, ["=x"], "'=x' is not key=value, such as name=Ada"),
 ])
 def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -230,6 +244,15 @@ def test_circular_and_odd_schemas_are_shown() -> None:
     assert [kind(each) for each in ({"type": "string", "format": ["date"]}, True, {"type": 5}, {"enum": ["京"]})] == [
         "string", "any", "any", 'one of "京"',
     ]
+
+
+def test_a_schema_of_forms_within_forms_is_shown_in_few_words() -> None:
+    """It has 100 ** 8 of them, of which nobody would read a thousand."""
+    root = {"anyOf": [{"type": "integer"}, *[{"$ref": "#/anyOf"}, {"$ref": "#/$defs/a"}] * 50]}
+    root["$defs"] = {"a": {"oneOf": [root, root]}}
+    shown = kind(root, root)
+    assert shown.startswith("integer or any or ") and shown.endswith(" or ...") and len(shown) < 10_000
+    assert kind({"anyOf": [{"const": number} for number in range(9)]}) == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 or ..."
 
 
 def test_what_objects_hold_is_shown() -> None:

@@ -52,7 +52,7 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
     (["file"], "file is there already, and is no folder"),
     (["link"], "link is there already, and is no folder"),
     (["dangling"], "dangling is there already, and is no folder"),
-    (["no/copy"], "there is no folder"),
+    (["no/mcp-copy"], "no statement can import"),
     (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
     (["class"], "no statement can import"),
     ([str(PACKAGE)], "is this package itself"),
@@ -77,13 +77,14 @@ def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[...,
 
 
 def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
-    """When the folder cannot be written; and as the README shows."""
+    """When the folder cannot be written; and as the page shows."""
     done = minimcp("vendor", "/proc/mcp_copy")
     assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and "/proc/mcp_copy" in done.err
     Path("yourtree").mkdir()
     assert minimcp("vendor", "yourtree/mcp").code == 0
     shown = "    $ python3 -m minimcp vendor yourtree/mcp --check\n    "
-    assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in (ROOT / "README.rst").read_text("utf-8")
+    page = (ROOT / "examples" / "vendoring.rst").read_text("utf-8")
+    assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in page
 
 
 # ------------------------------------------------------------ what a copy holds
@@ -260,3 +261,8 @@ def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tm
     assert help_text.startswith("usage: python -m second_copy vendor") and str(ROOT) not in help_text
     done = run_process("demo", package="second_copy", env=environment)
     assert (done.code, done.err) == (0, "") and "tools/call" in done.out
+    assert "    from second_copy import Server" in done.out and "-m second_copy call server.py greet" in done.out
+
+
+def test_the_folders_of_a_copy_are_made(minimcp: Callable[..., Done]) -> None:
+    assert minimcp("vendor", "third/party/wire").code == minimcp("vendor", "third/party/wire", "--check").code == 0

@@ -19,17 +19,30 @@ from typing import List, Sequence
 
 from ..support import usual_signals
 from ..wire.messages import EVERY
-from . import client_http, client_stdio, http_load, http_requests, http_sessions, mutants, server_lines, server_work
+from . import (
+    client_bounds,
+    client_http,
+    client_stdio,
+    http_bounds,
+    http_load,
+    http_requests,
+    http_sessions,
+    mutants,
+    server_lines,
+    server_work,
+)  # fmt: skip
 from .catalogue import CLIENT, HTTP, ROWS
-from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, Trial, find, find_http, run
+from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, find, find_http, run
 
 CASES_ARE_IN = (
-    client_http, client_stdio, http_load, http_requests, http_sessions, mutants, server_lines, server_work,
+    client_bounds, client_http, client_stdio, http_bounds, http_load, http_requests, http_sessions, mutants,
+    server_lines, server_work,
 )  # fmt: skip
 
 MEASURES = frozenset({
-    "C12", "C13", "C17", "C19", "C24", "C25", "C26", "C27", "C38", "C45", "C58", "C61", "C65", "C69", "C70", "K05",
-    "K05H", "K06", "K06H", "K08", "K08H", "K12", "K25",
+    "C12", "C13", "C17", "C19", "C24", "C25", "C26", "C27", "C38", "C45", "C58", "C61", "C65", "C69", "C70", "C71",
+    "C72", "C75", "K05",
+    "K05H", "K06", "K06H", "K08", "K08H", "K12", "K25", "K26", "K27", "K29", "K31",
 })  # fmt: skip
 """Rows whose figures another row's work would spoil: with --jobs they come alone, at the end."""
 
@@ -54,11 +67,10 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
     parser.add_argument("--mutations", type=int, default=10_000, metavar="N", help="mutated messages of C20")
-    parser.add_argument("--mutant", metavar="SEED:N", help="send one mutant alone, show what comes, and stop")
     parser.add_argument("--full", action="store_true", help="the catalogue's numbers, where fewer are usual")
     parser.add_argument("--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)")
     parser.add_argument("--patience", type=float, default=10.0, metavar="S", help="after so long a wait is a hang (10)")
-    parser.add_argument("--table", action="store_true", help="print what the README shows of this run")
+    parser.add_argument("--table", action="store_true", help="print what examples/conformance.rst shows of this run")
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
                         help="rows at a time; those that measure what a busy machine spoils come alone, at the end")
     return parser.parse_args(given)
@@ -129,20 +141,13 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     chosen = rows(options.only)
     roles = {ROWS[id].role for id in chosen}
     subject = Subject(server, adapter, http=http, tunable=not foreign)
-    if server and (roles - {HTTP} or options.mutant):
+    if server:
         subject = find(subject, trying)
     if http and HTTP in roles:
         subject = find_http(subject, trying)
     for spoken in () if foreign else filter(None, (subject.revisions, subject.http_revisions)):
         if spoken != EVERY:
             raise SystemExit(f"our server speaks only {', '.join(spoken)}")
-    if options.mutant:
-        trial = Trial("C20", subject, trying)
-        try:
-            mutants.reproduce(trial, options.mutant)
-        finally:
-            trial.close()
-        return 0
     spoken = dict.fromkeys((*subject.revisions, *subject.http_revisions))
     name = " ".join(server or http or adapter) if foreign else our_name()
     print(f"{name}: {', '.join(spoken) or 'no server'}; seed {options.seed}", flush=True)

@@ -1,16 +1,20 @@
 """``python bad_adapter.py FAULT``: a small client with one fault, as an adapter, for tests of the runner.
 
-Without a fault ("none") it does right what the cases ask that it is tried with. Standard library alone.
+Without a fault ("none") it does right what the cases ask that it is tried with. "trusts" keeps, follows, sends back and
+prints what it is told. Standard library alone.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from urllib.parse import urljoin, urlsplit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +57,8 @@ class Client:
     def take(self, message: Any) -> None:
         """Give an answer to whom it belongs."""
         if not isinstance(message, dict) or "method" in message:
+            if FAULT in ("patient", "trusts"):
+                kept.append(message)
             return
         with self.news:
             id = message.get("id")
@@ -73,6 +79,10 @@ class Client:
             id, box = self.last, []  # type: ignore[var-annotated]
             self.waiting[id] = box
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        until = time.monotonic() + timeout
+        while FAULT == "patient" and not box and (kept or time.monotonic() < until):
+            time.sleep(0.01)  # for each step of progress, whatever the time is
+            del kept[-1:]
         with self.news:
             self.news.wait_for(lambda: box or self.gone, timeout)
             del self.waiting[id]
@@ -95,22 +105,85 @@ class Client:
             kept.append([os.open(os.devnull, os.O_RDONLY), self])
 
 
+class Web:
+    """A client over HTTP, which trusts its server."""
+
+    line: Any = None
+
+    def __init__(self, command: Dict[str, Any]) -> None:
+        self.url, self.headers, self.cookies = command["url"], command.get("headers") or {}, []  # type: ignore[var-annotated]
+        if self.send("POST", {"id": 0, "method": "initialize", "params": HELLO}).status == 405:
+            events = self.send("GET")
+            while not events.readline().startswith(b"event: endpoint"):
+                pass
+            self.url, self.line = self.followed(events.readline()[5:].strip().decode()), None
+            self.send("POST", {"id": 0, "method": "initialize", "params": HELLO})
+        self.send("POST", {"method": "notifications/initialized"})
+
+    def followed(self, to: str) -> str:
+        """What is named, if it is on the same host: as one parser takes it; it ends where another ends it."""
+        found = urljoin(self.url, to)
+        if urlsplit(found).netloc.rpartition("@")[2] != urlsplit(self.url).netloc:
+            raise ValueError("elsewhere")
+        return found.partition("\\")[0]
+
+    def send(self, verb: str, message: Any = None, url: str = "", **more: str) -> http.client.HTTPResponse:
+        if self.line is not None:
+            self.line.close()
+        parts = urlsplit(url or self.url)
+        self.line = http.client.HTTPConnection(parts.netloc, timeout=5)
+        headers = {"Cookie": "; ".join(self.cookies), **self.headers, **more}
+        self.line.request(verb, parts.path, message and json.dumps({"jsonrpc": "2.0", **message}), headers)
+        response = self.line.getresponse()
+        self.cookies += response.headers.get_all("set-cookie") or []
+        if response.status == 307 and not url:
+            return self.send(verb, message, self.followed(response.headers["location"]))
+        if response.status == 400:
+            print(json.loads(response.read())["error"]["message"], file=sys.stderr, flush=True)
+        return response
+
+    def ask(self, method: str, params: Any, timeout: float) -> Any:
+        until, last = time.monotonic() + timeout, ""
+        response = self.send("POST", {"id": 1, "method": method, "params": params})
+        while time.monotonic() < until and response.status == 200:
+            for line in response:
+                if line.startswith(b"id: "):
+                    last = line[4:].strip().decode("utf-8", "replace")
+                elif b'"result"' in line:
+                    return json.loads(line.replace(b"data: ", b""))["result"]
+            time.sleep(0.05)
+            response = self.send("GET", **{"Last-Event-ID": last})
+        raise ValueError(f"no answer, and status {response.status}")
+
+    def close(self) -> None:
+        """It holds nothing that has to be closed."""
+
+
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
+
+
 class Adapter:
     client: Any = None
+    schemas: Any = {}
 
     def open(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        if "on_log" in command:
+        if "on_log" in command and FAULT not in ("patient", "trusts"):
             return {"ok": False, "error": "unsupported"}
+        if "url" in command:
+            self.client = Web(command)
+            return {}
         self.client = Client(command["command"])
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
-        self.client.ask("initialize", hello, command["timeout"])
+        self.client.ask("initialize", HELLO, command["timeout"])
         return {}
 
     def call(self, command: Dict[str, Any]) -> Dict[str, Any]:
         while FAULT == "hangs":
             time.sleep(60)
-        params = {"name": command["tool"], "arguments": command["arguments"]}
-        content = self.client.ask("tools/call", params, command["timeout"]).get("content")
+        params = {"name": command["tool"], "arguments": command["arguments"], "_meta": {"progressToken": 1}}
+        found = self.client.ask("tools/call", params, command["timeout"])
+        content = found.get("content")
+        for words in self.schemas.get(command["tool"], ()) if FAULT == "patient" else ():
+            re.search(words.get("pattern", ""), str(found["structuredContent"]["x"]))
         if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
             raise ValueError("no content")
         text = content[0].get("text")
@@ -124,6 +197,8 @@ class Adapter:
         while True:
             found = self.client.ask("tools/list", params, command["timeout"])
             count += len(found["tools"])
+            tools = (tool for tool in found["tools"] if "outputSchema" in tool)
+            self.schemas = {tool["name"]: tool["outputSchema"]["properties"].values() for tool in tools}
             cursor = found.get("nextCursor")
             if cursor is None or (FAULT != "endless" and (cursor in seen or len(seen) >= 900)):
                 return {"count": count}

@@ -101,9 +101,9 @@ def answer(message: Any) -> None:
         id = str(message["id"]) if FAULT == "texts" else message["id"]
         if FAULT == "slow" and message["method"] == "ping":
             time.sleep(0.2)
-        for _ in range(2 if FAULT == "twice" and message["method"] == "tools/list" else 1):
-            if FAULT != "forgets" or message["id"] != "m11":
-                say({"jsonrpc": "2.0", "id": id, "result": result_of(message["method"], message.get("params", {}))})
+        times = {"twice": 2, "forgets": 0}.get(FAULT, 1) if str(message["id"]).startswith("m") else 1
+        for _ in range(times):  # these are mutants
+            say({"jsonrpc": "2.0", "id": id, "result": result_of(message["method"], message.get("params", {}))})
 
 
 def note(message: Any) -> None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ..support import eventually
+from ..support import children_of, eventually, status_of
 
 PEER = Path(__file__).resolve().parent.parent / "wire" / "peer.py"
 """The scripted server that clients are let loose on; its docstring says what a script may hold."""
@@ -128,7 +128,7 @@ class Client:
         """
         if "url" in more:
             return self.do("open", timeout=timeout or 3 * self.never, **more)
-        ours = {name: more.pop(name) for name in ("cwd", "env", "on_log") if name in more}
+        ours = {name: more.pop(name) for name in ("cwd", "env", "on_log", "elicit") if name in more}
         target = list(command) if command is not None else self.script(**more)
         return self.do("open", command=target, timeout=timeout or max(6.0, 3 * self.never), **ours)
 
@@ -168,10 +168,7 @@ class Client:
         return [pid for pid in self.servers() if running(pid)]
 
     def memory(self, field: str = "VmRSS") -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) / 1024
-        raise AssertionError("the adapter ended")
+        return status_of(self.process.pid, field) / 1024
 
     def count(self, what: str) -> int:
         """How many of `fd` or `task` (threads) the adapter has."""
@@ -179,13 +176,7 @@ class Client:
 
     def children(self) -> int:
         """How many child processes the adapter has, zombies included."""
-        found = 0
-        for task in os.listdir(f"/proc/{self.process.pid}/task"):
-            try:
-                found += len(Path(f"/proc/{self.process.pid}/task/{task}/children").read_text().split())
-            except OSError:
-                pass
-        return found
+        return len(children_of(self.process.pid))
 
     def settled(self, what: str, most: int, seconds: float) -> int:
         """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""

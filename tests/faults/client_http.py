@@ -27,20 +27,11 @@ def one_gigabyte() -> bytes:
 class Hostile(Peer):
     """One server, from its making until `dispose`."""
 
-    def __init__(
-        self,
-        said: Optional[Dict[str, Say]] = None,
-        *,
-        handshake: bool = False,
-        session: Any = "s-1",
-        tls: Optional[ssl.SSLContext] = None,
-    ) -> None:
-        usual: Dict[str, Say] = {"tools/call": self.tool, "tools/list": _list}
-        super().__init__({**usual, **(said or {})}, handshake=handshake, session=session, tls=tls)
-        self.handshake = handshake
+    def __init__(self, said: Optional[Dict[str, Say]] = None, **how: Any) -> None:
+        super().__init__({"tools/call": self.tool, "tools/list": _list, **(said or {})}, **how)
         self._waiting: List[Any] = []
         self._met = threading.Condition()
-        self.__enter__()
+        self.start()
 
     def tool(self, heard: Heard, wire: Wire) -> None:
         name = heard.message["params"]["name"]
@@ -64,19 +55,10 @@ class Hostile(Peer):
     def calls(self, tool: str) -> int:
         return sum(heard.message["params"]["name"] == tool for heard in self.all("tools/call"))
 
-    def drop_all(self) -> None:
-        """Cut every connection, as the end of a process does."""
-        for sock in list(self._socks):
-            try:
-                sock.shutdown(2)
-            except OSError:
-                pass
-
     def stderr(self) -> str:
         return ""
 
-    def dispose(self) -> None:
-        self.__exit__()
+    dispose = Peer.close
 
 
 def _list(heard: Heard, wire: Wire) -> None:
@@ -439,7 +421,7 @@ class Sessions:
 
     def restart(self) -> None:
         self.alive.append("another process")
-        self.web.drop_all()
+        self.web.cut_all()
 
 
 def session_gone(t: Trial) -> None:

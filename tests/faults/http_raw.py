@@ -153,6 +153,7 @@ class Terms(NamedTuple):
     streams: int = 256  # of notices, at once
     body_bytes: int = 4 * 1024 * 1024  # of a body
     workers: int = 64  # handlers at once
+    requests: int = 1000  # that are begun and unfinished, at once
 
 
 class Site(Server):

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ..wire.messages import LEVEL_KEY, MODERN, decode, hello, request, same
+from ..wire.messages import LEVEL_KEY, MODERN, decode, hello, notification, request, same
 from .http_raw import Response, Session, Site, Visitor, events, messages, text_of
 from .raw import shown
 from .toy_proxy import Habits, ToyProxy
@@ -182,7 +182,10 @@ def mirrored(t: Trial, site: Site) -> None:
     t.note("a name where none belongs: status", listing.status, "")
 
 
-def fill(site: Site, revision: str, count: int) -> "tuple[List[str], List[int]]":
+READY = json.dumps(notification("notifications/initialized")).encode()
+
+
+def fill(site: Site, revision: str, count: int, *, whole: bool = True) -> "tuple[List[str], List[int]]":
     """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
@@ -195,6 +198,8 @@ def fill(site: Site, revision: str, count: int) -> "tuple[List[str], List[int]]"
             response = visitor.send(data).answer()
             if response.status == 200:
                 ids.append(response.headers.get("mcp-session-id", ""))
+                if whole:
+                    visitor.send(site.wire("POST", READY, mcp_session_id=ids[-1])).answer()
             else:
                 refusals.append(response.status)
     finally:

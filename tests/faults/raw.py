@@ -12,8 +12,9 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
+from ..support import descendants_of
 from ..wire.harness import Gone, RawServer
-from ..wire.messages import MODERN, decode, modern, request, same
+from ..wire.messages import MODERN, modern, request, same
 
 __all__ = ["Gone", "Server", "signs", "shown"]
 BAD_SIGNS = ("Exception in thread", "Fatal Python error", "_enter_buffered_busy")
@@ -37,26 +38,17 @@ class Server(RawServer):
         self.tools: FrozenSet[str] = frozenset()
         super().__init__(revision, command=command, **others)
 
-    def send(self, data: bytes, *, reading: bool = True, wait: Optional[float] = None) -> int:
-        return super().send(data, reading=reading, wait=self.patience if wait is None else wait)
-
-    def message(self, wait: Optional[float] = None) -> Any:
-        found = decode(self.line(self.patience if wait is None else wait))
-        assert isinstance(found, (dict, list)), f"stdout carried what is no message: {shown(found)}"
-        return found
-
-    def answer(self, id: Any, wait: Optional[float] = None) -> Dict[str, Any]:
-        return super().answer(id, self.patience if wait is None else wait)
-
-    def exit(self, wait: Optional[float] = None) -> int:
-        return super().exit(self.patience if wait is None else wait)
+    @staticmethod
+    def checked(message: Any) -> Any:
+        assert isinstance(message, (dict, list)), f"stdout carried what is no message: {shown(message)}"
+        return message
 
     def remaining(self, wait: Optional[float] = None) -> List[Any]:
         """Every message up to the end of the output."""
-        until, found = time.monotonic() + (self.patience if wait is None else wait), []
+        until, found = time.monotonic() + self.seconds(wait), []
         while self.poll(max(0.0, until - time.monotonic())):
             found.append(self.message())
-        assert self.ended, f"the output did not end within {self.patience if wait is None else wait:g} s"
+        assert self.ended, f"the output did not end within {self.seconds(wait):g} s"
         return found
 
     def ping(self, wait: Optional[float] = None) -> float:
@@ -104,23 +96,10 @@ class Server(RawServer):
 
     def dispose(self) -> None:
         """End it and what it started, and close its pipes."""
-        for child in _children(self.process.pid) if self.process.poll() is None else ():
-            try:
+        for child in descendants_of(self.process.pid) if self.process.poll() is None else ():
+            with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         super().dispose()
 
     def result_of(self, messages: List[Any], id: Any) -> Optional[Dict[str, Any]]:
         return next((one for one in messages if isinstance(one, dict) and same(one.get("id"), id)), None)
-
-
-def _children(pid: int) -> List[int]:
-    """Process ids of all descendants, for commands that are a wrapper of the server."""
-    found: List[int] = []
-    with suppress(OSError):  # it has ended
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as listing:
-                for child in map(int, listing.read().split()):
-                    found += [child, *_children(child)]
-    return found

@@ -330,9 +330,11 @@ def tools_of(peer: Any) -> FrozenSet[str]:
     return frozenset(tool["name"] for tool in peer.ask("tools/list").get("result", {}).get("tools", ()))
 
 
-def start_http(subject: Subject, options: Options, told: Optional[Dict[str, float]] = None, port: int = 0) -> Site:
+def start_http(
+    subject: Subject, options: Options, told: Optional[Dict[str, float]] = None, **others: Any
+) -> Site:  # `others` as for `Site`
     terms = Terms(**(told or {}))  # type: ignore[arg-type]
-    site = Site(subject.http, options.patience, terms, told=told, port=port)
+    site = Site(subject.http, options.patience, terms, told=told, **others)
     site.revisions, site.tools = subject.http_revisions, subject.http_tools
     return site
 

@@ -13,6 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from ..web import Heard, Wire
+from ..wire import peer
 
 if TYPE_CHECKING:
     from .client_http import Hostile
@@ -23,9 +24,6 @@ TICK = 0.02  # seconds between two bytes of what drips
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-NEVER = '{"type":"text","text":"never"}'
-OPEN = '{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[' + NEVER + "]"
-"""The beginning of an answer; ID becomes the request's."""
 
 
 def arguments(heard: Heard) -> Dict[str, Any]:
@@ -58,10 +56,9 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
     say(heard, wire, answer(heard))
 
 
-def bare(data: "bytes | str") -> Tool:
+def bare(data: bytes) -> Tool:
     """Answer by this alone; ID in it becomes the request's id."""
-    whole = data.encode() if isinstance(data, str) else data
-    return lambda web, heard, wire: say(heard, wire, whole.replace(b"ID", json.dumps(heard.message["id"]).encode()))
+    return lambda web, heard, wire: say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()))
 
 
 def first(data: bytes) -> Tool:
@@ -104,6 +101,20 @@ def flood(web: Hostile, heard: Heard, wire: Wire) -> None:
         wire.raw((b"%x\r\n%s\r\n" % (len(note), note)) * 100)
     wire.chunk(as_event(answer(heard, "after the flood")))
     wire.end()
+
+
+def endless_flood(web: Hostile, heard: Heard, wire: Wire) -> None:
+    """Progress and log messages as fast as they are taken."""
+    token = heard.message["params"]["_meta"]["progressToken"]
+    both = (
+        ("progress", {"progressToken": token, "progress": 1, "message": "x" * 20_000}),
+        ("message", {"level": "info", "data": "x" * 2_000}),
+    )
+    lines = [{"jsonrpc": "2.0", "method": f"notifications/{name}", "params": params} for name, params in both]
+    block = b"".join(as_event(json.dumps(line).encode()) for line in lines) * 20
+    wire.stream()
+    while not web.over.is_set():
+        wire.chunk(block)
 
 
 def big(web: Hostile, heard: Heard, wire: Wire) -> None:
@@ -221,34 +232,23 @@ def status(number: int, body: bytes = b"", kind: Any = "text/html", **headers: s
 PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000  # far more than anybody wants to see in a message
 
 SHAPES = {
-    "error-not-object": '{"jsonrpc":"2.0","id":ID,"error":"boom"}',
-    "error-null": '{"jsonrpc":"2.0","id":ID,"error":null}',
-    "error-code-text": '{"jsonrpc":"2.0","id":ID,"error":{"code":"-32603","message":"m"}}',
-    "result-null": '{"jsonrpc":"2.0","id":ID,"result":null}',
-    "result-list": '{"jsonrpc":"2.0","id":ID,"result":[]}',
-    "result-text": '{"jsonrpc":"2.0","id":ID,"result":"fine"}',
-    "both": OPEN + '},"error":{"code":1,"message":"m"}}',
-    "neither": '{"jsonrpc":"2.0","id":ID}',
-    "content-garbage": '{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":"garbage"}}',
-    "content-number": '{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[1]}}',
+    **peer.SHAPES,
+    "content-garbage": b'{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":"garbage"}}',
+    "content-number": b'{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[1]}}',
 }
 
-NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
-
 FIRST = {
-    "invalid-utf8": NOTE % b'"\xff\xfe"', "deep": b"[" * 100_000, "deep-object": b'{"a":' * 100_000,
-    "nan": NOTE % b"NaN", "infinity": NOTE % b"-Infinity", "huge-int": NOTE % (b"9" * 5000),
-    "huge-id": b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"result":{}}', "not-json": b"Traceback", "empty": b"",
-    "batch-empty": b"[]", "parse-error": b'{"jsonrpc":"2.0","id":"x","error":{"code":-32700,"message":"what?"}}',
+    **peer.STRAY_LINES, "empty": b"",
+    "parse-error": b'{"jsonrpc":"2.0","id":"x","error":{"code":-32700,"message":"what?"}}',
     "crlf": b'{"jsonrpc":"2.0",\ndata: "method":"notifications/x"}\nevent: strange\nid: \0\nretry: 1x',
-}  # fmt: skip
+}
+for name in ("float-id", "nameless-error"):  # these mean the one request that a stream belongs to
+    del FIRST[name]
 
 REPLIES = {
     "invalid-utf8-reply": b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\xc3\x28"}]}}',
-    "deep-reply": (OPEN + ',"x":' + "[" * 300 + "]" * 300 + "}}").encode(),
-    "nan-reply": (OPEN + ',"x":NaN}}').encode(),
-    "surrogate-reply": (OPEN + ',"x":"\\ud800"}}').encode(),
-    "bom-reply": b"\xef\xbb\xbf" + (OPEN + "}}").encode(),
+    "deep-reply": peer.SHAPES["deep-reply"], "nan-reply": peer.OPEN + b',"x":NaN}}',
+    "surrogate-reply": peer.OPEN + b',"x":"\\ud800"}}', "bom-reply": b"\xef\xbb\xbf" + peer.OPEN + b"}}",
 }
 
 TOOLS: Dict[str, Tool] = {
@@ -259,6 +259,7 @@ TOOLS: Dict[str, Tool] = {
     "twice": lambda web, heard, wire: say(heard, wire, answer(heard, "first"), answer(heard, "second")),
     "swapped": swapped,
     "note-flood": flood,
+    "flood": endless_flood,
     "big": big,
     **{name: bare(text) for name, text in SHAPES.items()},
     **{name: first(data) for name, data in FIRST.items()},

@@ -11,7 +11,8 @@ What is rightful where the line itself breaks the protocol:
   first is answered is run again, because an id may be used again then. So a handler runs at most once for each copy
   that reached the server, and each copy is answered at most once. The client itself sends each call once.
 * What asks the client (elicitation) may come twice, too late or never, and so may the answer: the handler that asked
-  may then fail, or wait until its call is over. Where a revision has rounds instead, a call is sent once per round.
+  may then fail, or wait until its call is over. Where a revision has rounds instead, a call is sent once per round; the
+  second copy of what answers a question is refused with -32602, and the call may end with that.
 * Progress that overtakes other progress reaches the caller in the order in which the line delivered it, and progress
   that the answer overtook does not reach it: what counts is the line's order. A call that ends by its answer has had
   all progress that was delivered before that answer.

@@ -20,6 +20,7 @@ ENDINGS = {  # what an ending is judged by
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
 TWICE = -32600  # the code of the refusal of a request whose id is in use
+USED = -32602  # and of one whose state an earlier request has used
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
 LATE = 20.0
@@ -168,8 +169,9 @@ class AnyLine(Story):
 
 class OverLines(AnyLine):
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
-        twice = sum(n < place for n, _ in self.all(call, "reached", "request")) > 1
-        if twice and self.events[place].value == TWICE:
+        sent, reached = (sum(n < place for n, _ in self.all(call, kind, "request")) for kind in ("sent", "reached"))
+        codes = (TWICE, USED) if begun.what == "ask" and sent > 1 else (TWICE,)
+        if reached > sent and self.events[place].value in codes:
             return ""
         replaced = self.happened(place, "fault", {"replace"}, self.connections(call))
         return "" if replaced else "its request came once, to a server that knew of the handshake"
@@ -192,7 +194,7 @@ class OverLines(AnyLine):
             return  # the new server knows nothing of what the old one does
         running, ids = 0, 1
         for _, event in self.of[call]:
-            if (event.kind, event.what) in (("delivered", "round"), ("reached", "cancel")):
+            if (event.kind, event.what) in (("answered", "round"), ("reached", "cancel")):
                 ids += 1  # the next request has its own, or an old one that is free: a late copy may run beside it
             elif event.kind == "done":
                 running = max(0, running - 1)

@@ -123,6 +123,7 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {  # what is changed in the good reco
                                 _all(_with("end", "l", what="failed"), _without("fault", "", "cut"))),
     "a refusal of what came once": ("ends rightfully", _with("end", "b", what="refused", value=-32600)),
     "a refusal with another reason": ("ends rightfully", _with("end", "d", what="refused", value=-32602)),
+    "a refusal of an answer that came once": ("ends rightfully", _with("end", "q", what="refused", value=-32602)),
     "a request sent again": ("is sent once", _twice("sent", "b")),
     "a request sent again after a round": ("is sent once", _twice("sent", "q", "request")),
     "a request sent again elsewhere": ("is sent once", _all(_twice("sent", "q"), _without("sent", "q", "", 2),
@@ -176,6 +177,7 @@ def test_every_rule_is_broken_by_some_change() -> None:
 def test_what_is_rightful_is_not_complained_of() -> None:
     for change in (
         _all(_with("end", "d", what="refused", value=-32600, payload="")),
+        _all(_twice("reached", "q"), _with("end", "q", what="refused", value=-32602, payload="")),
         _with("end", "l", what="failed", payload="no server"),
         _all(_without("end", "b"), _without("delivered", "b"), _moved("close", "", "", ("end", "a")),
              lambda events: events.insert(_place(events, "end", "a"), Event(0.0, "end", "b", "lost"))),

@@ -9,7 +9,7 @@ import pytest
 
 from minimcp import Client
 from minimcp.errors import ConnectionLost
-from minimcp.http.client import HttpSession
+from minimcp.http.client import HttpClientSession
 
 from ..support import WAIT
 from . import relay, web_relay
@@ -100,7 +100,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pla
 def resending(post: Callable[..., Any]) -> Callable[..., Any]:
     """What many HTTP libraries do when a connection was cut."""
 
-    def send(pipe: HttpSession, *arguments: Any) -> Any:
+    def send(pipe: HttpClientSession, *arguments: Any) -> Any:
         try:
             return post(pipe, *arguments)
         except ConnectionLost:
@@ -119,7 +119,7 @@ def test_a_client_that_sends_again_is_found(
 ) -> None:
     monkeypatch.setattr(web_relay, "CHANCES", ((fault, 0.5),))
     assert run(plan).wrong == []
-    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
+    monkeypatch.setattr(HttpClientSession, "_post", resending(HttpClientSession._post))
     found = run(plan)
     assert "is sent once" in rules(found) <= broken, shown(found.events)
 
@@ -153,7 +153,7 @@ def test_the_command_prints_seed_and_record_of_what_fails(
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", _swapped(relay._Wire.send))
     monkeypatch.setattr(web_relay, "CHANCES", (("cut", 0.5),))
-    monkeypatch.setattr(HttpSession, "_post", resending(HttpSession._post))
+    monkeypatch.setattr(HttpClientSession, "_post", resending(HttpClientSession._post))
     assert main(["--seed", name]) == 1
     out, err = capsys.readouterr()
     assert out.startswith(f"seed {name}: ") and "begin     1-1" in out

@@ -17,6 +17,7 @@ from typing import BinaryIO, Callable, List, NamedTuple, Optional, Tuple
 from minimcp.protocol.sse import EventReader
 
 from ..proxying import Proxy
+from ..web import read_request
 from .record import Record
 from .relay import LONGEST_DELAY, LONGEST_HOLD, TO_CLIENT, TO_SERVER, Meaning, Reader, chosen
 
@@ -155,18 +156,12 @@ class WebRelay(Proxy):
                 request = self._read(file)
 
     def _read(self, file: BinaryIO) -> Optional[Request]:
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            line = file.readline()
-            if not line:
-                return None
-            head += line
-        lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
-        headers = {name.lower(): value for name, _, value in lines}
-        size, session = int(headers.get("content-length", "0")), headers.get("mcp-session-id", "")
-        body = file.read(size)
-        if len(body) < size:
+        found = read_request(file)
+        if found is None:
             return None
+        head, body = found
+        lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
+        session = {name.lower(): value for name, _, value in lines}.get("mcp-session-id", "")
         message = json.loads(body) if body else {}
         return Request(head + body, self._reader.read(TO_SERVER, message, session), session)
 

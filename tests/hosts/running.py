@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 from tests.interop.environments import InstallFailed, PythonEnvironment, install
-from tests.readme import README, blocks
+from tests.readme import TEXT, blocks
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ class Place:
         return self._run([*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables)
 
     def serve_readme(self, command: Sequence[str], port: int) -> None:
-        """Run a host of README's ``wsgi.py`` by a command line that README has; returns when it listens."""
+        """Run a host of the ``wsgi.py`` of examples/deployment.rst by a command of that page, until it listens."""
         for name in ("server.py", "wsgi.py"):
             (self.folder / name).write_text(blocks("file")[name], "utf-8")
         option = "--listen" if command[0].startswith("waitress") else "--bind"
@@ -209,13 +209,13 @@ def nginx() -> str:
 
 
 def readme_commands() -> list[list[str]]:
-    found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", README)
+    found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", TEXT)
     assert len(found) == 3, found
     return [command.split() for command in found]
 
 
 def readme_site(*ports: int) -> str:
-    """The settings that README has for nginx, at ports of our own."""
+    """The settings that examples/deployment.rst has for nginx, at ports of our own."""
     text = blocks("nginx")["mcp.conf"].replace("listen 80;", "listen 127.0.0.1:{port};")
     for number, port in enumerate(ports, 1):
         text = text.replace(f"127.0.0.1:{8000 + number};", f"127.0.0.1:{port};")

@@ -77,7 +77,7 @@ def connected(visit: Visit) -> list[minimcp.Client]:
 
 
 def sticky(host: Host) -> Scene:
-    """Sessions over two processes, behind nginx as README sets it up."""
+    """Sessions over two processes, behind nginx as examples/deployment.rst sets it up."""
 
     def scene(place: Place) -> Iterator[Step]:
         processes, ports = pair(place, host, allowed_hosts=["127.0.0.1"])

@@ -38,16 +38,3 @@ def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
         call = connection.calls.start("work", lambda id: {})
         pipe.give(result(call.id, fine=1))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"fine": 1}
-
-
-def test_a_call_that_waits_for_room_is_given_up_and_never_sent() -> None:
-    with open_channel(room=0, backlog_bytes=0) as (connection, pipe, _):
-        connection.post(b'{"first": 1}\n')
-        assert pipe.stuck.wait(WAIT)
-        striking = ctrl_c_when(lambda: len(connection.calls))
-        with pytest.raises(KeyboardInterrupt):
-            connection.calls.wait(connection.calls.start("work", lambda id: {}), NEVER)
-        striking.result()
-        pipe.take(None)
-        assert connection.send(b'{"last": 1}\n', Deadline(WAIT))
-        assert [line for line in pipe.lines(2) if "method" not in line] == [{"first": 1}, {"last": 1}]

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, Client, Limits, Serial, Server, StdioServer, ToolError
+from minimcp import Cancelled, CancelToken, Client, Limits, Server, StdioServer, ToolError
 
 from ..scripted import Task, wait_for
 from ..support import ROOT, WAIT, eventually
@@ -128,41 +128,6 @@ def test_nobody_pumps() -> None:
     server.close()
 
 
-@pytest.mark.parametrize("executor", ["main", "serial", "callable"])
-def test_the_servers_executor_is_that_of_every_handler(executor: str) -> None:
-    """Tools, resources, templates, prompts and completers."""
-    threads = set()
-
-    def make(**options: Any) -> Server:
-        given = {"main": "main", "serial": Serial(), "callable": lambda job: job()}[executor]
-        server = Server("all", executor=given, **options)  # type: ignore[arg-type]
-
-        def note(text: str = "") -> str:
-            """Note the thread."""
-            threads.add(threading.get_ident())
-            return text
-
-        def complete(value: str) -> List[str]:
-            note()
-            return [value]
-
-        server.add_tool(note)
-        server.add_resource(lambda: note("all"), "notes://all", name="all")
-        server.add_resource(note, "notes://{text}")
-        server.add_prompt(note, complete={"text": complete})
-        return server
-
-    loop = Loop(make)
-    with minimcp.connect(loop.server, timeout=WAIT) as client:
-        assert client.call_tool("note", {"text": "a"}).text == "a"
-        assert client.read_resource("notes://all").text == "all"
-        assert client.read_resource("notes://b").text == "b"
-        assert client.get_prompt("note", {"text": "c"}).messages
-        assert client.complete("text", "d", prompt="note").values == ["d"]
-    loop.end()
-    assert len(threads) == 1
-
-
 # ---------------------------------------------------------------- a process, and signals
 
 
@@ -218,7 +183,8 @@ def test_a_signal_ends_the_process_whatever_a_handler_does(start: Callable[..., 
     says(server, "begun")
     server.signal(signal.SIGTERM)
     code, _, err = end(server)
-    assert code == 1 and "does not return" in err and ("back" in err) == (name == "stuck")
+    assert code == 1 and "does not return" in err
+    assert name == "stuck" or "back" not in err, "run() returns while another thread is stuck, if there is time for it"
 
 
 def test_a_second_signal_waits_for_nothing(start: Callable[..., RawServer]) -> None:

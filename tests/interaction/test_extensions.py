@@ -25,8 +25,8 @@ def needs() -> str:
     return "needed"
 
 
-def build() -> Server:
-    server = Server("extended", extensions=EXTENSIONS)
+def build(**options: Any) -> Server:
+    server = Server("extended", extensions=EXTENSIONS, **options)
     server.add_tool(needs, requires=("ext:com.example/x",))
 
     @server.middleware
@@ -78,7 +78,12 @@ def test_middleware_runs_once_in_each_round(client: Client) -> None:
             client.call_tool("ask")
         return
     assert client.call_tool("ask").text == "hello Ada"
-    assert runs == (["tools/call 1", "tools/call 2"] if client.revision == R5 else ["tools/call 1"])
+    assert runs == ["tools/call 1"]
+    runs.clear()
+    options: Dict[str, Any] = {"elicit": lambda question: {"name": "Ada"}, "timeout": WAIT}
+    with minimcp.connect(build(check_replay=True), **options) as replayed:
+        replayed.call_tool("ask")
+    assert runs == ["tools/call 1", "tools/call 2"]
 
 
 @pytest.mark.requirement("M:EXT-1", "M:EXT-4", "M:EXT-9")
@@ -123,20 +128,3 @@ def test_an_extension_that_the_client_lacks() -> None:
             assert "needs a client with ext:com.example/x" in client.call("needs")[0]
         with RawClient(build(), revision, {}, capabilities=having) as client:
             assert client.call("needs") == "needed"
-
-
-@pytest.mark.requirement("M:EXT-10", "M:META-17", "META-09")
-def test_what_a_client_says_about_extensions_is_not_trusted() -> None:
-    oddities: List[Any] = [
-        None, 5, [], "com.example/x", ["com.example/x"], {"com.example/x": None}, {"com.example/x": True}, {"": {}},
-        {"com.example/x": []}, {"COM.EXAMPLE/X": {}},
-    ]
-    for revision in (R4, R5):
-        for odd in oddities:
-            with RawClient(build(), revision, {}, capabilities={"extensions": odd}) as client:
-                assert client.call("extended") == "plain"
-        deep: Dict[str, Any] = {}
-        for _ in range(100):
-            deep = {"x": deep}
-        with RawClient(build(), revision, {}, capabilities={"extensions": {"com.example/x": deep, "-": 1}}) as client:
-            assert client.call("extended") == "extended"

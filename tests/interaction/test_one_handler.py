@@ -43,7 +43,7 @@ class Host:
         self.updated.put(uri)
 
 
-@pytest.mark.requirement("SEED-33")
+@pytest.mark.requirement("SEED-33", "M:PRM-6")
 @pytest.mark.parametrize("transport, revision", LINKS)
 def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
     host, ledger, has_forms = Host(), tmp_path / "ledger", revision not in (R1, R2)

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Iterator, List
@@ -14,8 +13,9 @@ from typing import Any, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Cancelled, CancelToken, ConnectionLost, Server
+from minimcp import Cancelled, CancelToken
 from minimcp.engine.connection import Connection
+from minimcp.engine.pool import Pool
 from minimcp.engine.timer import Deadline
 
 from ..scripted import ScriptedPipe, ScriptedRole, Task, result, wait_for
@@ -79,57 +79,13 @@ class Overtaking(ScriptedPipe):
 def test_a_reply_that_beats_the_write() -> None:
     pipe = Overtaking()
     pipe.read = threading.Event()
-    with closing(Connection(pipe, ScriptedRole(), name="test").open()) as channel:
+    with closing(Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test").open()) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.start("work", lambda id: {})
             assert call.ending is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0
-
-
-def lose(target: Any, client: Any) -> None:
-    """Make the server go away."""
-    if isinstance(target, Server):
-        target.close()
-    else:
-        client.submit(client.call_tool, "leave")
-
-
-def test_loss_ends_100_waiters_with_one_cause_and_refuses_new_calls(target: Any) -> None:
-    with minimcp.connect(target, timeout=None) as client:
-        waiters = [Task(client.call_tool, "sleep", {"seconds": 3600.0}) for _ in range(100)]
-        assert client.call_tool("wait_for", {"number": 100}, timeout=LONG).text == "all sleep"
-        lose(target, client)
-        causes = []
-        for waiter in waiters:
-            with pytest.raises(ConnectionLost) as caught:
-                waiter.result()
-            causes.append(caught.value)
-        assert len({str(cause) for cause in causes}) == 1
-        assert len(set(map(id, causes))) == 100
-        lengths = set()
-        for _ in range(20):
-            with pytest.raises(ConnectionLost, match="^" + str(causes[0])[:20]) as refused:
-                client.ping()
-            lengths.add(len(traceback.extract_tb(refused.value.__traceback__)))
-        assert len(lengths) == 1
-
-
-def test_close_races_calls_that_begin(target: Any) -> None:
-    """However far a call has come, it ends with the loss, once."""
-    client, together = minimcp.connect(target, timeout=None), threading.Barrier(21)
-
-    def call() -> None:
-        together.wait(WAIT)
-        with pytest.raises(ConnectionLost):
-            client.call_tool("sleep", {"seconds": 3600.0})
-
-    calls = [Task(call) for _ in range(20)]
-    together.wait(WAIT)
-    client.close()
-    for each in calls:
-        each.result()
 
 
 @pytest.mark.requirement("CANC-06", "CANC-07", "M:CAN-5")

@@ -256,7 +256,7 @@ def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(opened: O
 # ---------------------------------------------------------------- options of tools
 
 
-@pytest.mark.requirement("TOOL-03", "TOOL-11", "TOOL-12", "TOOL-34")
+@pytest.mark.requirement("TOOL-03", "TOOL-11", "TOOL-12", "TOOL-34", "SEED-22", "X-14")
 def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
     listed = client.request("tools/list")["tools"]
     tools = {tool["name"]: tool for tool in listed}

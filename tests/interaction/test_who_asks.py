@@ -107,17 +107,3 @@ def test_what_one_user_has_been_told_is_not_told_to_another(url: str) -> None:
                 assert [tool.name for tool in client.list_tools()] == ["secret"]
     lists = [[entry for entry in each if entry.names == ("tools/list",)] for each in heard]
     assert [len(each) for each in lists] == [1, 1, 1]  # fresh for an hour, for one client
-
-
-@pytest.mark.requirement("M:META-19")
-def test_each_era_is_told_of_roots_in_its_own_shape() -> None:
-    newer, older = (_first(revision) for revision in REVISIONS)
-    assert newer["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {"roots": {}}
-    assert older["capabilities"] == {"roots": {"listChanged": True}}
-
-
-def _first(revision: str) -> Any:
-    """The params of the first message of a client that has roots."""
-    heard = Transcript()
-    with minimcp.connect(Server("x"), revision=revision, roots=["file:///tmp"], trace=heard):
-        return next(iter(heard)).message["params"]

@@ -26,13 +26,6 @@ def make_server(**limits: Any) -> Server:
         return "x" * size
 
     @server.tool
-    def count(n: int, ctx: Context) -> str:
-        """Report n steps of progress."""
-        for done in range(1, n + 1):
-            ctx.progress(done)
-        return str(n)
-
-    @server.tool
     def sleep(seconds: float, ctx: Context) -> str:
         """Sleep as a tool should."""
         begun.release()
@@ -57,13 +50,6 @@ def make_server(**limits: Any) -> Server:
         for _ in range(number):
             begun.acquire()
         return "all sleep"
-
-    @server.tool
-    def leave() -> str:
-        """End the process without a word."""
-        import os
-
-        os._exit(3)
 
     return server
 

@@ -1,5 +1,7 @@
 """`python -m tests.interop [--only PEER]`: install the peers, hold every session, print the grid.
 
+With `--install` it makes these environments, and those of the other programs that have some, and stops.
+
 Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the server that it starts,
 a deadline, and the checks that it printed; over HTTP the server is started first, at a free port, and ended when the
 client has gone.
@@ -20,13 +22,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
+from ..conformance import suite
+from ..hosts import running
 from ..hosts.running import free_port, listens
-from ..support import eventually
+from ..support import descendants_of, eventually
+from . import embedding
 from .environments import InstallFailed
 from .roster import PEERS, WAYS, Asked, Fault, Peer
 
 HERE = Path(__file__).resolve().parent
-SESSION_SECONDS = 90.0  # when a session that is not over is killed, with everything that it started
+SESSION_SECONDS = 240.0  # when a session that is not over is killed, with everything that it started
 START_SECONDS = 30.0  # how long a server may take until it listens
 END_SECONDS = 10.0  # how long a server may take to end
 VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
@@ -213,23 +218,12 @@ def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
     """Kill a running client and all below it: it may have put its server into a group of its own."""
-    below = _descendants(process.pid)
+    below = descendants_of(process.pid)
     os.killpg(process.pid, signal.SIGKILL)
     for pid in below:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
-
-
-def _descendants(root: int) -> set[int]:
-    command = ["ps", "-A", "-o", "pid=,ppid="]
-    listed = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=30).stdout.decode()
-    parents = [tuple(map(int, line.split())) for line in listed.splitlines()]
-    found, before = {root}, 0
-    while len(found) > before:
-        before = len(found)
-        found |= {pid for pid, parent in parents if parent in found}
-    return found - {root}
 
 
 INSTALLERS = 4
@@ -242,7 +236,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--role", choices=["server", "client"], help="the role of the foreign side")
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
-    parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2), help="sessions at a time")
+    parser.add_argument("--install", action="store_true", help="install, and no more")
+    at_a_time = 2 * (os.cpu_count() or 2)  # most of them wait
+    parser.add_argument("--jobs", type=int, default=at_a_time, help="sessions at a time")
     return parser.parse_args(arguments)
 
 
@@ -292,14 +288,18 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(INSTALLERS) as pool:  # they wait for the network, mostly
         if not all(list(pool.map(install, peers))):
             return 1
+    if options.install:
+        for others in (running, suite, embedding):
+            others.ENVIRONMENT.ready()
+        return 0
     wanted = [session for peer in peers for session in sessions_of(peer)
               if options.role in (None, session.role) and options.way in (None, session.way)
               and options.revision in (None, session.asked.revision)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(hold, session) for session in wanted]
+        futures = [pool.submit(hold, session) for session in reversed(wanted)]  # the last peer takes the longest
         for future in as_completed(futures):
             print("F" if future.result().failed else ".", end="", flush=True)
-    outcomes = [future.result() for future in futures]
+    outcomes = [future.result() for future in reversed(futures)]
     show_grid(outcomes)
     show_failures(outcomes)
     failed = sum(outcome.failed for outcome in outcomes)

@@ -1,7 +1,7 @@
-"""`python -m tests.interop.embedding`: the blocks of README.rst that need Flask, Celery or Jupyter, run inside them.
+"""`python -m tests.interop.embedding`: the blocks of examples/frameworks.rst, run inside Flask, Celery and Jupyter.
 
 The programs are installed at the versions below, into an environment of their own. Exit code 1 when that fails or a
-program does not do what README.rst says.
+program does not do what that page says.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ENVIRONMENT = PythonEnvironment(
 )
 
 SECONDS = 120.0
+PAGES = [ROOT / "README.rst", ROOT / "examples" / "frameworks.rst"]  # the server is in the first
 BLOCK = re.compile(r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M)
 
 FLASK = """
@@ -98,11 +99,11 @@ finally:
     manager.shutdown_kernel(now=True)
 """
 
-PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block of README.rst, and what runs it
+PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block of a page, and what runs it
 
 
 def write_blocks(folder: Path) -> None:
-    for _, name, text in BLOCK.findall((ROOT / "README.rst").read_text("utf-8")):
+    for _, name, text in BLOCK.findall("".join(page.read_text("utf-8") for page in PAGES)):
         (folder / name).write_text(re.sub("^    ", "", text, flags=re.M), "utf-8")
 
 
@@ -119,7 +120,7 @@ def run(block: str, script: str) -> bool:
         )
     if done.returncode:
         print(done.stdout.decode("utf-8", "replace")[-6000:])
-    print(f"{block}: {'FAILED' if done.returncode else 'as README.rst says'}", flush=True)
+    print(f"{block}: {'FAILED' if done.returncode else 'as the page says'}", flush=True)
     return done.returncode == 0
 
 

@@ -70,6 +70,25 @@ BOTH_ERAS = (*exactly(R2, R4, R5), Asked("auto", R5))
 ZOD = "zod@4.6.7"
 REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
 
+
+
+def of_node(name: str, *arguments: str) -> Peer:
+    """A server as it came, whose tools have the checks of its name."""
+    environment = NodeEnvironment(name, [f"@modelcontextprotocol/{name}@2026.8.31"])
+    return Peer(
+        name, "2026.8.31", environment, f"@modelcontextprotocol/{name}/dist/index.js", arguments,
+        (*exactly(*HANDSHAKE), Asked("auto", R4)), name.partition("-")[2],
+    )
+
+
+def of_python(name: str, version: str, *arguments: str) -> Peer:
+    """The same for one of `REFERENCE`."""
+    return Peer(
+        f"mcp-server-{name}", version, PythonEnvironment("reference", REFERENCE), f"mcp_server_{name}", arguments,
+        (*exactly(*ALL), Asked("auto", R5)), name,
+    )
+
+
 PEERS = (
     Peer(
         "python-sdk-1", "1.30.0", PythonEnvironment("python-sdk-1", ["mcp==1.30.0"]),
@@ -165,35 +184,11 @@ PEERS = (
                   "error inside its handler of tools/call and turns it into a result with isError.", since=R4),
         ),
     ),
-    Peer(
-        "server-filesystem", "2026.8.31",
-        NodeEnvironment("server-filesystem", ["@modelcontextprotocol/server-filesystem@2026.8.31"]),
-        server="@modelcontextprotocol/server-filesystem/dist/index.js", server_arguments=(".",),
-        serves=(*exactly(*HANDSHAKE), Asked("auto", R4)), tools="filesystem",
-    ),
-    Peer(
-        "server-memory", "2026.8.31",
-        NodeEnvironment("server-memory", ["@modelcontextprotocol/server-memory@2026.8.31"]),
-        server="@modelcontextprotocol/server-memory/dist/index.js",
-        serves=(*exactly(*HANDSHAKE), Asked("auto", R4)), tools="memory",
-    ),
-    Peer(
-        "mcp-server-time", "2026.10.19",
-        PythonEnvironment("reference", REFERENCE), server="mcp_server_time",
-        server_arguments=("--local-timezone", "UTC"),
-        serves=(*exactly(*ALL), Asked("auto", R5)), tools="time",
-    ),
-    Peer(
-        "mcp-server-git", "2026.10.19",
-        PythonEnvironment("reference", REFERENCE), server="mcp_server_git",
-        serves=(*exactly(*ALL), Asked("auto", R5)), tools="git",
-    ),
-    Peer(
-        "mcp-server-fetch", "2026.10.24",
-        PythonEnvironment("reference", REFERENCE), server="mcp_server_fetch",
-        server_arguments=("--ignore-robots-txt", "--allow-private-ips"),
-        serves=(*exactly(*ALL), Asked("auto", R5)), tools="fetch",
-    ),
+    of_node("server-filesystem", "."),
+    of_node("server-memory"),
+    of_python("time", "2026.10.19", "--local-timezone", "UTC"),
+    of_python("git", "2026.10.19"),
+    of_python("fetch", "2026.10.24", "--ignore-robots-txt", "--allow-private-ips"),
     Peer(
         "mcp-server-sqlite", "2025.4.25",
         PythonEnvironment("sqlite", ["mcp-server-sqlite==2025.4.25", "mcp==1.30.0"]), server="sqlite_server.py",

@@ -213,6 +213,8 @@ class Shared(Tools):
         self.call("touch", {"uri": "note://all"})
         self.host.wait_heard(lambda heard: ("updated", "note://all") in heard)
         self.client.unsubscribe("note://all")
+        self.call("touch", {"uri": "note://pixel"})
+        self.host.wait_heard(lambda heard: ("updated", "note://pixel") in heard)  # and all that was told before it
         self.host.forget()
         self.call("touch", {"uri": "note://all"})
         self.call("touch", {"uri": "note://pixel"})

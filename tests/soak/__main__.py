@@ -11,8 +11,8 @@ from typing import List
 
 from minimcp.engine.pool import IDLE_SECONDS
 
-from ..support import WAIT, Held, eventually, held, usual_signals
-from .samples import HEADING, KEPT, Series, has_come_to_rest, status_of
+from ..support import WAIT, Held, eventually, held, status_of, usual_signals
+from .samples import HEADING, KEPT, Series, has_come_to_rest
 from .server import with_one_heap
 from .work import Work
 

@@ -12,6 +12,8 @@ import os
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
+from ..support import children_of, status_of
+
 FEWEST = 12  # samples below which no quarter says anything
 
 
@@ -55,35 +57,14 @@ def judge(kind: Kind, values: Sequence[float]) -> Verdict:
     return Verdict(kind, values[0], median(values[quarter : 2 * quarter]), median(values[-quarter:]))
 
 
-def status_of(pid: int, field: str) -> int:
-    """A number of a process out of /proc: VmRSS in kB, Threads."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith(field + ":"))
-
-
 def descriptors_of(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def children_of(pid: int) -> int:
-    """How many children a process has, zombies included."""
-    while True:
-        found = 0
-        try:
-            for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                    found += len(file.read().split())
-            return found
-        except (FileNotFoundError, ProcessLookupError):
-            if not os.path.exists(f"/proc/{pid}"):
-                raise
-            # a thread has ended meanwhile: its children are another one's now, so that all are counted again
 
 
 READERS: Dict[str, Callable[[int], float]] = {
     "threads": lambda pid: status_of(pid, "Threads"),
     "descriptors": descriptors_of,
-    "children": children_of,
+    "children": lambda pid: len(children_of(pid)),
     "memory": lambda pid: status_of(pid, "VmRSS") / 1024,
 }
 

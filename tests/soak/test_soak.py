@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from ..support import children_of
 from . import __main__ as command
-from .samples import FEWEST, KEPT, KINDS, Series, children_of, judge
+from .samples import FEWEST, KEPT, KINDS, Series, judge
 
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
@@ -44,7 +45,7 @@ def test_one_descriptor_more_is_growth_where_no_connection_is_kept() -> None:
 def test_a_thread_that_ends_meanwhile_disturbs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
     listdir, listings = os.listdir, [["no such thread"]]
     monkeypatch.setattr(os, "listdir", lambda path: listings.pop() if listings else listdir(path))
-    assert children_of(os.getpid()) == 0 and not listings
+    assert children_of(os.getpid()) == frozenset() and not listings
     with pytest.raises(FileNotFoundError):
         children_of(2**30)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from requests.auth import AuthBase, HTTPDigestAuth
+from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
 
 import minimcp
 from minimcp.http import client as http_client, client_sse
@@ -24,6 +25,7 @@ from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.protocol.messages import Json
 
 from ..answering import Answering, result
+from ..scripted import Task
 from ..support import WAIT, eventually
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
@@ -72,7 +74,7 @@ def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyP
             seen: List[float] = []
             assert client.call_tool("t", on_progress=lambda item, seen=seen: seen.append(item.progress)).text == "done"
             assert seen == [0, 1, 2]
-    assert len(peer._socks) == 1  # the connection was kept, for streams too
+    assert peer.connections == 1  # the connection was kept, for streams too
 
 
 @pytest.mark.requirement("M:HTTP-8", "M:CAN-1", "M:CAN-8")
@@ -208,6 +210,22 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
         client.call_tool("ツール\r\nX: y")
         assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
+
+
+def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: List[Any] = []
+
+    def look(schema: Any) -> List[Any]:
+        looks.append(schema)
+        threading.Event().wait(0.2)
+        return []
+
+    monkeypatch.setattr(http_client, "mirrored", look)
+    schemas = [{"type": "object"}] * 100
+    with Peer({"tools/list": lambda heard, wire: wire.result(_tools(*schemas))}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.RequestTimeout, match="tools/list: not read within 0.5 s"):
+            client.list_tools(timeout=0.5)
+    assert len(looks) < 10
 
 
 @pytest.mark.requirement("M:HDR-3", "M:HDR-4")
@@ -356,6 +374,172 @@ def test_a_stream_that_is_cut_is_resumed() -> None:
             assert peer.all("GET")[number + 1].headers["last-event-id"] == "e-1"
         assert at[1] - at[0] >= 0.3 and at[3] - at[2] >= 0.3
         assert len(peer.all("tools/call")) == 2
+
+
+@pytest.mark.requirement("SHTTP-48")
+@pytest.mark.parametrize("auth", [None, HTTPBasicAuth("me", "x")])
+@pytest.mark.parametrize(("said", "sent"), [
+    ("\u65e5\u672c".encode(), "\u65e5\u672c".encode()), (b"\xc3\xa9", b"\xc3\xa9"), (b"a\xff\xfe", b"a\xff\xfe"),
+    (b"x" * 4096, b"x" * 4096), (b"x" * 4097, b"e-1"),
+])
+def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, auth: Any) -> None:
+    ids: List[Any] = []
+
+    def call(heard: Heard, wire: Wire) -> None:
+        ids.append(wire.id)
+        wire.stream()
+        wire.chunk(b"id: e-1\nretry: 1\ndata:\n\nid: " + said + b"\ndata:\n\n")
+        wire.cut()
+
+    def get(heard: Heard, wire: Wire) -> None:
+        if "last-event-id" not in heard.headers:
+            wire.whole(405)
+            return
+        wire.stream()
+        wire.event({"id": ids[0], "result": DONE})
+        wire.end()
+
+    with Peer({"tools/call": call, "GET": get}, handshake=True) as peer, connect(peer, auth=auth) as client:
+        assert client.call_tool("t").text == "done"
+        assert peer.all("GET")[-1].headers["last-event-id"].encode("latin-1") == sent
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel", "close"])
+def test_a_call_ends_though_its_stream_is_full_of_events(how: str) -> None:
+    """Of progress with a slow callback, and of other things, as fast as the client takes them."""
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        params = {"progressToken": heard.message["params"]["_meta"]["progressToken"], "progress": 1}
+        told = [{"method": "notifications/progress", "params": params}, {"id": "q", "method": "ping"}]
+        told += [{"method": "notifications/message", "params": {"level": "info", "data": "x"}}]
+        lines = b"".join(b'data: {"jsonrpc": "2.0", %s\n\n' % json.dumps(each)[1:].encode() for each in told)
+        while True:  # until the client leaves
+            wire.chunk(lines * 1000)
+
+    def slow(item: Any) -> None:
+        begun.set()
+        threading.Event().wait(0.01)
+
+    begun, token = threading.Event(), minimcp.CancelToken()
+    raised = {"deadline": minimcp.RequestTimeout, "cancel": minimcp.Cancelled, "close": minimcp.ConnectionLost}[how]
+    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer, on_log=slow) as client:
+        seconds = 0.3 if how == "deadline" else WAIT
+        calling = Task(client.call_tool, "t", timeout=seconds, cancel=token, on_progress=slow)
+        assert begun.wait(WAIT)
+        if how == "cancel":
+            token.cancel()
+        elif how == "close":
+            client.close()
+        assert type(calling.ended()) is raised
+
+
+def _gaps(at: List[float]) -> List[float]:
+    return [after - before for before, after in zip(at, at[1:])]
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_less(calls: bool) -> None:
+    """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for notices."""
+    at: List[float] = []
+
+    def primed(wire: Wire) -> None:
+        at.append(time.monotonic())
+        wire.stream()
+        wire.chunk(b"retry: 0\nid: e-%d\ndata:\n\n" % len(at))
+        wire.end()
+
+    def get(heard: Heard, wire: Wire) -> None:
+        if calls and "last-event-id" not in heard.headers:
+            wire.whole(405)
+        elif len(at) < 5:
+            primed(wire)
+        else:
+            at.append(time.monotonic())
+            wire.stream()
+            told = {"id": peer.call_id, "result": DONE} if calls else {"method": "notifications/tools/list_changed"}
+            wire.event(told)
+            wire.end() if calls else wire.sock.recv(1)
+
+    def call(heard: Heard, wire: Wire) -> None:
+        peer.call_id = wire.id  # type: ignore[attr-defined]
+        primed(wire)
+
+    changed = threading.Event()
+    with Peer({"GET": get, "tools/call": call}, handshake=True) as peer:
+        with connect(peer, on_tools_changed=changed.set) as client:
+            if calls:
+                assert client.call_tool("t").text == "done"
+            assert calls or changed.wait(WAIT)
+    gaps = _gaps(at)
+    assert len(gaps) == 5 and min(gaps) >= 0.1 and gaps[3] >= 1 and gaps[4] >= 2, gaps
+
+
+def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It polls: each stream ends at once with a new id, and says after how many seconds there may be more."""
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.05)
+    at: List[float] = []
+
+    def poll(heard: Heard, wire: Wire) -> None:
+        if heard.verb == "POST":
+            peer.call_id = wire.id  # type: ignore[attr-defined]
+        elif "last-event-id" not in heard.headers:
+            wire.whole(405)
+            return
+        at.append(time.monotonic())
+        wire.stream()
+        wire.chunk(b"retry: 60\nid: e-%d\ndata:\n\n" % len(at))
+        if len(at) == 10:
+            wire.event({"id": peer.call_id, "result": DONE})  # type: ignore[attr-defined]
+        wire.end()
+
+    monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
+    with Peer({"GET": poll, "tools/call": poll}, handshake=True) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+    assert len(at) == 10
+
+
+def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "MOST_UNTOLD", 3)
+    stuck, gate = threading.Event(), threading.Event()
+
+    def answered(heard: Heard, wire: Wire) -> None:
+        stuck.set()
+        assert gate.wait(WAIT)
+        wire.whole(202, kind=None)
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event({"id": "long" * 2000, "method": "ping"})
+        wire.event({"id": 0, "method": "ping"})
+        assert stuck.wait(WAIT)
+        for number in range(1, 10):
+            wire.event({"id": number, "method": "ping"})
+        wire.answer()
+        wire.end()
+
+    with Peer({"tools/call": call, "an answer": answered}, handshake=True) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+        gate.set()
+        peer.wait_for("an answer", 4)
+    assert [heard.message["id"] for heard in peer.all("an answer")] == [0, 1, 2, 3]
+
+
+def test_cookies_do_not_pile_up() -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        names = [f"c{len(peer.heard)}-{number}={'x' * 8000}" for number in range(20)]
+        wire.result(DONE, Set_Cookie="\r\nSet-Cookie: ".join(["sticky=1", *names]))
+
+    class Signed(AuthBase):  # type: ignore[misc]
+        def __call__(self, request: Any) -> Any:
+            return request
+
+    for auth in (None, Signed()):
+        with Peer({"tools/call": call}) as peer, connect(peer, auth=auth) as client:
+            for _ in range(15):
+                client.call_tool("t")
+            sizes = [len(heard.headers.get("cookie", "")) for heard in peer.all("tools/call")]
+            fetcher = client._sessions.newest.session._fetcher  # type: ignore[attr-defined]
+            assert max(sizes) < 64 * 1024 and len(fetcher._session.cookies) < 25
 
 
 @pytest.mark.parametrize(("name", "says", "words", "gets"), [

@@ -8,11 +8,13 @@ from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Context, EventStore, Server
+from minimcp import Context, EventStore, Limits, Server
+from minimcp.http import endpoint
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
 
+from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
 from .http_app import NEWEST, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
@@ -221,6 +223,21 @@ def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint
     assert sorted(answers) == [1, 2] and "error" in answers[2]
 
 
+def test_requests_of_an_array_that_wait_count_with_their_bytes(stage: Stage) -> None:
+    server = stage_server(stage, limits=Limits(workers=1, backlog_bytes=1000))
+    client = Shaken(core_of(server), revision="2025-03-26")
+    held = Served(client.core, post(message("tools/call", called("hold"), 1), client.headers))
+    assert stage.entered.wait(WAIT)
+    items = [message("tools/call", called("pooled", _meta={"example.com/a": "x" * 600}), id) for id in (2, 3)]
+    served = Served(client.core, post(items, client.headers))
+    assert eventually(lambda: server._pool.queue)
+    stage.go.set()
+    answers = {each["id"]: each for each in served.finished().json}
+    assert "result" in answers[2] and answers[3]["error"]["message"] == "too many requests wait already"
+    held.finished()
+    server.close()
+
+
 @pytest.mark.parametrize(("revision", "items"), [
     ("2025-06-18", [message("ping")]), ("2025-03-26", []),
     ("2025-03-26", [message("ping", id=n) for n in range(101)]),
@@ -248,6 +265,22 @@ def test_sessions_are_limited(server: Server) -> None:
     Shaken(core)
 
 
+def test_sessions_whose_client_does_not_begin_make_room_and_end(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "BEGIN_SECONDS", WAIT)
+    core = core_of(server, max_sessions=2)
+    begun = Shaken(core)
+    opened = [serve(core, post(message("initialize", hello("2025-06-18")))) for _ in range(5)]
+    assert [each.status for each in opened] == [200] * 5 and len(core.sessions) == 2
+    statuses = [serve(core, post(message("ping"), {"Mcp-Session-Id": each.headers["Mcp-Session-Id"]})).status
+                for each in opened]
+    assert statuses == [404] * 4 + [200] and begun.request("ping").status == 200
+    monkeypatch.setattr(endpoint, "BEGIN_SECONDS", 0)
+    core._look()
+    assert len(core.sessions) == 1 and begun.request("ping").status == 200
+
+
 @requirement("SHTTP-67", "SHTTP-22")
 def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     core = core_of(server, session_ttl=0.05, keepalive=None)
@@ -261,15 +294,6 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     stage.go.set()
     held.finished()
     assert eventually(lambda: len(core.sessions) == 0)
-
-
-def test_closing_ends_the_sessions(core: Endpoint) -> None:
-    client = Shaken(core)
-    listening = client.listen()
-    listening.writer.wait_for(lambda: listening.writer.streamed)
-    core.close()
-    assert listening.finished().ended and len(core.sessions) == 0
-    assert client.request("ping").status == 503
 
 
 class SlowPeer:
@@ -318,7 +342,7 @@ def test_a_session_whose_end_fails_does_not_keep_the_others(server: Server, monk
     core = core_of(server, session_ttl=0.05, keepalive=None)
     core.options = replace(core.options, session_ttl=2 * WAIT)  # until they are there
     Shaken(core)
-    monkeypatch.setattr(next(iter(core.sessions.values())).handler, "lost", fail)
+    monkeypatch.setattr(next(iter(core.sessions.values())).role, "lost", fail)
     Shaken(core)
     core.options = replace(core.options, session_ttl=0.05)
     assert eventually(lambda: not core.sessions)
@@ -427,36 +451,6 @@ def test_there_is_one_such_stream_at_a_time(server: Server, core: Endpoint) -> N
     assert len(third.writer.messages) == 1
     client.delete()
     third.finished()
-
-
-@pytest.mark.parametrize(("accept", "status"), [("application/json", 406), ("text/*", 200)])
-def test_a_get_wants_events(core: Endpoint, accept: str, status: int) -> None:
-    client = Shaken(core)
-    stream = client.listen(Accept=accept)
-    stream.writer.wait_for(lambda: stream.writer.status)
-    client.delete()
-    assert stream.finished().status == status
-
-
-@requirement("SHTTP-32")
-def test_where_streams_are_off_get_is_not_served(server: Server) -> None:
-    for core, options in ((core_of(server, max_streams=0), {}), (core_of(server), {"streams": False})):
-        client = Shaken(core)
-        response = serve(core, client.get(), **options)
-        assert response.status == 405 and response.headers["Allow"] == "POST, DELETE"
-
-
-def test_a_stream_that_ends_with_its_session_is_forgotten(server: Server) -> None:
-    core = core_of(server)
-    for leaves in (False, True):
-        client = Shaken(core)
-        stream = listening(client)
-        assert eventually(lambda: list(core._open))  # it has begun before it is followed
-        if leaves:
-            stream.writer.lose()
-        client.delete()
-        stream.finished()
-        assert not list(core._open)
 
 
 @requirement("SEC-06")
@@ -607,17 +601,32 @@ def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
     stream.finished()
 
 
+@for_each(("size", "count"), [(10, 1000), (1, 1000), (100, 5)])
+def test_no_client_loses_what_is_kept_for_it_by_what_others_are_sent(size: int, count: int) -> None:
+    store = EventStore(max_events=100, max_bytes=800)
+    for number in range(1, 4):
+        store.add("victim.1", number, b"answer")
+    for number in range(count):
+        store.add(f"other.{number}", 1, b"x" * size)
+    assert store.after("victim.1", 0) == [(number, b"answer") for number in range(1, 4)]
+    assert sum(len(events) for events in store._sessions.values()) <= 100 and store._bytes <= 800
+
+
 def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Server) -> None:
-    store = EventStore(max_events=100, max_bytes=50)
+    store = EventStore(max_events=100, max_bytes=80)
+    store.add("c.1", 1, b"x" * 11)  # above an eighth
+    assert store.after("c.1", 0) is None
     for number in range(1, 11):
         store.add("a.1", number, b"x" * 10)
-    assert store.after("a.1", 5) == [(number, b"x" * 10) for number in range(6, 11)]
-    assert store.after("a.1", 4) is None and store.after("b.1", 1) is None and store.after("a.1", 11) is None
-    store.add("b.1", 1, b"x" * 100)
-    assert store.after("a.1", 9) is None and store.after("b.1", 0) is None
-    store.add("b.1", 2, b"y")
-    store.forget("b")
-    assert store.after("b.1", 1) is None and repr(store) == "<EventStore 0 events, 0 bytes>"
+    assert store.after("a.1", 3) == [(number, b"x" * 10) for number in range(4, 11)][-8 + 1:]
+    assert store.after("a.1", 1) is None and store.after("b.1", 1) is None and store.after("a.1", 11) is None
+    store.add("a.2", 1, b"y")
+    store.add("a.1", 11, b"x" * 100)  # nobody can go on behind what is not kept
+    assert store.after("a.1", 9) is None and store.after("a.1", 10) is None and store.after("a.2", 0) is not None
+    store.add("a.1", 12, b"z")
+    assert store.after("a.1", 11) == [(12, b"z")]
+    store.forget("a")
+    assert store.after("a.1", 11) is None and repr(store) == "<EventStore 0 events, 0 bytes>"
     core = core_of(server, event_store=EventStore(max_events=2))
     client = Shaken(core)
     events = client.request("tools/call", called("count", **PROGRESS)).events

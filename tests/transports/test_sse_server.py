@@ -126,6 +126,10 @@ def test_strangers_are_turned_away_on_both_paths(sse: SseServer, header: str, va
 @pytest.mark.parametrize(("verb", "path", "headers", "status"), [
     ("POST", "/sse", {}, 405), ("GET", "/messages", {}, 405), ("GET", "/", {}, 404), ("GET", "/sse/", {}, 404),
     ("GET", "/sse", {"Accept": "application/json"}, 406), ("POST", "/messages", {}, 404),
+    *(("GET", "/sse", {"Accept": accept}, 406) for accept in ("*/*", "text/*", "image/*, */*;q=0.8")),
+    ("GET", "/sse", {"Accept": "text/event-stream;q=0, */*"}, 406),
+    ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "cross-site"}, 403),
+    ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "same-site"}, 403),
     ("POST", "/messages?session_id=x", {}, 404),
 ])
 def test_what_is_not_served(sse: SseServer, verb: str, path: str, headers: Any, status: int) -> None:
@@ -149,7 +153,7 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     sse = sse_of(server, max_streams=1, keepalive=0.01)
     client = Old(sse)
     writer = Recording()
-    sse.serve(HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "*/*"}), writer)
+    sse.serve(HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"}), writer)
     assert writer.status == 503 and "Limits.streams" in writer.json["error"]["message"]
     client.writer.wait_for(lambda: b": keep-alive" in client.writer.body)
     client.writer.gone = True  # nobody has noticed but the next comment

@@ -123,13 +123,13 @@ def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.Monke
     assert cache.find(key("resources/read", uri="a")) is not None
     keep(cache, key("resources/read", uri="d"))
     assert uris(cache, *"abcd") == ["a", "c", "d"]
-    small = Cache(100)
+    small = Cache(500)
     keep(small, key("resources/read", uri="a"), text="x" * 40)
     keep(small, key("resources/read", uri="a"), text="y" * 40)
     assert len(small._entries) == 1
     keep(small, key("resources/read", uri="b"), text="x" * 20)
     assert uris(small, "a", "b") == ["b"]
-    keep(small, key("resources/read", uri="c"), text="x" * 100)
+    keep(small, key("resources/read", uri="c"), text="x" * 300)
     assert len(small._entries) == 0
 
 

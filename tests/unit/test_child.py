@@ -90,6 +90,19 @@ def test_what_it_started_ends_with_it(start: Start) -> None:
     assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
 
 
+def test_what_a_server_leaves_behind_that_exits_in_time_is_asked_to_end(start: Start) -> None:
+    code = (
+        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "print(child.pid, flush=True)\nsys.stdin.read()"
+    )
+    transport = start(code)
+    (line,) = transport.receive()
+    transport.close()
+    assert transport.returncode == 0
+    assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
+
+
 def state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2]
@@ -339,3 +352,13 @@ def test_a_lost_child_says_so_to_who_writes(start: Start) -> None:
     assert transport.receive() == []
     with pytest.raises(ConnectionLost, match="nothing can be sent"):
         transport.send(b"x\n", 0)
+
+
+def test_a_logger_gets_what_a_server_says_without_what_a_terminal_obeys(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    transport = start("import sys\nsys.stderr.write('a\\x1b[2J\\rERROR:root:b')", stderr=logging.getLogger("child"))
+    assert transport.receive() == []
+    transport.close()
+    assert [record.getMessage() for record in caplog.records if record.name == "child"] == ["a\\x1b[2J\\rERROR:root:b"]

@@ -118,20 +118,6 @@ def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None
         assert len(host.pipe.messages) == before
 
 
-def test_a_connection_that_is_lost_while_a_stream_begins() -> None:
-    host = Host(silence)
-    with opened(host) as client:
-        task = Task(lambda: client.listen(tools_list_changed=True))
-        host.listens()
-        host.pipe.end()
-        with pytest.raises(ConnectionLost, match="the peer closed"):
-            task.result()
-        for ask in (lambda: client.listen(tools_list_changed=True), lambda: client.subscribe("a://1")):
-            with pytest.raises(ConnectionLost, match="the peer closed"):
-                ask()
-        assert not client._sessions.newest.session.streams
-
-
 @pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
 def test_what_a_session_subscribes_to_is_shared() -> None:
     host = Host(session=True)
@@ -151,33 +137,6 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
         assert not client._sessions.newest._listened and not client._sessions.newest.uris
-
-
-def test_a_subscription_of_a_session_that_fails_takes_the_others_back() -> None:
-    host = Host(session=True, **{"resources/subscribe": [result(), error(-32602, "no such"), result()]})
-    with opened(host, revision=R4) as client:
-        with pytest.raises(minimcp.InvalidParams, match="no such"):
-            client.listen(resource_subscriptions=["a://1", "a://2", "a://3"])
-        assert host.subscriptions() == [("subscribe", "a://1"), ("subscribe", "a://2"), ("unsubscribe", "a://1")]
-        assert not client._sessions.newest.session.listeners
-
-
-def test_an_unsubscription_that_fails_stops_no_other() -> None:
-    host = Host(session=True, **{"resources/unsubscribe": [error(-32603, "no"), result()]})
-    with opened(host, revision=R4) as client:
-        client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]).close()
-        assert host.subscriptions()[3:] == [("unsubscribe", f"a://{number}") for number in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("answer", [silence, error(-32603, "no")])
-def test_a_server_that_does_not_let_go_keeps_nobody_long(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNSUBSCRIBE_SECONDS", 0.2)
-    host = Host(session=True, **{"resources/unsubscribe": answer})
-    with opened(host, revision=R4) as client:
-        changes = client.listen(resource_subscriptions=[f"a://{number}" for number in range(100)])
-        Task(changes.close).result()
-        assert client.ping() >= 0 and list(changes) == []
-        client.subscribe("a://1")
 
 
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
@@ -477,20 +436,20 @@ def test_a_stream_that_the_server_ends(ending: str) -> None:
 def test_a_flood_at_a_slow_reader_keeps_little(
     session: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 1000)
+    monkeypatch.setattr(module, "MOST_WAITING", 100)
     caplog.set_level(logging.DEBUG, "minimcp.client")
     host = Host(session=session)
     with minimcp.connect(host, revision=R4 if session else "auto") as client:
         with client.listen(tools_list_changed=True, resource_subscriptions=["a://dir", "a://x"]) as changes:
             id = None if session else host.listens()[0]
             say = notice if session else (lambda *method, **params: about(id, *method, **params))
-            for start in range(0, 20_000, 5000):
-                host.pipe.give(*(say(UPDATED, uri=f"a://dir/{start + number}") for number in range(5000)))
+            for start in range(0, 2000, 500):
+                host.pipe.give(*(say(UPDATED, uri=f"a://dir/{start + number}") for number in range(500)))
             host.pipe.give(say(UPDATED, uri="a://x"), say(UPDATED, uri="b://1"), say(TOOLS), say(UPDATED, uri="a://x"))
             client.ping()
-            kept = told(changes, 1003)
-            assert kept[:1000] == [("resource_updated", f"a://dir/{number}") for number in range(1000)]
-            assert kept[1000:] == [("resource_updated", "a://dir"), ("resource_updated", "a://x"),
+            kept = told(changes, 103)
+            assert kept[:100] == [("resource_updated", f"a://dir/{number}") for number in range(100)]
+            assert kept[100:] == [("resource_updated", "a://dir"), ("resource_updated", "a://x"),
                                    ("tools_list_changed", None)]
             with pytest.raises(RequestTimeout):
                 changes.next(0)

@@ -13,10 +13,10 @@ import pytest
 import minimcp
 from minimcp import Server, StdioServer
 from minimcp.client import connect as connecting
-from minimcp.client.connect import read_target, wanted_revisions
+from minimcp.client.connect import read_target
 from minimcp.stdio import child
 
-from ..answering import R3, R4, R5, REVISIONS, Answering
+from ..answering import R4, R5, Answering
 from ..scripted import Task
 from ..support import ROOT, WAIT
 
@@ -68,11 +68,29 @@ def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (tmp_path / name).write_text("", encoding="utf-8")
     assert command("here.py") == [sys.executable, str(tmp_path / "here.py")] == command(Path("here.py"))
     assert command("two words.py") == [sys.executable, str(tmp_path / "two words.py")]
-    assert command("tool") == [str(tmp_path / "tool")]
+    assert command("./tool") == [str(tmp_path / "tool")] == command(str(tmp_path / "tool")) == command(Path("tool"))
     assert command("here.js") == ["node", str(tmp_path / "here.js")]
     assert command("here.mjs") == ["node", str(tmp_path / "here.mjs")]
     assert command("prog 'an argument' $HOME;") == ["prog", "an argument", "$HOME;"]
     assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+
+
+@pytest.mark.parametrize("line", [
+    "prog -y some-server", "prog", "prog server.py", "prog ./server.py", "prog\tdist/server.js", " prog x.py",
+])
+def test_a_program_comes_before_a_file_of_that_name(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for file in (tmp_path / "bin" / "prog", tmp_path / line):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o755)
+    assert command(line) == line.split()
+    (tmp_path / "bin" / "prog").unlink()
+    if not line.endswith(("py", "js")):
+        with pytest.raises(minimcp.ConnectionFailed, match="for the file"):
+            read_target(line)
 
 
 def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +112,7 @@ def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for target in ("gone.py", "gone.js", "gone.mjs", Path("gone.py"), "./folder/gone.py"):
-        with pytest.raises(minimcp.ConnectionFailed, match=r"^there is no file '\S*gone.m?[pj][ys]+'$"):
+        with pytest.raises(minimcp.ConnectionFailed, match=rf"^there is no file '\S*gone.m?[pj][ys]+' in {tmp_path}$"):
             minimcp.connect(target)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "gone.py").touch()
@@ -214,11 +232,3 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
-
-
-def test_what_is_wanted() -> None:
-    assert [each.name for each in wanted_revisions("auto")] == list(REVISIONS)
-    assert [each.name for each in wanted_revisions("handshake")] == list(REVISIONS[:-1])
-    assert [each.name for each in wanted_revisions(R3)] == [R3]
-    with pytest.raises(ValueError, match="2099-01-01"):
-        wanted_revisions("2099-01-01")

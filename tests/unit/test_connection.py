@@ -7,16 +7,13 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-import minimcp
 from minimcp.engine import connection as connection_module
-from minimcp.engine.connection import SMALL, Connection, ConnectionHandler
-from minimcp.engine.limits import Limits
+from minimcp.engine.connection import SMALL, Connection, ConnectionRole
 from minimcp.engine.pool import Pool
 from minimcp.engine.requests import LATER
 from minimcp.engine.timer import NEVER, Deadline
 from minimcp.engine.transport import TooLong, memory_pair
 from minimcp.errors import ConnectionLost, InternalError, ProtocolViolation, RequestTimeout
-from minimcp.protocol.lifecycle import LISTEN
 from minimcp.protocol.messages import Request
 
 from ..scripted import (
@@ -25,7 +22,6 @@ from ..scripted import (
     Task,
     cancelled,
     dumps,
-    no_threads,
     notice,
     open_channel,
     request,
@@ -62,16 +58,6 @@ def test_requests_are_served_by_the_pool_the_reader_or_an_executor() -> None:
         assert pipe.lines(5)[4]["result"] == {"ran": 1}
 
 
-def test_without_threads_requests_wait_and_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_channel() as (_, pipe, role):
-        role.serve("work", lambda request: {})
-        with no_threads(monkeypatch):
-            pipe.give(request(1, "work"), request(2, "ping"))
-            assert pipe.lines(1)[0]["id"] == 2
-        pipe.give(request(3, "work"))
-        assert sorted(line["id"] for line in pipe.lines(3)) == [1, 2, 3]
-
-
 @pytest.mark.requirement("PROG-01", "CANC-06")
 def test_notifications_reach_whom_they_are_for() -> None:
     with open_channel() as (connection, pipe, role):
@@ -91,15 +77,6 @@ def test_notifications_reach_whom_they_are_for() -> None:
         assert [item["progress"] for item in seen] == [1]
         assert eventually(lambda: [each.method for each in role.notices] == ["notifications/x"])
         assert eventually(lambda: not len(connection.requests))
-
-
-def test_the_peer_may_end_a_stream_of_changes_of_ours() -> None:
-    with open_channel() as (connection, pipe, _):
-        stream, call = connection.calls.start(LISTEN, no_params), connection.calls.start("work", no_params)
-        pipe.give(cancelled(stream.id, "bye"), cancelled(call.id), result(call.id))
-        with pytest.raises(ConnectionLost, match="the server ended the stream: bye"):
-            connection.calls.wait(stream, Deadline(WAIT))
-        assert connection.calls.wait(call, Deadline(WAIT)) == {}
 
 
 @pytest.mark.requirement("BATCH-01", "BATCH-04")
@@ -126,7 +103,7 @@ def test_an_array_is_answered_by_an_array() -> None:
         assert pipe.lines(4)[3] == [result(7)], "its messages are taken in order of arrival"
 
 
-class Client(ConnectionHandler):
+class Client(ConnectionRole):
     """What a client is: it answers nothing that it cannot read."""
 
     def admit(self, request: Request) -> Any:
@@ -142,7 +119,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog
             connection.calls.wait(call, Deadline(WAIT))
         assert pipe.lines(2)[1]["error"]["code"] == -32700
     pipe = ScriptedPipe()
-    connection = Connection(pipe, Client()).open()
+    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
     pipe.give(*[b"I am no server %d" % number for number in range(8)], {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
     late = connection.calls.start("work", no_params)
@@ -193,6 +170,20 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         assert threads[2:] == ["minimcp-test-writer"]
         release.set()
         pool.close()
+
+
+def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
+    with open_channel() as (_, pipe, role):
+        threads: List[str] = []
+        send = pipe.send
+        pipe.send = lambda data, seconds: threads.append(threading.current_thread().name) or send(data, seconds)  # type: ignore[method-assign]
+        role.serve("full", lambda request: {}, start=lambda request: request.refuse(InternalError("full")))
+        wrong = [b"{", dumps([]), TooLong(10, b'{"jsonrpc":"2.0","id":9,"method":"x",', b"}")]
+        given = [*wrong, request(1, "ping"), request(2, "nobody"), request(3, "full"), dumps([request(4, "ping")])]
+        for number, each in enumerate(given, 1):
+            pipe.give(each)
+            pipe.lines(number)
+        assert set(threads) == {"minimcp-test-writer"}
 
 
 def test_the_rest_of_a_line_follows_before_any_other() -> None:
@@ -248,6 +239,7 @@ def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_do
         assert ran == []
         pipe.take(None)
         assert sorted(line["id"] for line in pipe.lines(21)[1:]) == list(range(20))
+        assert connection.writer.flush(WAIT), "what it was asked to call is not counted"
 
 
 def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
@@ -293,7 +285,7 @@ def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(monkeypatch: pytest.
 
 def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
     pipe = ScriptedPipe()
-    connection = Connection(pipe, ScriptedRole(), name="test")
+    connection = Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test")
     connection.renew_in_fork()
     assert connection.ended and connection.wait_until_ended(0)
     with pytest.raises(ConnectionLost, match="belongs to the process that made it, not to its fork"):
@@ -306,7 +298,7 @@ def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
             return ConnectionLost(f"exit code 3: {reason}")
 
     pipe = Leaving()
-    connection = Connection(pipe, ScriptedRole(), name="test").open()
+    connection = Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test").open()
     call = connection.calls.start("work", no_params)
     pipe.failing = ConnectionLost("broken")
     pipe.failing.__cause__ = BrokenPipeError()
@@ -327,35 +319,7 @@ def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCapture
         assert connection.wait_until_ended(WAIT) and eventually(lambda: "could not be written: broken" in caplog.text)
 
 
-def test_a_trace_sees_every_line() -> None:
-    said: List[Any] = []
-    with open_channel(trace=lambda arrow, line: said.append((arrow, line))) as (connection, pipe, _):
-        pipe.give(request(1, "ping"))
-        pipe.lines(1)
-        connection.send(b"1\n2\n")
-        connection.post(lambda: b"3\n")
-        pipe.lines(4)
-    assert [arrow for arrow, _ in said] == ["<--", "-->", "-->", "-->", "-->"]
-    assert [line for _, line in said][2:] == [b"1", b"2", b"3"]
-
-
 # ------------------------------------------------------------ the end
-
-
-def test_the_peers_end_ends_all_calls_and_lets_running_requests_finish() -> None:
-    with open_channel() as (connection, pipe, role):
-        release, begun = threading.Event(), threading.Event()
-        role.serve("work", lambda request: (begun.set(), release.wait(WAIT)) and {"fine": 1})
-        pipe.give(request(1, "work"))
-        wait_for(begun)
-        call = connection.calls.start("work", no_params)
-        pipe.end()
-        with pytest.raises(ConnectionLost, match="scripted: the peer closed the connection"):
-            connection.calls.wait(call, Deadline(WAIT))
-        assert not connection.ended and role.losses == []
-        release.set()
-        assert connection.wait_until_ended(WAIT) and pipe.lines(2)[1]["result"] == {"fine": 1}
-        assert connection.ended and len(role.losses) == 1 and pipe.closed
 
 
 def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -405,7 +369,7 @@ def test_close_with_a_grace_waits_for_answers(reason: Any) -> None:
 
 def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
     role = ScriptedRole()
-    connection = Connection(ScriptedPipe(), role)
+    connection = Connection(ScriptedPipe(), role, pool=Pool(None, "test"))
     connection.close()
     assert connection.ended and len(role.losses) == 1
     with open_channel() as (connection, pipe, role):
@@ -451,8 +415,6 @@ def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
 
 @pytest.mark.requirement("M:CAN-6")
 def test_open_streams_end_politely_alone_and_in_an_array() -> None:
-    """Review 7.2: a stream that was opened in an array was not among those of its connection."""
-
     class Streams(ScriptedRole):
         def ending(self, sink: Any) -> None:
             for stream in streams:
@@ -473,71 +435,18 @@ def test_open_streams_end_politely_alone_and_in_an_array() -> None:
         assert [line["params"]["requestId"] for line in lines[1::2]] == [1, 2]
 
 
-def test_a_pool_and_a_cap_may_be_shared() -> None:
-    pool, cap = Pool(2, "minimcp-shared"), [None]
-    pipes, role = [ScriptedPipe(), ScriptedPipe()], ScriptedRole()
-    begun, release = threading.Event(), threading.Event()
-    role.serve("work", lambda request: {"done": [begun.set(), wait_for(release)]})
-    connections = [Connection(pipe, role, pool=pool, cap=cap, limits=Limits(requests=1)).open() for pipe in pipes]
-    pipes[0].give(request(1, "work"))
-    wait_for(begun)
-    pipes[1].give(request(1, "work"))
-    assert "more than 1 requests run already" in pipes[1].lines(1)[0]["error"]["message"]
-    release.set()
-    for connection in connections:
-        connection.close()
-    pool.close()
-
-
-def test_a_handler_asks_over_its_connection() -> None:
-    with open_channel() as (_, pipe, role):
-        role.serve("work", lambda request: {"said": request.ask([("roots/list", {})], WAIT)})
-        pipe.give(request(1, "work"))
-        (question,) = pipe.lines(1)
-        pipe.give(result(question["id"], roots=[]))
-        assert pipe.lines(2)[1]["result"] == {"said": [{"roots": []}]}
-
-
 def test_what_a_handler_of_nothing_says() -> None:
-    handler = ConnectionHandler()
+    handler = ConnectionRole()
     with pytest.raises(NotImplementedError):
         handler.admit(Request(1, "x", {}))
     assert handler.ending(None) is handler.notified(None) is handler.lost(None) is None  # type: ignore
 
 
 def test_an_open_connection_needs_two_threads_and_no_more() -> None:
-    """Review 7.2: it needed six."""
     before = set(threading.enumerate())
     ours, theirs = memory_pair(None)
-    connection = Connection(ours, ScriptedRole(), name="test").open()
+    connection = Connection(ours, ScriptedRole(), pool=Pool(None, "test"), name="test").open()
     assert sorted(thread.name for thread in set(threading.enumerate()) - before) == [
         "minimcp-test-reader", "minimcp-test-writer"]
     connection.close()
     theirs.close()
-
-
-def test_all_connections_of_a_server_drain_under_one_deadline() -> None:
-    """Review 7.1: one after the other, each with its own."""
-    server, begun = minimcp.Server("slow", limits=minimcp.Limits(drain_grace=0.5)), threading.Semaphore(0)
-
-    @server.tool
-    def slow() -> str:
-        """Wait for longer than a server does."""
-        begun.release()
-        release.wait(WAIT)
-        return "x"
-
-    release = threading.Event()
-    clients = [minimcp.connect(server, timeout=WAIT) for _ in range(6)]
-    calls = [Task(client.call_tool, "slow") for client in clients]
-    for _ in calls:
-        assert begun.acquire(timeout=WAIT)
-    deadline = Deadline(2.5)
-    server.close()
-    assert not deadline.expired
-    release.set()
-    for call in calls:
-        with pytest.raises(ConnectionLost):
-            call.result()
-    for client in clients:
-        client.close()

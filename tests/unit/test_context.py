@@ -11,7 +11,7 @@ from minimcp import Cancelled, Context, ResourceNotFound
 from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.types import Implementation
 
-from ..answering import R1, R4, R5
+from ..answering import R4, R5
 from .requests import config, exchange, registry, sent
 
 
@@ -34,21 +34,6 @@ def test_what_is_known_of_the_request() -> None:
     for meta in ({}, {"_meta": 5}):
         other, _ = context(params=meta, revision=R5)
         assert other.meta == {} and other.session is None and other.client.info is None
-
-
-@pytest.mark.requirement("PROG-03", "PROG-04")
-def test_progress() -> None:
-    for revision, extra in ((R1, {}), (R4, {"message": "m"})):
-        ctx, made = context(params={"_meta": {"progressToken": "t"}}, revision=revision)
-        ctx.progress(1, 4, "m")
-        ctx.progress(1)
-        ctx.progress(2.5)
-        assert [each["params"] for each in sent(made)] == [
-            {"progressToken": "t", "progress": 1, "total": 4, **extra}, {"progressToken": "t", "progress": 2.5},
-        ]
-    ctx, made = context()
-    ctx.progress(1)
-    assert sent(made) == []
 
 
 @pytest.mark.requirement("LOG-04")

@@ -145,10 +145,7 @@ def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(TypeError, match=r"serve\(...\) has no option prot=: did you mean port="):
         minimcp.serve(Notes(), "http", prot=8000)
     seen: List[Any] = []
-
-    def run(server: Server, transport: str, *, port: int = 8000, legacy_sse: bool = False) -> None:
-        seen.append((server.name, transport, port, legacy_sse))
-
-    monkeypatch.setattr(minimcp.Server, "run", run)
+    monkeypatch.setattr(minimcp.Server, "run", lambda of, *given, **named: seen.append((of.name, given, named)))
     minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
-    assert seen == [("notes", "http", 0, True)]
+    options = {"host": "127.0.0.1", "port": 0, "path": "/mcp", "legacy_sse": True}
+    assert seen == [("notes", ("http",), options)]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import copy
 import enum
+import io
+import logging
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 import minimcp
 from minimcp import errors
@@ -41,6 +46,7 @@ from minimcp.errors import (
     one_line,
 )
 
+from ..drawn import drawn
 from ..rows import for_each
 
 CODES: dict[type[Any], int] = {
@@ -208,3 +214,55 @@ def test_an_exception_is_described_by_its_words_or_its_name(error: BaseException
 ])
 def test_text_of_a_peer_on_one_line(value: Any, line: str) -> None:
     assert one_line(value) == line
+
+
+# ------------------------------------------------------------ what is logged
+
+FORGED = "m\x1b]0;PWNED\x07\x1b[2J\nERROR:root:forged\r\x9b1m\u2028\u202e\ud800 %s %d"
+
+
+def logged(message: str, *args: Any, error: Any = None) -> str:
+    """What one record of the package's loggers writes, without its last line end."""
+    stream, log = io.StringIO(), errors.logger("minimcp.tests.logged")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
+    log.addHandler(handler)
+    try:
+        log.error(message, *args, exc_info=error)
+    finally:
+        log.removeHandler(handler)
+    written = stream.getvalue()
+    assert written.endswith("\n")
+    return written[:-1]
+
+
+@drawn(300)
+@given(st.text(), st.sampled_from(["%s", "%r", "%.50s", "%s %s"]))
+def test_one_record_is_one_line_whatever_a_peer_says(text: str, form: str) -> None:
+    for said in (text + FORGED, RpcError(-1, text + FORGED), [text + FORGED], {text + "\x1b": FORGED}):
+        args = (said,) * form.count("%")
+        assert logged(form, *args).isprintable()
+
+
+def test_what_is_clean_is_logged_as_it_is_and_what_is_long_is_cut() -> None:
+    assert logged("%s: %d %r", "T\xe9st", 5, "a'b") == """ERROR:minimcp.tests.logged:T\xe9st: 5 "a'b\""""
+    assert len(logged("%s", "x" * 10**6)) < 2_100
+    assert logged("%s %d", "x", "y") == "ERROR:minimcp.tests.logged:%s %d (TypeError in its arguments)"
+
+
+def test_a_traceback_stands_apart_and_holds_nothing_that_a_terminal_obeys() -> None:
+    try:
+        try:
+            raise KeyError(FORGED)
+        except KeyError as cause:
+            raise ValueError(FORGED + "\n" * 5 + "ERROR:root:more") from cause
+    except ValueError as error:
+        first, *rest = logged("%s failed", "t", error=error).split("\n")
+    assert first == "ERROR:minimcp.tests.logged:t failed" and "Traceback" in rest[0] and len(rest) > 10
+    assert all(line.startswith("  | ") and line.isprintable() for line in rest)
+
+
+def test_every_logger_of_the_package_is_made_in_one_place() -> None:
+    package = Path(errors.__file__).parent
+    found = {path.name: path.read_text("utf-8") for path in package.rglob("*.py")}
+    assert [name for name, text in found.items() if re.search(r"^[^\"`]*getLogger\(", text, re.M)] == ["errors.py"]

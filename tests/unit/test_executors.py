@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
@@ -63,20 +62,6 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     assert [job(), job(), job()] == [True, False, False]
     assert seen == [(made, made)] and repr(kept) == "<Kept 0 waiting>"
     assert [line["result"] for line in answers(made)] == [{"n": 1}]
-
-
-@pytest.mark.parametrize("waited_for", [True, False])
-def test_a_request_that_is_cancelled_leaves_the_queue_and_never_runs(kept: Kept, waited_for: bool) -> None:
-    called: List[Any] = []
-    made, early = exchange(called.append), exchange(called.append)
-    early.cancel()
-    kept.start(early)
-    kept.start(made)
-    if not waited_for:
-        made.sink.requests.claim(made)
-    made.cancel("enough")
-    assert repr(kept) == "<Kept 0 waiting>" and not kept.jobs[1]() and called == []
-    assert ["error" in line for line in answers(made)] == [True] * waited_for
 
 
 def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
@@ -141,18 +126,6 @@ def waits(main: Main) -> bool:
     return bool(main._changed._waiters)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("timeout", [WAIT, None])
-def test_it_waits_for_the_first(timeout: Any) -> None:
-    main = Main()
-    task = Task(main.pump, timeout)
-    assert eventually(lambda: waits(main))
-    main.wake()
-    main.start(exchange())
-    assert task.result() == 1
-    began = time.monotonic()
-    assert main.pump(0.02) == 0 and time.monotonic() - began >= 0.02
-
-
 def test_it_cannot_run_inside_itself() -> None:
     main, other = Main(), Main()
     errors: List[str] = []
@@ -201,18 +174,6 @@ def test_the_author_is_told_once_between_two_pumps(caplog: pytest.LogCaptureFixt
     assert told(late) == 1 and main.pump() == 1, "also of what comes while it pumps"
 
 
-def test_after_ctrl_c_the_author_is_told_of_what_is_left() -> None:
-    main = Main(lambda: None)
-    struck, left = exchange(interrupt), exchange()
-    main.start(struck)
-    main.start(left)
-    told(struck)
-    with pytest.raises(KeyboardInterrupt):
-        main.pump()
-    assert "error" in answers(struck)[0] and told(left) == 1
-    assert main.pump() == 1
-
-
 def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
     main, made = Main(), exchange()
     main.start(made)
@@ -221,22 +182,6 @@ def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
     task = Task(main.pump, None)
     assert eventually(lambda: waits(main))
     main.clear("closing")
-    assert task.result() == 0
-
-
-def test_it_asks_again_whether_it_is_over_when_it_is_woken() -> None:
-    main, asked, over = Main(), [], threading.Event()  # type: ignore[var-annotated]
-
-    def is_over() -> bool:
-        asked.append(1)
-        return over.is_set()
-
-    task = Task(main.pump, None, is_over)
-    assert eventually(lambda: waits(main)) and len(asked) == 1
-    main.wake()
-    assert eventually(lambda: len(asked) == 2 and waits(main))
-    over.set()
-    main.wake()
     assert task.result() == 0
 
 
@@ -303,20 +248,6 @@ def test_one_that_begins_again_waits_for_the_thread_before() -> None:
     later.result()
     serial.leave(CONFIG)
     assert order == ["first", "second"] and eventually(lambda: not threads())
-
-
-def test_without_a_thread_nothing_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    serial = Serial()
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="start"):
-        patch.setattr(threading.Thread, "start", fail)
-        serial.start(exchange())
-    made = run(serial)
-    assert eventually(lambda: answers(made)), "the next request begins one"
-    serial.leave(CONFIG)
-    assert eventually(lambda: not threads())
 
 
 @pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])

@@ -139,23 +139,6 @@ def test_fields(given: Dict[str, Any], fits: List[Any], misfits: List[Any], plai
             assert older == NAMES
 
 
-@pytest.mark.requirement("ELIC-16")
-def test_what_is_left_out_has_its_default() -> None:
-    """And what has none is asked for."""
-    form = form_of(schema(("a",), a={"type": "string"}, b={"type": "integer", "default": 2}, c={"type": "boolean"}))
-    assert form.read({"a": "x"}) == {"a": "x", "b": 2}
-    with pytest.raises(Mismatch, match="^a is missing: expected a string, got nothing"):
-        form.read({})
-
-
-def test_the_dialect_is_sent_to_those_who_know_it() -> None:
-    dialect = "https://json-schema.org/draft/2020-12/schema"
-    form = form_of({"$schema": dialect, "title": "T", "additionalProperties": False, **schema(a={"type": "boolean"})})
-    assert form.to_wire() == {"$schema": dialect, "type": "object", "properties": {"a": {"type": "boolean"}}}
-    assert "$schema" not in form.to_wire(full=False)
-    assert form_of({"properties": {"a": {"type": "boolean"}}}).to_wire() == form.to_wire(full=False)
-
-
 def test_a_schema_that_defines_its_parts() -> None:
     form = form_of({
         **schema(a={"$ref": "#/$defs/Size", "title": "T"}), "$defs": {"Size": {"type": "string", "enum": ["s"]}},

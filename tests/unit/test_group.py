@@ -38,6 +38,27 @@ def names(group: Group) -> List[str]:
     return [each.name for each in group.list_tools()]
 
 
+def test_a_handler_is_told_which_connection_asks_by_the_hosts_own_name() -> None:
+    bank = Server("bank", version="1")
+
+    @bank.tool
+    def ask(ctx: minimcp.Context) -> str:
+        ctx.elicit("?", {"name": str})
+        return "asked"
+
+    asked: List[Any] = []
+
+    def elicit(request: minimcp.ElicitRequest) -> None:
+        asked.append((request.connection, request.server and request.server.name))
+
+    with opened({"mine": bank, "other": bank}, elicit=elicit) as group:
+        for name in ("mine__ask", "other__ask"):
+            group.call_tool(name)
+    with minimcp.connect(bank, elicit=elicit) as client:
+        client.call_tool("ask")
+    assert asked == [("mine", "bank"), ("other", "bank"), (None, "bank")]
+
+
 @pytest.mark.requirement("M:TOOL-24")
 def test_tools_have_the_names_of_their_servers() -> None:
     plain = Server("plain")

@@ -195,26 +195,6 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
         assert client.call_tool("lib__later").text == "text", "until it goes"
 
 
-def test_a_mounted_server_is_followed_on_every_way(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "minimcp")
-    host, left, right, below = (Server(name) for name in ("host", "left", "right", "below"))
-    for side in (left, right):  # the same thing on two ways is no clash
-        side.mount(below, prefix="x")
-        host.mount(side, prefix="y")
-    host.add_tool(other)
-    below.add_tool(text)
-    with minimcp.connect(host) as client:
-        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__text"] and not caplog.records
-        below.add_tool(text, name="b")
-        below.add_tool(other, name="text", replace=True)
-        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__text", "y__x__b"]
-        assert client.call_tool("y__x__text").text == "other"
-        below.remove_tool("text")
-        assert [tool.name for tool in client.list_tools()] == ["other", "y__x__b"]
-        with pytest.raises(KeyError):
-            host.remove_tool("y__x__b")
-
-
 def test_who_mounts_is_not_kept_alive() -> None:
     below = library()
     host = Server("host")

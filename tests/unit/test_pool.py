@@ -66,6 +66,14 @@ def test_jobs_run_in_order_and_no_more_at_once_than_may(
     assert eventually(lambda: "0 running, 0 queued" in repr(pool))
 
 
+def test_a_job_does_not_wait_for_the_one_before_while_there_is_room(make: Callable[..., Pool]) -> None:
+    pool, both, done = make(2), threading.Barrier(2), threading.Semaphore(0)
+    with pool._lock:  # no thread comes between the two
+        for _ in range(2):
+            pool.submit(lambda: (both.wait(WAIT), done.release()))
+    assert all(done.acquire(timeout=WAIT) for _ in range(2))
+
+
 def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool]) -> None:
     pool, order = make(1), []
     release = hold(pool, 1)
@@ -149,28 +157,6 @@ def test_no_job_starts_until_fewer_run_than_may(make: Callable[..., Pool]) -> No
     assert "2 running, 1 queued" in repr(pool)
     release.set()
     wait_for(second)
-
-
-def test_spawned_jobs_do_not_count(make: Callable[..., Pool]) -> None:
-    pool, ran = make(1), threading.Semaphore(0)
-    release = hold(pool, 1)
-    for _ in range(3):
-        pool.spawn(ran.release)
-        assert ran.acquire(timeout=WAIT)
-    assert "1 running" in repr(pool)
-    release.set()
-
-
-def test_one_thread_at_most_is_on_its_way_to_the_queue(
-    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool, ran = make(None), threading.Semaphore(0)
-    with no_threads(monkeypatch):
-        for _ in range(4):
-            pool.submit(ran.release)
-        assert "4 queued, -1 idle" in repr(pool)
-    pool.submit(ran.release)
-    assert all(ran.acquire(timeout=WAIT) for _ in range(5))
 
 
 def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:

@@ -282,18 +282,6 @@ def test_the_log_level_stays_where_each_request_says_it() -> None:
         assert levels == ["debug", "debug"]
 
 
-def test_a_stream_that_the_new_server_refuses_may_be_asked_for_again() -> None:
-    server = modern()
-    with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
-        client.subscribe("x:a")
-        lost(client, server)
-        server.answers["subscriptions/listen"] = [error(-32603, "not now"), server.acknowledge]
-        client.request("work")
-        client.subscribe("x:a")
-        wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
-        assert wanted == [{"resourceSubscriptions": ["x:a"]}] * 2
-
-
 def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
     def tools(name: str, kind: str) -> Any:
         schema = {"type": "object"}
@@ -310,27 +298,3 @@ def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
         lost(client, server)
         assert client.call_tool("a").value == 1
         assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["b", "b"]
-
-
-def test_callbacks_run_on_one_thread_whatever_the_connection() -> None:
-    heard: List[Any] = []
-    gate = threading.Event()
-
-    def on_log(message: Any) -> None:
-        heard.append((message.data, threading.current_thread()))
-        wait_for(gate)
-
-    server = Server()
-    with minimcp.connect(server, revision=R4, restart=True, timeout=WAIT, on_log=on_log) as client:
-        server.pipe.give(notice("notifications/message", level="info", data=1))
-        server.pipe.give(notice("notifications/message", level="info", data=2))
-        assert eventually(lambda: len(heard) == 1)
-        lost(client, server)
-        client.request("work")
-        server.pipe.give(notice("notifications/message", level="info", data=3))
-        client.request("work")
-        gate.set()
-        assert eventually(lambda: [data for data, _ in heard] == [1, 2, 3])
-        assert len({thread for _, thread in heard}) == 1
-    heard[0][1].join(WAIT)
-    assert not heard[0][1].is_alive()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 import pytest
 
 import minimcp
-from minimcp import CapabilityNotSupported, Context, InvalidParams, MethodNotFound, RpcError, Server
+from minimcp import Context, InvalidParams, MethodNotFound, RpcError, Server
 from minimcp.protocol.lifecycle import Offer
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
-from minimcp.server.options import name_of, where
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool
 
-from ..answering import R1, R3, R4, R5, REVISIONS
+from ..answering import R1, R4, R5, REVISIONS
 from ..rows import for_each
 from .requests import config, exchange, read
-
-STAMP = {"io.modelcontextprotocol/serverInfo": {"name": "unit", "version": "1", "title": "Unit"}}
 
 
 def echo(text: str = "") -> str:
@@ -66,49 +62,6 @@ def test_what_is_declared() -> None:
     assert silent.capabilities(old) == {"tools": {"listChanged": True}}
     with pytest.raises(MethodNotFound):
         routed(silent, "logging/setLevel")
-
-
-def test_completions_are_declared_with_the_first_thing_that_completes() -> None:
-    made = registry(tools=False)
-    made.add("prompt", echo, {})
-    assert "completions" not in made.capabilities(BY_NAME[R5])
-
-    def flagged(shout: bool = False) -> str:
-        return str(shout)
-
-    made.add("prompt", flagged, {})
-    made.remove("prompt", "flagged")
-    declared = [made.capabilities(BY_NAME[revision]).get("completions") for revision in (R1, R3, R5)]
-    assert declared == [None, {}, {}], "what was declared stays so"
-
-
-def test_the_openings() -> None:
-    made = registry(instructions="Read me.", list_ttl=1)
-    assert served(made, "initialize", R1) == {
-        "protocolVersion": R1, "capabilities": made.capabilities(BY_NAME[R1]),
-        "serverInfo": {"name": "unit", "version": "1"}, "instructions": "Read me.",
-    }
-    assert served(made, "initialize", R3)["serverInfo"] == {"name": "unit", "version": "1", "title": "Unit"}
-    discovered = served(made, "server/discover", R5)
-    assert discovered["supportedVersions"] == list(reversed(REVISIONS)) and discovered["instructions"] == "Read me."
-    assert discovered["ttlMs"] == 1000 and discovered["resultType"] == "complete"
-    assert "instructions" not in served(registry(), "initialize")
-    assert "instructions" not in served(registry(), "server/discover", R5)
-    assert served(made, "ping") == {}
-
-
-def test_how_results_end() -> None:
-    made, older = config(list_ttl=2, list_cache_scope="public"), {"a": 1}
-    assert made.closed(older, BY_NAME[R4]) is older and made.closing[False] == "}"
-    newest = BY_NAME[R5]
-    assert json.loads("{" + made.closing[True][1:]) == {"resultType": "complete", "_meta": STAMP}
-    listed = served(registry(list_ttl=2, list_cache_scope="public"), "tools/list", R5)
-    assert (listed["ttlMs"], listed["cacheScope"], listed["_meta"]) == (2000, "public", STAMP)
-    assert "ttlMs" not in served(registry(list_ttl=2), "tools/list", R4)
-    assert made.closed({"a": 1}, newest) == {"resultType": "complete", "a": 1, "_meta": STAMP}
-    own = {"resultType": "other", "_meta": {"x": 1, **dict.fromkeys(STAMP, "mine")}}
-    assert made.closed(own, newest) == own, "the handler's own members win"
-    assert made.closed({"_meta": 5}, newest)["_meta"] == STAMP
 
 
 # ------------------------------------------------------------ methods of an author's own
@@ -222,32 +175,3 @@ def test_a_cursor_of_somebody_else(cursor: Any) -> None:
         served(five(), "tools/list", cursor=cursor)
     page = served(five(), "tools/list", cursor="tools:2")
     assert page["tools"][0]["name"] == "2", "ours is the same in every process"
-
-
-# ------------------------------------------------------------ names and options
-
-
-def test_names_and_places() -> None:
-    assert name_of(echo, None, "thing") == "echo" and name_of(echo, "other", "thing") == "other"
-    with pytest.raises(TypeError, match="has no name: say name="):
-        name_of(5, None, "thing")
-    assert where(echo).startswith("echo (") and "test_registry.py:" in where(echo)
-    assert where(print) == "print" and where(5) == "5" and where(Server("x").tool).startswith("Server.tool (")
-
-
-def test_a_handler_needs_what_it_requires() -> None:
-    def told(count: int, ctx: Context) -> str:
-        return f"{count} {ctx.method}"
-
-    made, capabilities = registry(tools=False), {"sampling": {"tools": {}}, "roots": {}}
-    needs = {"able": ["roots", "sampling.tools"], "one": "elicitation", "two": ["roots", "elicitation"]}
-    for name, requires in needs.items():
-        made.add("prompt", told, {"name": name, "requires": requires})
-    asked = exchange("prompts/get", {"name": "able", "arguments": {"count": "5"}}, capabilities=capabilities)
-    found = read(made.route(asked.request, asked.peer).handle(asked))
-    assert found["messages"][0]["content"]["text"] == "5 prompts/get"
-    for name, lacking in (("one", "elicitation"), ("two", "roots")):
-        with pytest.raises(CapabilityNotSupported, match=f"prompt '{name}' needs a client with {lacking}"):
-            served(made, "prompts/get", name=name, arguments={"count": "5"})
-    with pytest.raises(InvalidParams, match="cuont"):
-        served(made, "prompts/get", name="able", arguments={"cuont": "5"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -12,6 +11,10 @@ import pytest
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import (
     LATER,
+    MOST_PAUSES,
+    MOST_PROGRESS,
+    PROGRESS_BYTES,
+    REQUEST_BYTES,
     Batch,
     Calls,
     CancelToken,
@@ -19,7 +22,6 @@ from minimcp.engine.requests import (
     Route,
     RunningRequests,
     Sink,
-    current_request,
     why_no_batch,
 )
 from minimcp.engine.timer import NEVER, Deadline, Timeout
@@ -34,7 +36,7 @@ from minimcp.errors import (
     RpcError,
 )
 from minimcp.protocol.lifecycle import Peer
-from minimcp.protocol.messages import Failure, Notification, Request, Response
+from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
 from ..scripted import RecordingOutlet, Task, wait_for
@@ -90,50 +92,52 @@ def no_params(id: Any) -> Dict[str, Any]:
     return {}
 
 
-@pytest.mark.requirement("BASE-07")
-def test_each_call_has_an_id_of_its_own_and_gets_its_own_answer(wire: Wire) -> None:
-    calls = [wire.calls.start("work", lambda id: {"me": id}) for _ in range(3)]
-    ids = [call.id for call in calls]
-    assert [(line["id"], line["params"]["me"]) for line in wire.sent] == [(id, id) for id in ids]
-    assert len(set(ids)) == 3 and wire.calls.new_id() not in ids and len(wire.calls) == 3
-    for call in reversed(calls):
-        assert wire.calls.settle(call.id, {"n": call.id}) and not wire.calls.settle(call.id, {"twice": 1})
-    assert [wire.calls.wait(call, NEVER) for call in [*calls, calls[0]]] == [{"n": id} for id in [*ids, ids[0]]]
-    assert wire.calls.find(ids[0]) is wire.calls.find([1]) is None and wire.posted == [] and len(wire.calls) == 0
-
-
-def test_an_error_is_returned_and_an_exception_raised_anew(wire: Wire) -> None:
-    first, second = wire.calls.start_all([("a", no_params), ("b", no_params)])
-    failure, cause = Failure(first.id, -1, "no"), ConnectionLost("gone")
-    wire.calls.settle(first.id, failure)
-    wire.calls.settle(second.id, cause)
-    assert wire.calls.wait(first, NEVER) is failure
-    with pytest.raises(ConnectionLost, match="gone") as caught:
-        wire.calls.wait(second, NEVER)
-    assert caught.value is not cause
-
-
-def test_progress_comes_in_order_on_the_waiting_thread_before_the_return(wire: Wire) -> None:
-    seen: List[Any] = []
-    call = wire.calls.start("work", no_params, lambda item: seen.append((item["n"], threading.get_ident())))
-    deaf = wire.calls.start("work", no_params)
-    assert wire.calls.progress({"progressToken": deaf.id}) is deaf
-    assert wire.calls.progress({"progressToken": 99}) is wire.calls.progress({"progressToken": [1]}) is None
-    for number in range(5):
-        wire.calls.progress({"progressToken": call.id, "n": number})
-    call.queue.put(None)
-    wire.calls.settle(call.id, {})
-    wire.calls.settle(deaf.id, {})
-    assert wire.calls.wait(call, NEVER) == wire.calls.wait(deaf, NEVER) == {}
-    assert seen == [(number, threading.get_ident()) for number in range(5)]
-
-
 def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
     call = wire.calls.start("work", no_params, lambda item: {}["missing"])
     wire.calls.progress({"progressToken": call.id})
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel", "answer", "close"])
+def test_a_call_ends_whatever_progress_comes(wire: Wire, how: str) -> None:
+    """Each callback brings more progress; or much has come before the end does."""
+    seen: List[int] = []
+
+    def slow(item: Any) -> None:
+        seen.append(item["progress"])
+        for _ in range(2 if how == "deadline" else 0):
+            wire.calls.progress({"progressToken": call.id, "progress": item["progress"] + 1})
+        if how in ("cancel", "answer"):
+            if how == "answer":
+                wire.calls.settle(call.id, {"done": True})
+            wire.calls.end(call, Cancelled("enough"))
+        elif how == "close":
+            call.on_item = None  # as `Connection.close` does
+            wire.calls.close(ConnectionLost("closed"))
+
+    call = wire.calls.start("work", no_params, slow)
+    for number in range(900):
+        wire.calls.progress({"progressToken": call.id, "progress": number})
+    ends = {"deadline": RequestTimeout, "cancel": Cancelled, "answer": None, "close": ConnectionLost}[how]
+    ended = Task(wire.calls.wait, call, Deadline(0.1 if how == "deadline" else WAIT)).ended()
+    assert ended == {"done": True} if ends is None else type(ended) is ends
+    assert len(wire.calls) == 0 and (how == "deadline" or seen == [0])
+
+
+def test_a_slow_callback_is_told_of_the_newest_progress(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    seen: List[Any] = []
+    call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
+    for number in range(MOST_PROGRESS + 500):
+        wire.calls.progress({"progressToken": call.id, "progress": number})
+    assert call.queue.qsize() == MOST_PROGRESS
+    for message in ("x" * 500_000, [{}] * 4000, "y" * 2 * PROGRESS_BYTES):
+        wire.calls.progress({"progressToken": call.id, "progress": number + 1, "message": message})
+    assert call.queue.qsize() < MOST_PROGRESS and call.queue._bytes <= PROGRESS_BYTES
+    wire.calls.settle(call.id, {})
+    assert wire.calls.wait(call, NEVER) == {} and seen[-3:] == [number, number + 1, number + 1]
+    assert call.queue._bytes == 0 and caplog.text.count("the oldest are dropped") == 1
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
@@ -151,7 +155,7 @@ def test_a_wait_goes_on_until_the_deadline_has_come(wire: Wire) -> None:
     class Early(Deadline):
         looks = 0
 
-        def wait(self) -> float:
+        def to_wait(self) -> float:
             self.looks += 1
             if self.looks == 3:
                 wire.calls.settle(call.id, {})
@@ -159,15 +163,6 @@ def test_a_wait_goes_on_until_the_deadline_has_come(wire: Wire) -> None:
 
     call = wire.calls.start("work", no_params)
     assert wire.calls.wait(call, Early(None)) == {}
-
-
-def test_a_call_is_cancelled_with_a_reason_on_one_line(wire: Wire) -> None:
-    call = wire.calls.start("work", no_params)
-    waiting = Task(wire.calls.wait, call, NEVER)
-    assert wire.calls.end(call, Cancelled("why\nnot"))
-    with pytest.raises(Cancelled, match="why\nnot"):
-        waiting.result()
-    assert [line["params"] for line in wire.posted] == [{"requestId": call.id, "reason": "why\\nnot"}]
 
 
 def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
@@ -181,16 +176,6 @@ def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
     with pytest.raises(KeyboardInterrupt):
         wire.calls.start("work", no_params)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
-
-
-def test_a_deadline_that_is_over_is_never_waited_for(wire: Wire) -> None:
-    def run() -> int:
-        for _ in range(5000):
-            with suppress(RequestTimeout):
-                wire.calls.wait(wire.calls.start("work", no_params), Deadline(0))
-        return len(wire.calls)
-
-    assert Task(run).result() == 0
 
 
 def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) -> None:
@@ -218,20 +203,6 @@ def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> No
     assert wire.posted == []
 
 
-def test_the_first_of_a_group_that_fails_ends_the_wait(wire: Wire) -> None:
-    requests = [("a", no_params), ("b", no_params), ("c", no_params)]
-    calls = wire.calls.start_all(requests)
-    waiting = Task(lambda: wire.calls.wait(calls[0], Deadline(WAIT), group=calls))
-    failure = Failure(calls[1].id, -1, "no")
-    wire.calls.settle(calls[2].id, {})
-    wire.calls.settle(calls[1].id, failure)
-    assert waiting.result() is failure
-    calls = wire.calls.start_all(requests)
-    wire.calls.settle(calls[1].id, failure)
-    wire.calls.settle(calls[0].id, {"n": 1})
-    assert wire.calls.wait(calls[0], NEVER) == {"n": 1}  # of no group
-
-
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     calls = [wire.calls.start("work", no_params) for _ in range(3)]
     shared, own = Deadline(WAIT), Deadline(WAIT)
@@ -248,6 +219,17 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
             wait.result()
     wire.calls.settle(calls[2].id, {})
     assert waits[2].result() == {}
+
+
+def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire) -> None:
+    call = wire.calls.start("work", no_params)
+    call.deadline = Deadline(WAIT)
+    for _ in range(MOST_PAUSES):
+        wire.calls.pause_all()()
+    resume = wire.calls.pause_all(call)
+    assert not call.deadline._pauses and call.queue.qsize() == 1
+    resume()
+    assert not call.deadline._pauses
 
 
 # ------------------------------------------------------------ the peer's requests
@@ -269,21 +251,6 @@ def answers(sink: RecordingOutlet) -> List[Any]:
     return [json.loads(line) for line, _ in sink.answers]
 
 
-def test_a_request_runs_once_and_is_answered_once() -> None:
-    sink, seen = RecordingOutlet(), []
-    request = incoming(sink, lambda request: seen.append(current_request()) or {"n": 1})
-    text = incoming(sink, lambda request: '{"made":"before"}', id="b", immediate=True)
-    request.run()
-    text.run()
-    assert seen == [request] and current_request() is None and request.finished and "finished" in repr(request)
-    assert answers(sink) == [
-        {"jsonrpc": "2.0", "id": 1, "result": {"n": 1}}, {"jsonrpc": "2.0", "id": "b", "result": {"made": "before"}},
-    ]  # fmt: skip
-    assert [wait for _, wait in sink.answers] == [True, False]
-    assert not sink.respond(request, b"late\n") and len(sink.requests) == 0
-    assert sink.requests.wait_until_empty(Deadline(0))
-
-
 def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
     sink = RecordingOutlet()
     for number, error in enumerate((RpcError(-5, "no", {"x": object()}), RpcError(-5, "no", [1]), KeyError("secret"),
@@ -302,12 +269,17 @@ def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCapture
 
 def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
     sink = RecordingOutlet(message_bytes=100)
-    incoming(sink, lambda request: {"x": "y" * 100}).run()
-    assert "ask for less" in answers(sink)[0]["error"]["message"] and "an error is sent in its place" in caplog.text
+    empty = len(encode(Response(1, {"x": ""})).rstrip())
+    for id, size in ((1, 100), (2, 101)):
+        incoming(sink, lambda request, size=size: {"x": "y" * (size - empty)}, id=id).run()
+    fits, refused = answers(sink)
+    assert len(fits["result"]["x"]) == 100 - empty and "ask for less" in refused["error"]["message"]
+    assert "has 101 bytes: an error is sent in its place" in caplog.text
 
 
+@pytest.mark.requirement("M:BASE-4")
 def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> None:
-    sink = RecordingOutlet(backlog_bytes=35)
+    sink = RecordingOutlet(backlog_bytes=2 * REQUEST_BYTES + 35)
     first = incoming(sink)
     incoming(sink, id="1")
     with pytest.raises(InvalidRequest, match="the id 1 is in use"):
@@ -318,6 +290,30 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
     incoming(sink)
     with pytest.raises(InvalidRequest):
         sink.requests.add(first, "1")
+
+
+@pytest.mark.parametrize("until_answered", [False, True])
+def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> None:
+    sink = RecordingOutlet()
+    sink.requests = RunningRequests(Limits(backlog_bytes=1024 * 1024), until_answered=until_answered)
+    first = incoming(sink, lambda request: LATER, size=64_000, more=[{} for _ in range(20_000)])
+    with pytest.raises(InternalError, match="too many requests wait already"):
+        incoming(sink, id=2)
+    first.run() if until_answered else sink.requests.begin(first)  # one that is alone is taken, whatever it takes
+    incoming(sink, id=3).run()
+    assert sink.requests._queued_bytes == 0
+    count = 0
+    with pytest.raises(InternalError):
+        for count in range(2000):
+            incoming(sink, id=f"r{count}", size=50)
+    assert 300 < count < 600
+    second = sink.requests._requests["r0"]
+    sink.requests.begin(second)
+    if until_answered:
+        with pytest.raises(InternalError):
+            incoming(sink, id="more")
+        sink.requests.finish(second)
+    incoming(sink, id="more")
 
 
 def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
@@ -354,6 +350,7 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
 
 
+@pytest.mark.requirement("M:CAN-2")
 def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, method="initialize")
@@ -392,15 +389,6 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     assert len(sink.requests) == 0
 
 
-def test_an_answer_that_comes_later_needs_no_thread() -> None:
-    sink = RecordingOutlet()
-    request = incoming(sink, lambda request: LATER)
-    request.run()
-    assert sink.answers == [] and len(sink.requests) == 1 and not request.finished and "open" in repr(request)
-    assert sink.respond(request, b'{"late":1}\n', False) and sink.answers == [(b'{"late":1}\n', False)]
-    assert sink.requests.wait_until_empty(Deadline(0))
-
-
 # ------------------------------------------------------------ what a handler does
 
 
@@ -416,7 +404,7 @@ def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
         request.send("notifications/message", {})
 
 
-@pytest.mark.requirement("PROG-04")
+@pytest.mark.requirement("PROG-04", "M:PROG-3")
 def test_progress_that_was_asked_for_and_increases() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, _meta={"progressToken": "t"})
@@ -509,29 +497,6 @@ def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_wait
     request.cancel()
     release.set()
     reporting.result()
-
-
-def test_sleep_ends_with_its_time_or_with_the_request() -> None:
-    request = incoming(RecordingOutlet())
-    request.sleep(0.01)
-    assert not request._callbacks
-    sleeping = Task(request.sleep, WAIT)
-    assert eventually(lambda: request._callbacks)
-    request.cancel("enough")
-    with pytest.raises(Cancelled, match="enough"):
-        sleeping.result()
-
-
-def test_on_cancel_runs_on_a_thread_of_its_own() -> None:
-    sink, called = RecordingOutlet(), []
-    request = incoming(sink)
-    request.on_cancel(lambda: called.append("told"))
-    request.cancel()
-    request.on_cancel(lambda: called.append("late"))
-    assert called == []
-    for job in sink.aside:
-        job()
-    assert called == ["told", "late"]
 
 
 def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:

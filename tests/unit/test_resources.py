@@ -45,10 +45,6 @@ def said(made: Registry, uri: str) -> Any:
     return got(made, uri)["contents"][0]["text"]
 
 
-def uris(made: Registry) -> List[str]:
-    return [each["uri"] for each in answered(made, "resources/list")["resources"]]
-
-
 def count(made: Registry) -> int:
     return len(made.resources.table.items) + len(made.resources.templates.items)
 
@@ -98,32 +94,6 @@ def test_what_registration_refuses() -> None:
         assert count(made) == 0
 
 
-def test_a_uri_is_taken_once() -> None:
-    made = resources((text, "a:b"), (of_city, "a:{city}"))
-    for function, uri, words in (
-        (text, "a:b", "the resource 'a:b' exists: text"),
-        (of_city, "a:{city}", "the resource template 'a:{city}' exists"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            made.add("resource", function, {}, uri)
-        made.add("resource", function, {"replace": True}, uri)
-    made.add("resource", text, {}, "a:B")
-    assert count(made) == 3 and uris(made) == ["a:b", "a:B"]
-    assert repr(made.resources._find("a:b")).startswith("<Readable 'a:b' = text (")
-
-
-@pytest.mark.requirement("RES-12", "RES-02")
-def test_lists_are_made_anew() -> None:
-    made = resources((text, "a:b"), (of_city, "a:{city}"))
-    assert uris(made) == ["a:b"]
-    made.remove("resource", "a:b")
-    made.remove("resource", "a:{city}")
-    assert uris(made) == [] and count(made) == 0
-    for gone in ("a:b", "a:{city}", "a:Oslo"):
-        with pytest.raises(KeyError):
-            made.remove("resource", gone)
-
-
 @pytest.mark.requirement("RES-22", "M:RES-3")
 def test_errors_of_the_author() -> None:
     def fails() -> str:
@@ -145,26 +115,6 @@ def test_errors_of_the_author() -> None:
     with pytest.raises(ResourceNotFound) as passed:
         got(made, "a:b")
     assert passed.value is failures[0], "no answer of ours"
-
-
-def test_the_first_template_that_fits_answers() -> None:
-    def number(x: int) -> str:
-        return f"number {x}"
-
-    def word(x: str) -> str:
-        return f"word {x}"
-
-    def path(x: str) -> str:
-        return f"path {x}"
-
-    made = resources((number, "a://{x}"), (word, "a://w{x}"), (path, "a://{+x}"), (text, "a://7"))
-    for uri, answer in (
-        ("a://5", "number 5"), ("a://w5", "word 5"), ("a://5/6", "path 5/6"), ("a://7", "text"), ("a://x", "path x"),
-        ("a://07", "path 07"), ("a://%37", "number 7"),
-    ):
-        assert said(made, uri) == answer
-    made.remove("resource", "a://7")
-    assert said(made, "a://7") == "number 7"
 
 
 def test_a_uri_without_end_is_matched_by_nothing() -> None:

@@ -17,7 +17,7 @@ from minimcp.engine.transport import memory_pair
 
 from ..answering import R4, R5
 from ..interaction.raw_client import RawClient
-from ..scripted import Task, notice, request, wait_for
+from ..scripted import Task, notice, request
 from ..support import WAIT, eventually, run_python
 from ..wire.messages import hello
 
@@ -31,6 +31,13 @@ def made(**options: Any) -> Server:
     server = Server("made", **options)
     server.add_tool(echo)
     return server
+
+
+@pytest.mark.parametrize(("options", "answered"), [({}, True), ({"strict_version": True}, False)])
+def test_an_unknown_revision_is_answered_by_another(options: Any, answered: bool) -> None:
+    with RawClient(made(**options), R5, {}) as client:
+        client.write(request(1, "initialize", **hello("2099-01-01")))
+        assert ("result" in client.read()) is answered
 
 
 @pytest.mark.requirement("LIFE-05")
@@ -59,58 +66,6 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
 
 
 # ---------------------------------------------------------------- closing
-
-
-class Gate:
-    """A tool that lasts until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.begun, self.go = threading.Event(), threading.Event()
-
-    def __call__(self) -> None:
-        self.begun.set()
-        wait_for(self.go)
-
-
-def gated(**options: Any) -> "tuple[Server, Gate]":
-    server, gate = made(**options), Gate()
-
-    @server.tool
-    def hold() -> str:
-        gate()
-        return "held"
-
-    return server, gate
-
-
-def test_close_gives_running_requests_their_time() -> None:
-    server, gate = gated(limits=Limits(drain_grace=WAIT))
-    client = minimcp.connect(server)
-    call = Task(lambda: client.call_tool("hold").text)
-    wait_for(gate.begun)
-    closing = Task(server.close)
-    gate.go.set()
-    assert call.result() == "held"
-    closing.result()
-    with pytest.raises(minimcp.ConnectionLost):
-        client.call_tool("echo")
-    server.close()
-    client.close()
-    assert "0 connections" in repr(server)
-
-
-def test_close_does_not_wait_longer_than_that() -> None:
-    server, gate = gated(limits=Limits(drain_grace=0.01))
-    client = minimcp.connect(server)
-    call = Task(lambda: client.call_tool("hold"))
-    wait_for(gate.begun)
-    server.close()
-    with pytest.raises(minimcp.ConnectionLost):
-        call.result()
-    gate.go.set()
-    client.close()
-    with minimcp.connect(server) as again:
-        assert again.call_tool("echo").text == "echo", "a server is no connection: it serves the next one"
 
 
 def test_close_from_a_handler() -> None:

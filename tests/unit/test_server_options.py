@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 import minimcp
-from minimcp import HttpOptions, Limits, Server, connect, tool
+from minimcp import Server, connect, tool
 
 from ..answering import R4, R5
 from ..rows import for_each
@@ -56,15 +56,6 @@ def test_an_option_of_another_type_is_refused_by_name(name: str, what: str, wron
     assert repr(wrong) in message or message.endswith(f"not {type(wrong).__name__}")
 
 
-@for_each(("name", "wrong", "wanted"), [
-    *[(name, 5, "a string") for name in ("title", "description", "website_url", "version")],
-    ("version", None, "a string"), ("icons", "icon.png", "a list (Icon)"), ("icons", ["i"], "a list (Icon)"),
-])
-def test_what_clients_see_of_a_server_is_refused_by_name(name: str, wrong: Any, wanted: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(f"Implementation: {name} must be {wanted}, not ")):
-        Server("s", **{name: wrong})
-
-
 @for_each(("name", "wrong", "words"), WRONG_VALUES)
 def test_an_option_of_another_value_is_refused_by_name(name: str, wrong: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -84,13 +75,6 @@ def test_an_option_that_there_is_not() -> None:
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]
-
-
-def test_what_is_given_as_it_should_be_is_taken() -> None:
-    Server("s", page_size=1, limits=Limits(rounds=None, drain_grace=0), list_ttl=1.5, icons=[], capabilities={})
-    Server("s", http=HttpOptions(sessions=False), state_keys=None, revisions=("2026-07-28",), extensions={}, title="T")
-    first, second = Server("s"), Server("s")
-    assert first._config.middleware is not second._config.middleware, "nothing is shared"
 
 
 def text() -> str:
@@ -178,21 +162,3 @@ def test_what_is_no_way() -> None:
         with pytest.raises(ValueError, match=words):
             wrong()
     assert "0 tools" in repr(server)
-
-
-def test_what_no_client_can_declare_is_not_required() -> None:
-    server: Any = Server("x")
-    for wrong, words in (
-        ("nonsense", "no client declares 'nonsense': there is elicitation, elicitation.form, .* ext:<identifier>$"),
-        ("Elicitation", "did you mean 'elicitation'"), ("sampling.tool", "did you mean 'sampling.tools'"),
-        ("root", "did you mean 'roots'"), ("experimental.", "experimental"), ("ext:x", "identifier"), ("", "there is"),
-    ):
-        for register in (server.tool, server.prompt, server.resource("a:b", requires=wrong)):
-            with pytest.raises(ValueError, match=words):
-                register(text) if register not in (server.tool, server.prompt) else register(requires=[wrong])(text)
-    known = (
-        "sampling", "sampling.tools", "sampling.context", "elicitation", "elicitation.form", "elicitation.url", "roots",
-        "roots.listChanged", "experimental", "experimental.x", "ext:com.example/x", "tasks", "tasks.list",
-        "tasks.requests.sampling.createMessage", "tasks.requests.elicitation.create",
-    )
-    server.tool(requires=known)(text)

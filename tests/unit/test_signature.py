@@ -13,7 +13,6 @@ import pytest
 import typing_extensions as te
 
 from minimcp.schema import Limits, Mismatch, Signature, read_signature
-from minimcp.schema.mismatch import NOTHING
 
 from ..rows import for_each
 
@@ -46,23 +45,6 @@ def refusal(function: Any) -> str:
     with pytest.raises(TypeError) as caught:
         read(function)
     return str(caught.value)
-
-
-@pytest.mark.requirement("TOOL-04", "TOOL-06", "M:TOOL-5")
-def test_a_function_without_parameters() -> None:
-    def f() -> None: ...
-
-    signature = read(f)
-    assert signature.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert signature.read_arguments({}) == {}
-    assert problem(signature, {"a": 1}) == "unknown field 'a': there are no fields"
-    assert problem(signature, []) == "expected an empty object, got an empty list"
-
-    def one(city: str) -> None: ...
-
-    assert problem(read(one), {"town": 1}) == "unknown field 'town': the fields are city; missing: city"
-    assert signature.output_kind is not None
-    assert signature.output_kind.schema == {"type": "null"}
 
 
 def test_parameters_defaults_and_the_context() -> None:
@@ -124,15 +106,6 @@ class Handler:
     def static(a: int) -> None: ...
 
     def only_self_positional(self, /, a: int) -> None: ...
-
-
-def test_methods_of_every_form() -> None:
-    handler = Handler()
-    signature = read(handler.method)
-    assert signature.context_parameter == "ctx"
-    assert signature.read_arguments({"item": {"n": 1}}) == {"item": Handler.Item(1)}
-    for method in (handler.of_class, handler.static, handler.only_self_positional, Handler.of_class, Handler.static):
-        assert [each.name for each in read(method).parameters] == ["a"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -212,23 +185,6 @@ def test_content_classes_are_found_behind_other_names() -> None:
 Json2 = te.TypeAliasType("Json2", "Union[int, List[Json2], Dict[str, Json2]]")
 
 
-def test_the_result_of_each_annotation() -> None:
-    def none(a: int): ...  # type: ignore[no-untyped-def]
-    def text() -> Text: ...  # type: ignore[empty-body]
-    def texts() -> List[Union[Text, str]]: ...  # type: ignore[empty-body]
-    def maybe() -> "Text | None": ...  # noqa: UP037
-    def pair() -> "tuple[Text, ...]": ...  # noqa: UP037
-    def number() -> int: ...  # type: ignore[empty-body]
-    def noted() -> Annotated[List[int], "numbers"]: ...  # type: ignore[empty-body]
-
-    assert read(none).returns is NOTHING
-    for function in (none, text, texts, maybe, pair):
-        assert read(function, content_types=(Text,)).output_kind is None
-    for function in (number, noted):
-        assert read(function, content_types=(Text,)).output_kind is not None
-    assert "Text has no JSON form" in refusal(text)
-
-
 @dataclass
 class Growing(Generic[T]):
     """Each level is another type."""
@@ -260,16 +216,6 @@ def test_what_cannot_be_a_tool_says_what_to_write_instead(source: str, words: Li
     exec(source, {**globals(), "pydantic": pydantic, "Limits": Limits}, found)
     message = refusal(found["f"])
     assert [word for word in [*words, "tool 'f'"] if word not in message] == [], message
-
-
-def test_a_name_that_is_not_assigned_yet_is_unresolved() -> None:
-    def f(a: Later) -> Any:
-        return Later
-
-    assert "'Later'" in refusal(f)
-
-    class Later:
-        pass
 
 
 def test_names_of_the_enclosing_function_are_found_when_it_uses_them() -> None:

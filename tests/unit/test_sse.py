@@ -36,6 +36,8 @@ STREAMS: list[Any] = [
     (b"data: a\n\ndata: {\"half\":\n", [Event("a")]), (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
     (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]), (b"data\ndata\n\n\n", [Event("\n")]),
     (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [Event("a")]),
+    (b"id: \xe6\x97\xa5\xff\ndata: a\n\nid: " + b"x" * 4097 + b"\ndata: b\n\n",
+     [Event("a", id="\u65e5\udcff"), Event("b", id="\u65e5\udcff")]),
     (format_event(b'{"a":1}\n', id="3-1") + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
      [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")]),
 ]
@@ -45,32 +47,6 @@ STREAMS: list[Any] = [
 def test_every_cut_gives_the_same_events(stream: bytes, events: list[Event]) -> None:
     for found in every_cut(stream):
         assert found == events
-
-
-def test_an_id_lasts_and_counts_when_its_block_is_complete() -> None:
-    reader = EventReader()
-    assert list(reader.feed(b"id: 1\n\nid: 2\n")) == [] and reader.last_id == "1"
-    assert list(reader.feed(b"id: a\0b\ndata: x\n\n")) == [Event("x", id="2")]
-    assert list(reader.feed(b"data: a\n\nid: 3\ndata\n\nid\ndata: b\n\n")) == [
-        Event("a", id="2"), Event("", id="3"), Event("b", id=""),
-    ]
-
-
-def test_another_connection_goes_on_behind_the_last_id() -> None:
-    reader = EventReader()
-    begun = b"retry: 5\nid: 1\ndata: a\n\nid: 2\nevent: x\ndata: b\nda"
-    assert list(reader.feed(begun)) == [Event("a", "message", "1")]
-    reader.begin()
-    assert list(reader.feed(b"\xef\xbb\xbfdata: c\n\n")) == [Event("c", "message", "1")]
-    assert (reader.last_id, reader.retry) == ("1", 5)
-
-
-@for_each(("field", "retry"), [
-    (b"retry: 500", 500), (b"retry: 1x", None), (b"retry: -1", None), (b"retry:", None), (b"retry: " + b"9" * 16, None),
-])
-def test_retry_is_a_number_of_milliseconds(field: bytes, retry: Optional[int]) -> None:
-    reader = EventReader()
-    assert list(reader.feed(field + b"\n\n")) == [] and reader.retry == retry
 
 
 def test_the_limit_is_that_of_the_data_and_exact() -> None:

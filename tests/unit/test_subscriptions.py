@@ -8,14 +8,14 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from minimcp.engine.requests import LATER, Batch
-from minimcp.errors import InternalError, InvalidParams
+from minimcp.errors import InternalError, InvalidParams, InvalidRequest
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
 
 from ..answering import R1, R5
 from ..support import WAIT
-from .requests import RecordingSink, answers, config, exchange, sent
+from .requests import RecordingSink, config, exchange, sent
 
 EVERYTHING = {
     "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -120,25 +120,6 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
     assert not subscriptions._streams
 
 
-@pytest.mark.requirement("M:SUB-9")
-def test_streams_end_behind_what_waits() -> None:
-    subscriptions = made("tools")
-    ours, theirs, late = stream(subscriptions), stream(subscriptions), stream(subscriptions)
-    news(ours), news(theirs)
-    subscriptions.list_changed("tools")
-    late.sink.requests.claim(late)  # somebody else answers it
-    subscriptions.end_streams(ours.sink)
-    assert news(ours) == [changed("tools/list_changed")]
-    (answer,) = answers(ours)
-    result = answer["result"]
-    assert answer["id"] == 1 and result["resultType"] == "complete" and result["_meta"][SUBSCRIPTION_KEY] == 1
-    assert not answers(theirs)
-    subscriptions.end_streams()
-    news(theirs), news(late)
-    assert len(answers(theirs)) == 1 and not answers(late)
-    assert not subscriptions._streams
-
-
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
 def test_a_session_hears_of_what_was_declared_to_it() -> None:
     offered = ["tools"]
@@ -178,24 +159,40 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
             subscriptions.subscribe(asked)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
     subscriptions.open_session(asked.peer, asked.sink.post)
-    long = f"a://{'x' * module.MOST_CHARACTERS}"
-    asked.request.params["uri"] = long
-    with pytest.raises(InternalError, match="characters"):
-        subscriptions.subscribe(asked)
-    with pytest.raises(InvalidParams, match="characters"):
-        stream(subscriptions, {"resourceSubscriptions": [long]})
-    asked.request.params["uri"] = "a://1"
+    long = "a://" + "x" * (4 * 1024 * 1024 - 1000)
+    for _ in range(2):
+        for uri in (long, long, "a://1"):  # a second time it takes no room
+            asked.request.params["uri"] = uri
+            subscriptions.subscribe(asked)
+        asked.request.params["uri"] = f"{long}x"
+        with pytest.raises(InternalError, match="memory"):
+            subscriptions.subscribe(asked)
+        with pytest.raises(InternalError, match="memory"):
+            stream(made("resources"), {"resourceSubscriptions": [f"{long}x", "a://1", long[:1000]]})
+        for uri in (long, long, "a://1"):
+            asked.request.params["uri"] = uri
+            subscriptions.unsubscribe(asked)
+    assert subscriptions._sessions[asked.peer].bytes == 0
     subscriptions._sessions[asked.peer].uris.update((f"a://x{number}", None) for number in range(10_000))
     with pytest.raises(InternalError, match="10000"):
         subscriptions.subscribe(asked)
 
 
-def test_a_fork_begins_anew() -> None:
-    subscriptions = made("tools")
-    opened = stream(subscriptions)
-    subscriptions.renew_in_fork()
-    subscriptions.list_changed("tools")
-    assert len(news(opened)) == 1, "only what was said before"
+def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_more() -> None:
+    subscriptions = made("resources")
+    uris = [f"a://{number}" + "\U0001f600" * 500_000 for number in range(9)]
+    filters = [{"resourceSubscriptions": [uri], "junk": ["x"]} for uri in uris]
+    opened = [stream(subscriptions, each) for each in filters[:8]]
+    with pytest.raises(InternalError, match="memory"):
+        stream(subscriptions, filters[8])
+    assert not opened[0].request.params and opened[0].progress_token is None
+    opened[0].cancel()
+    stream(subscriptions, filters[8])
+    for id in ("x" * 257, 10**256):
+        long = exchange("subscriptions/listen", {"notifications": {}}, revision=R5)
+        long.request = long.request._replace(id=id)
+        with pytest.raises(InvalidRequest, match="256"):
+            subscriptions.listen(long)
 
 
 @pytest.mark.requirement("M:SUB-14")

@@ -215,16 +215,6 @@ def test_a_transcript_is_in_order_and_finds_messages(transcript: Transcript) -> 
     assert max(map(len, lines)) < 170 and any(line.endswith("...") for line in lines)
 
 
-@pytest.mark.parametrize("flow", [
-    ["--> tools/call", "<-- notifications/progress", "<-- result"],
-    ["<-- result of tools/call", "--> prompts/get", "<-- error"],
-    ["<-- error -32602"], ["<-- error of prompts/get"], ["<-- error -32602 of prompts/get"],
-    ["--> initialize", ..., "--> tools/call", ..., "<-- result of tools/call", ...], [..., "<-- error"], [],
-])
-def test_a_flow_that_passed(transcript: Transcript, flow: List[Any]) -> None:
-    transcript.assert_flow(*flow)
-
-
 def shown(transcript: Transcript, *flow: Any) -> List[str]:
     with pytest.raises(AssertionError) as failed:
         transcript.assert_flow(*flow)

@@ -8,14 +8,13 @@ from typing import Any, List, Optional
 
 import pytest
 
-from minimcp import Audio, CallToolResult, EmbeddedResource, ResourceLink, Text, ToolError
+from minimcp import CallToolResult, ResourceLink, Text, ToolError
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.executors import Main
 from minimcp.server.registry import Registry
-from minimcp.server.tools import RegisteredTool, blocks_of, error_result, fit, wrapped_schema
-from minimcp.types import Annotations, Icon, TextResourceContents, ToolAnnotations, UnknownContent
+from minimcp.server.tools import RegisteredTool, blocks_of, error_result
 
-from ..answering import R1, R4, R5, REVISIONS
+from ..answering import R1, R4, R5
 from ..rows import for_each
 from ..support import WAIT, eventually
 from .requests import answered, answers, config, exchange, read, registry
@@ -93,19 +92,6 @@ def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 5
 
 
-@pytest.mark.requirement("SEED-22", "X-14")
-def test_what_is_listed() -> None:
-    tool = added(
-        title="T", annotations=ToolAnnotations(title="A", read_only_hint=True), meta={"m": 1},
-        icons=[Icon("https://example.com/i")],
-    )
-    assert tool.listed(BY_NAME[R5]) == {
-        "name": "echo", "title": "T", "description": "Echo.", "annotations": {"title": "A", "readOnlyHint": True},
-        "inputSchema": tool.signature.input_schema, "icons": [{"src": "https://example.com/i"}], "_meta": {"m": 1},
-    }
-    assert added(input_schema={}).listed(BY_NAME[R4])["inputSchema"] == {"type": "object"}
-
-
 def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     main = Main()
     made = registry(main=main, executors={main})
@@ -125,14 +111,6 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     assert main.pump() == 1 and not quick.cancelled
 
 
-def test_ctrl_c_in_a_tool_is_its_error_and_is_known_to_the_request() -> None:
-    def struck() -> None:
-        raise KeyboardInterrupt
-
-    call = exchange(params={"name": "struck"})
-    assert read(added(struck).handle(call))["isError"] and call.interrupted
-
-
 def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
     def ask(ctx: Any) -> str:
         raise NotImplementedError
@@ -147,9 +125,6 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
 
 
 # ------------------------------------------------------------ results
-
-NEW = {"type": "new_thing", "x": 1}
-
 
 def result(value: Any, revision: str = R4, annotation: Any = None, **options: Any) -> Any:
     """What is sent of a tool that returns this, with this annotation and these options."""
@@ -172,41 +147,7 @@ def test_blocks_and_values() -> None:
     assert blocks_of([5], promised=True) is None and blocks_of("a", promised=True) is None
 
 
-@pytest.mark.requirement("TOOL-39")
-def test_what_an_older_revision_gets_instead_keeps_its_annotations() -> None:
-    hints, oldest = Annotations(priority=1), BY_NAME[R1]
-    assert fit(Audio(b"a", "audio/wav", annotations=hints), oldest) == {
-        "type": "resource", "resource": {"uri": "audio:inline", "mimeType": "audio/wav", "blob": "YQ=="},
-        "annotations": {"priority": 1},
-    }
-    link = ResourceLink("file:///x", "x", annotations=hints)
-    assert fit(link, oldest) == {"type": "text", "text": "x: file:///x", "annotations": {"priority": 1}}
-    inside = fit(EmbeddedResource(TextResourceContents("file:///t", "t")), oldest)
-    assert inside["resource"] == {"uri": "file:///t", "text": "t"}
-    for revision in REVISIONS:
-        assert fit(UnknownContent(NEW), BY_NAME[revision]) == NEW
-
-
-def test_a_schema_that_is_no_objects_is_wrapped() -> None:
-    plain = {"type": "object", "properties": {}}
-    assert wrapped_schema(plain) == plain and wrapped_schema(plain) is not plain
-    assert wrapped_schema({"type": "array", "$defs": {"a": {}}, "definitions": {"b": {}}, "$schema": "s"}) == {
-        "type": "object", "properties": {"result": {"type": "array"}}, "required": ["result"],
-        "x-minimcp-wrapped": True, "x-fastmcp-wrap-result": True, "$defs": {"a": {}}, "definitions": {"b": {}},
-        "$schema": "s",
-    }
-
-
 LINK, LINK_WIRE = ResourceLink("a:b", "b"), {"type": "resource_link", "uri": "a:b", "name": "b"}
-TEXT = {"type": "text", "text": "\u00e9"}
-
-
-def test_what_values_become() -> None:
-    icon = Icon("https://example.com/i.png", "image/png")
-    assert result(icon, R5)["structuredContent"] == icon.to_wire(), "typed objects are values too"
-    assert result("\u00e9") == {"content": [TEXT]} == result(["\u00e9"], annotation=List[Text])
-    assert result({"a": 1}, structured=False) == {"content": [{"type": "text", "text": '{"a":1}'}]}
-    assert result("a", structured=True, annotation=str)["structuredContent"] == {"result": "a"}
 
 
 @for_each(("value", "wrapped"), [({"a": 1}, {"a": 1}), ([1], {"result": [1]}), (None, {"result": None})])

@@ -103,6 +103,7 @@ def test_completing() -> None:
     assert bare.pipe.methods()[-1] == "completion/complete", "nobody could know beforehand"
 
 
+@pytest.mark.requirement("LIFE-13")
 def test_what_is_refused_before_anything_is_sent() -> None:
     server, client = scripted()
     with client:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import json
 import pickle
 import re
+import subprocess
+import sys
 from dataclasses import MISSING
 from typing import Any, Dict, List, Tuple, Type
 from unittest.mock import ANY
 
 import pytest
 
-from minimcp import Server, types
+from minimcp import types
 from minimcp.types import ABSENT, Wire, base
+
+from ..support import ROOT
 
 META = {"example.com/a": 1}
 ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
@@ -148,16 +153,6 @@ def test_which_members_are_required() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("value", "words"), [([], "an array"), ("x", "a string"), (None, "null"), (1.5, "a number"), (True, "a boolean")]
-)
-def test_only_an_object_is_read(value: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=f"^Tool: must be an object, not {words}$"):
-        types.Tool.from_wire(value)
-    with pytest.raises(ValueError, match="^CallToolResult: content: Text: text is missing$"):
-        types.CallToolResult.from_wire({"content": [{"type": "text"}]})
-
-
 def test_equality_needs_the_same_class_and_repr_shows_what_is_set() -> None:
     image = types.Image(b"x", "image/png")
     assert image != types.Audio(b"x", "image/png") and image != "image" and image == ANY
@@ -223,23 +218,67 @@ def test_an_author_who_gives_the_wrong_type_is_told_which() -> None:
             make()
 
 
-def test_collections_are_copied_and_single_things_refused() -> None:
-    blocks = [types.Text("a"), types.Text("b")]
-    for given in (blocks, tuple(blocks), iter(blocks)):
-        made = types.CallToolResult(given)
-        assert made.content == blocks and made.content is not blocks
-    first, second = types.CallToolResult(), types.CallToolResult()
-    assert first.content == [] and first.content is not second.content
-    wrong: Any
-    for wrong in ("abc", types.Text("a"), b"abc", {"type": "text"}, 5, None):
-        with pytest.raises(TypeError, match=r"^CallToolResult: content must be a list \(Text or .*\), not "):
-            types.CallToolResult(wrong)
+@pytest.mark.parametrize("args, given, message", [
+    ((), {}, "Tool: missing a required argument: 'name'"),
+    (("a",), {"inputschema": {}}, "Tool: missing a required argument: 'input_schema'"),
+    (("a", {}), {"name": "b"}, "Tool: multiple values for argument 'name'"),
+    (("a", {}), {"titel": "b"}, "Tool: got an unexpected keyword argument 'titel'"),
+    (("a", {}, *"cdefghi"), {}, "Tool: too many positional arguments"),
+])  # fmt: skip
+def test_wrong_arguments_are_named(args: tuple[Any, ...], given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        types.Tool(*args, **given)
 
 
-def test_a_wire_object_has_no_schema() -> None:
-    def take(icon: types.Icon) -> None: ...
-    def give() -> types.Icon: ...  # type: ignore[empty-body]
+FIRST_USES = """
+import sys, threading
+from minimcp import types
+sys.setswitchinterval(1e-6)
+together, done = threading.Barrier(8), []
+def use():
+    together.wait()
+    types.ResourceLink("file:///a", "a", title="b").to_wire()
+    types.Tool.from_wire({"name": "a", "inputSchema": {}})
+    done.append(types.CallToolResult([types.Text("a"), types.Image(b"x", "image/png")]).to_wire())
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(done))
+"""
 
-    for function in (take, give):
-        with pytest.raises(TypeError, match="Icon has no JSON form"):
-            Server("x").tool(function)
+
+def test_threads_that_use_a_class_for_the_first_time_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_USES], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.stdout, done.stderr) == ("8\n", "")
+
+
+def test_its_signature_and_fields_are_those_of_its_annotations() -> None:
+    shown = "(uri: 'str', name: 'Optional[str]' = None, meta: 'Optional[Json]' = None)"
+    assert str(inspect.signature(types.Root)) == shown
+    assert dataclasses.replace(types.Text("a"), text="b") == types.Text("b")
+
+
+FORK = """
+import os, threading
+from minimcp import types
+prepare, forked = types.base.kind_of, threading.Event()
+def wait_for_the_fork(annotation):
+    begun.set()
+    forked.wait()
+    return prepare(annotation)
+begun, types.base.kind_of = threading.Event(), wait_for_the_fork
+threading.Thread(target=types.Tool, args=("a", {})).start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    types.base.kind_of = prepare
+    os._exit(types.Tool.from_wire({"name": "b", "inputSchema": {}}).title is not None)
+print(os.waitpid(child, 0)[1])
+forked.set()
+"""
+
+
+def test_a_fork_while_another_thread_uses_a_class_for_the_first_time() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -43,6 +43,8 @@ def test_a_future_kind_is_kept_raw() -> None:
         t.UnknownContent({"beam": 1})
     with pytest.raises(TypeError, match="raw must be an object"):
         t.UnknownContent("x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="UnknownContent: must be an object, not a string"):
+        t.UnknownContent.from_wire("x")
 
 
 @pytest.mark.requirement("SEED-11")
@@ -170,12 +172,3 @@ def test_reading_gives_several_items() -> None:
     for item, words in (("x", "must be an object, not a string"), ({"uri": "a:b"}, "neither text nor blob is there")):
         with pytest.raises(ValueError, match=f"^ReadResourceResult: contents: resource contents: {words}$"):
             t.ReadResourceResult.from_wire({"contents": [item]})
-
-
-def test_what_a_peer_says_about_itself_is_taken_as_far_as_it_goes() -> None:
-    for said in ({"name": "a", "version": 1}, {"name": "a"}):
-        assert t.Implementation.of_peer(said) == t.Implementation("a", "")
-    assert t.Implementation.of_peer({"name": "a", "version": "1", "title": 5}) == t.Implementation("a", "1")
-    assert t.Implementation.of_peer({"name": "a", "version": "1", "title": "A"}).display_name == "A"  # type: ignore[union-attr]
-    for nothing in ({"name": 1}, {}, None, [], "a"):
-        assert t.Implementation.of_peer(nothing) is None

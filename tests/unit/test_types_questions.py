@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, List
+from typing import Any
 
 import pytest
 
@@ -55,18 +52,10 @@ def test_hosts_that_may_pretend_are_told_apart() -> None:
     odd = {"https://xn--pple-43d.com/": True, "https://a.xn--b.c": True, "https://\u0430pple.com": True}
     odd["https://Apple.com"] = False
     assert {url: t.ElicitRequest("?", mode="url", url=url).looks_odd for url in odd} == odd
-    assert t.ElicitRequest("?", mode="url", url="https://user@Good.com:1/evil.com").host == "good.com"
-    assert t.ElicitRequest("?", mode="url", url="https://[x").host is None
-
-
-def test_whether_somebody_still_waits() -> None:
-    asked = t.ElicitRequest.from_wire({"message": "?"})
-    assert not asked.cancelled and not t.ElicitRequest("?").cancelled
-    asked.asked = SimpleNamespace(cancelled=True)
-    assert asked.cancelled and asked.server is None
-    asked.asked = threading.Lock()  # nobody can copy that
-    asked.server = t.Implementation("s", "1")
-    assert copy.deepcopy(asked).server == t.Implementation("s", "1") and copy.copy(asked).asked is None
+    assert t.ElicitRequest("?", mode="url", url="https://Good.com:1/evil.com").host == "good.com"
+    for url in ("https://user@Good.com/", "https://[x", "https://evil.example\\@bank.example/", "file://bank.example/"):
+        asked = t.ElicitRequest("?", mode="url", url=url)
+        assert asked.host is None and asked.looks_odd
 
 
 @pytest.mark.requirement("SAMP-08", "M:SAM-7", "M:SAM-8")
@@ -90,47 +79,6 @@ def test_a_question_to_a_model() -> None:
     made = t.SampleRequest([t.SamplingMessage("user", "hi")], 5, tools=[], tool_choice=t.ToolChoice())
     assert made.to_wire() == {"messages": [SAID], "maxTokens": 5, "tools": [], "toolChoice": {}}
     assert t.ToolChoice.from_wire({}) == t.ToolChoice.from_wire({"mode": "auto"}) == t.ToolChoice("auto")
-
-
-def test_words_that_the_protocol_does_not_have_are_refused() -> None:
-    whole = {"messages": [SAID], "maxTokens": 10}
-    cases: List[Any] = [
-        (lambda: t.SampleRequest.from_wire({**whole, "messages": [5]}), "messages: SamplingMessage: must be an object"),
-        (lambda: t.SampleRequest.from_wire({**whole, "includeContext": "x"}), "includeContext must be one of none, "),
-        (lambda: t.SampleRequest.from_wire({**whole, "toolChoice": {"mode": "x"}}), "toolChoice: ToolChoice: mode mus"),
-        (lambda: t.SampleRequest([], 1, include_context="x"), "include_context must be one of none, thisServer, allSe"),
-        (lambda: t.ToolChoice("x"), "mode must be one of auto, required, none, not 'x'"),
-        (lambda: t.SamplingMessage("system", "x"), "role must be one of user, assistant"),
-        (lambda: t.SampleResult("x", role="system"), "role must be one of user, assistant"),
-        (lambda: t.SamplingMessage.from_wire({"role": "user", "content": ["x"]}), "content: content block: must be an"),
-    ]
-    for make, said in cases:
-        with pytest.raises(ValueError, match=said):
-            make()
-
-
-@pytest.mark.requirement("META-02")
-def test_content_is_always_a_list_here_and_one_block_alone_on_the_wire() -> None:
-    for wire in (HI, [HI]):
-        message = t.SamplingMessage.from_wire({"role": "user", "content": wire})
-        assert message == t.SamplingMessage("user", "hi") == t.SamplingMessage("user", t.Text("hi"))
-        assert message.content == [t.Text("hi")] and message.to_wire() == SAID
-    several = t.SamplingMessage("user", [t.Text("a"), t.ToolUse("1", "t", {}), t.Text("b")])
-    assert [block["type"] for block in several.to_wire()["content"]] == ["text", "tool_use", "text"]
-    assert several.text == "a\nb" and t.SamplingMessage("user", []).to_wire()["content"] == []
-    for wrong in ({"type": "text"}, b"x", 5, ["x"]):
-        with pytest.raises(TypeError, match="^SamplingMessage: content must be content blocks, not "):
-            t.SamplingMessage("user", wrong)  # type: ignore[arg-type]
-
-
-def test_a_result_of_a_tool_holds_blocks_and_no_other_result() -> None:
-    inner = {"type": "tool_result", "toolUseId": "2", "content": []}
-    wire = {"role": "user", "content": {"type": "tool_result", "toolUseId": "1", "content": [HI, inner]}}
-    message = t.SamplingMessage.from_wire(wire)
-    assert message.content == [t.ToolResult("1", [t.Text("hi"), t.UnknownContent(inner)])] and message.to_wire() == wire
-    bare = t.ToolResult("1", structured_content=None)
-    assert (bare.text, bare.is_error, bare.structured_content) == ("", False, None)
-    assert bare.to_wire() == {"type": "tool_result", "toolUseId": "1", "content": [], "structuredContent": None}
 
 
 def test_an_author_may_give_a_message_as_text_or_in_its_form_on_the_wire() -> None:

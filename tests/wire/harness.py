@@ -20,10 +20,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
+from ..support import WAIT, status_of
 from .messages import ABSENT, MODERN, check, decode, encode, hello, modern, notification, request, same
-
-WAIT = 30.0
-"""Seconds that anything may take on a busy machine before a test calls it a hang."""
 
 HERE = Path(__file__).resolve().parent
 PLAIN = HERE / "servers" / "plain.py"
@@ -45,6 +43,8 @@ class RawServer:
         before: Arguments put between the interpreter and the script; without site-packages it starts twice as fast.
         command: Any other command to start instead; it gets no options.
     """
+
+    patience = WAIT
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RawServer:
 
     # Bytes.
 
-    def send(self, data: bytes, *, reading: bool = True, wait: float = WAIT) -> int:
+    def send(self, data: bytes, *, reading: bool = True, wait: Optional[float] = None) -> int:
         """Write bytes as they are.
 
         Args:
@@ -102,7 +102,8 @@ class RawServer:
         poller.register(handle, select.POLLOUT)
         if reading and self.process.stdout is not None and not self.ended:
             poller.register(self.process.stdout.fileno(), select.POLLIN)
-        taken, until = 0, time.monotonic() + wait
+        seconds = self.seconds(wait)
+        taken, until = 0, time.monotonic() + seconds
         while taken < len(view) and time.monotonic() < until:
             for ready, _event in poller.poll(max(0.0, until - time.monotonic()) * 1000):
                 if ready != handle:
@@ -116,8 +117,12 @@ class RawServer:
                     continue
                 except BrokenPipeError:
                     raise Gone(f"the server closed its input: {self.stderr()[-2000:]}") from None
-                until = time.monotonic() + wait
+                until = time.monotonic() + seconds
         return taken
+
+    def seconds(self, wait: Optional[float]) -> float:
+        """What a wait of None stands for."""
+        return self.patience if wait is None else wait
 
     def _take(self) -> None:
         assert self.process.stdout is not None
@@ -148,29 +153,31 @@ class RawServer:
                 self._take()
         return bool(self._lines)
 
-    def line(self, wait: float = WAIT) -> bytes:
+    def line(self, wait: Optional[float] = None) -> bytes:
         """The next line of the server without its line feed."""
-        if self.poll(wait):
+        if self.poll(self.seconds(wait)):
             return self._lines.popleft()
         if self.ended:
             raise Gone(f"the server closed its output: {self.stderr()[-2000:]}")
-        raise AssertionError(f"nothing came within {wait} s: {self.stderr()[-2000:]}")
+        raise AssertionError(f"nothing came within {self.seconds(wait):g} s: {self.stderr()[-2000:]}")
 
-    def rest(self, wait: float = WAIT) -> list[Any]:
+    def rest(self, wait: Optional[float] = None) -> list[Any]:
         """Every message up to the end of the server's output, checked."""
-        until = time.monotonic() + wait
+        until = time.monotonic() + self.seconds(wait)
         found = []
         while self.poll(max(0.0, until - time.monotonic())):
             found.append(check(decode(self._lines.popleft())))
-        assert self.ended, f"the output did not end within {wait} s"
+        assert self.ended, f"the output did not end within {self.seconds(wait):g} s"
         assert not self._buffer, f"an unfinished line: {bytes(self._buffer[-300:])!r}"
         return found
 
     # Messages.
 
-    def message(self, wait: float = WAIT) -> Any:
+    def message(self, wait: Optional[float] = None) -> Any:
         """The next message of the server, checked."""
-        return check(decode(self.line(wait)))
+        return self.checked(decode(self.line(wait)))
+
+    checked = staticmethod(check)
 
     def write(self, *messages: Any) -> None:
         """Send messages, each on a line of its own, in one write."""
@@ -197,9 +204,9 @@ class RawServer:
             params["_meta"] = {"progressToken": more.pop("token")}
         return self.begin("tools/call", params, **more)
 
-    def answer(self, id: Any, wait: float = WAIT) -> dict[str, Any]:
+    def answer(self, id: Any, wait: Optional[float] = None) -> dict[str, Any]:
         """The response with this id; whatever comes before it is kept in `aside`."""
-        until = time.monotonic() + wait
+        until = time.monotonic() + self.seconds(wait)
         for kept in self.aside:
             if isinstance(kept, dict) and "method" not in kept and same(kept.get("id"), id):
                 self.aside.remove(kept)
@@ -295,14 +302,14 @@ class RawServer:
             self.process.stdout.close()
         self.ended = True
 
-    def exit(self, wait: float = WAIT) -> int:
+    def exit(self, wait: Optional[float] = None) -> int:
         """Wait for the end of the process; its exit code. A hang fails the test and ends the process."""
         try:
-            return self.process.wait(wait)
+            return self.process.wait(self.seconds(wait))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still running after {wait} s: {self.stderr()[-2000:]}") from None
+            raise AssertionError(f"still running after {self.seconds(wait):g} s: {self.stderr()[-2000:]}") from None
 
     def signal(self, number: int) -> None:
         """Send the process a signal."""
@@ -310,10 +317,7 @@ class RawServer:
 
     def status(self, field: str) -> int:
         """A number out of /proc: VmRSS and VmHWM (in kB), Threads."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1])
-        raise AssertionError(f"no {field}")
+        return status_of(self.process.pid, field)
 
     def cpu(self) -> float:
         """Seconds of processor time that the server used."""
@@ -331,7 +335,7 @@ class RawServer:
         if self._log is not None:
             self._log.close()
 
-    def finish(self, wait: float = WAIT) -> list[Any]:
+    def finish(self, wait: Optional[float] = None) -> list[Any]:
         """End the server as a client does, by the end of its input.
 
         Returns:

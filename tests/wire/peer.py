@@ -297,7 +297,6 @@ DISCOVERS: Answers = {
     "modern": discover_modern,
     "older": discovered("2025-06-18", "2025-03-26"),
     "future": discovered("2099-01-01", MODERN),
-    "stranger": discovered("2099-01-01", "2098-01-01"),
     "late": lambda peer, request: peer.late.append(request),
     "slow": discover_slow,
     "silent": nothing,
@@ -391,14 +390,6 @@ LISTS: Answers = {
     "slow-pages": lambda peer, request: endless(peer, request, seconds=0.05),
     "silent": nothing,
     "schemas": result(tools=[tool(name, outputSchema=SCHEMA) for name in ("structured", "echo", "fails")]),
-    "no-list": result(tools={"name": "x"}),
-    "no-name": result(tools=[{"inputSchema": {"type": "object"}}]),
-    "odd-cursor": result(tools=[], nextCursor=7),
-    "banana": result(tools=[], resultType="banana"),
-    "input-required": result(tools=[], resultType="input_required", inputRequests={}),
-    "task": result(tools=[], resultType="task"),
-    "untyped": lambda peer, request: peer.send(id=request["id"], result={"tools": []}),
-    "refused": lambda peer, request: peer.error(request, -32601, message="Method not found"),
     "ten-thousand": lambda peer, request: peer.result(request, {"tools": [tool(f"t{n}") for n in range(10_000)]}),
 }
 
@@ -453,12 +444,6 @@ def stray_progress(peer: Peer, request: Json) -> None:
     peer.progress(request, 2)
 
 
-def one_step_then_hold(peer: Peer, request: Json) -> None:
-    """Report progress once, then never answer in time."""
-    peer.progress(request, 1)
-    peer.held.append(request)
-
-
 def endless_progress(peer: Peer, request: Json) -> None:
     """Report progress until something comes from the client."""
     number = 0
@@ -470,13 +455,6 @@ def endless_progress(peer: Peer, request: Json) -> None:
 def half_line(peer: Peer, request: Json) -> None:
     """Stop within the answer, and read on."""
     peer.write(b'{"jsonrpc":"2.0","id":%s,"resu' % json.dumps(request["id"]).encode())
-
-
-def whole_line_without_end(peer: Peer, request: Json) -> None:
-    """End the stream right after the last answer, without a line feed."""
-    answer = {"content": [{"type": "text", "text": "unended"}], "resultType": "complete"}
-    peer.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}).encode())
-    os._exit(0)
 
 
 def wrong_ids(*ids: Any) -> Callable[[Peer, Json], None]:
@@ -509,16 +487,25 @@ def line_first(line: bytes) -> Callable[[Peer, Json], None]:
     return lambda peer, request: (peer.raw(request, line), echo(peer, request))
 
 
-def note(data: bytes) -> Callable[[Peer, Json], None]:
-    """Log this, which is no JSON, then answer."""
-    return line_first(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":' + data + b"}}")
-
-
 def note_flood(peer: Peer, request: Json) -> None:
-    """Send 20,000 log messages, then answer."""
-    line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"flood","data":%d}}\n'
-    peer.write("".join(line % number for number in range(20_000)).encode())
+    """Send 20,000 log messages, or as many as asked for, or another line so often; then answer."""
+    asked = given(request)
+    line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"flood","data":%s}}'
+    line = asked.get("line", line % ('"%s"' % ("x" * asked["size"]) if "size" in asked else "ID"))
+    for number in range(asked.get("count", 20_000)):
+        peer.write(line.replace('"q"' if "line" in asked else "ID", str(number)).encode() + b"\n")
     peer.text(request, "after the flood")
+
+
+def flood(peer: Peer, request: Json) -> None:
+    """Report progress and log as fast as it goes, until something comes from the client."""
+    token = request["params"]["_meta"]["progressToken"]
+    progress = {"progressToken": token, "progress": 1, "message": "x" * 20_000}
+    both = ("notifications/progress", progress), ("notifications/message", {"level": "info", "data": "x" * 2_000})
+    lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n" for method, params in both]
+    block = "".join(lines).encode() * 20
+    while not select.select([0], [], [], 0)[0]:
+        peer.write(block)
 
 
 def unknown_notes(peer: Peer, request: Json) -> None:
@@ -578,12 +565,6 @@ def stop_reading(peer: Peer, request: Json) -> None:
     stop(peer)
 
 
-def pause(peer: Peer, request: Json) -> None:
-    """Answer, then read nothing for as many seconds as asked for."""
-    peer.text(request, "a moment")
-    select.select([], [], [], given(request)["seconds"])
-
-
 def environment(peer: Peer, request: Json) -> None:
     """Tell what was inherited: environment, working directory, descriptors, session."""
     descriptors = sorted(int(name) for name in os.listdir("/proc/self/fd"))
@@ -597,11 +578,31 @@ def structured(peer: Peer, request: Json) -> None:
 
 
 OPEN = b'{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[{"type":"text","text":"never"}]'
+"""The beginning of an answer; ID becomes the request's."""
 
-
-def answered(members: bytes) -> Callable[[Peer, Json], None]:
-    """Answer by a line with these members beside version and id."""
-    return raw(b'{"jsonrpc":"2.0","id":ID' + members + b"}")
+SHAPES = {  # answers of the wrong shape
+    **{name: b'{"jsonrpc":"2.0","id":ID%s}' % members for name, members in {
+        "error-not-object": b',"error":"boom"', "error-null": b',"error":null',
+        "error-without-code": b',"error":{"message":"m"}', "error-without-message": b',"error":{"code":-32603}',
+        "error-code-text": b',"error":{"code":"-32603","message":"m"}', "result-null": b',"result":null',
+        "result-list": b',"result":[]', "result-text": b',"result":"fine"', "neither": b"",
+        "duplicate-member": b',"result":{"content":[],"content":[]}',
+    }.items()},
+    "both": OPEN + b'},"error":{"code":1,"message":"m"}}',
+    "no-jsonrpc": b'{"id":ID,"result":{"content":[]}}',
+    "jsonrpc-1": b'{"jsonrpc":"1.0","id":ID,"result":{"content":[]}}',
+    "deep-reply": OPEN + b',"x":' + b"[" * 300 + b"]" * 300 + b"}}",
+}  # fmt: skip
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
+STRAY_LINES = {  # what is no answer of ours, or no message at all
+    "float-id": b'{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"not yours"}]}}',
+    "invalid-utf8": NOTE % b'"\xff\xfe"', "deep": b"[" * 100_000, "deep-object": b'{"a":' * 100_000,
+    "nan": NOTE % b"NaN", "infinity": NOTE % b"-Infinity", "huge-int": NOTE % (b"9" * 5000),
+    "huge-id": b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"result":{}}', "batch": b"[%s]" % (NOTE % b"1"),
+    "batch-empty": b"[]", "not-json": b"Traceback (most recent call last):",
+    "parse-error": b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}',
+    "nameless-error": b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}',
+}  # fmt: skip
 
 
 def said(text: bytes, more: bytes = b"}}") -> bytes:
@@ -615,33 +616,19 @@ TOOLS: Answers = {
     "reverse": reverse,
     "count": count,
     "stray-progress": stray_progress,
-    "one-step": one_step_then_hold,
     "endless-progress": endless_progress,
     "silent": nothing,
     "exit-mid-call": leave(7, says=b"Traceback: out of luck\n"),
     "half-line-exit": lambda peer, request: (half_line(peer, request), os._exit(0)),
     "half-line-hang": half_line,
-    "unended": whole_line_without_end,
     "close-stdout": lambda peer, request: os.close(1),
     "unknown-ids": wrong_ids(10**6, "nobody", lambda id: id + 1000 if isinstance(id, int) else id + "x"),
     "id-types": wrong_ids(
         lambda id: str(id) if isinstance(id, int) else 1, lambda id: [id], True, 1.0, None, {}, lambda id: [[id]]
     ),
-    "float-id": line_first(b'{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"not yours"}]}}'),
     "dup-reply": dup_reply,
-    "error-not-object": answered(b',"error":"boom"'),
-    "error-null": answered(b',"error":null'),
-    "error-without-code": answered(b',"error":{"message":"m"}'),
-    "error-code-text": answered(b',"error":{"code":"-32603","message":"m"}'),
-    "error-without-message": answered(b',"error":{"code":-32603}'),
-    "result-null": answered(b',"result":null'),
-    "result-list": answered(b',"result":[]'),
-    "result-text": answered(b',"result":"fine"'),
-    "both": raw(OPEN + b'},"error":{"code":1,"message":"m"}}'),
-    "neither": answered(b""),
-    "no-jsonrpc": raw(b'{"id":ID,"result":{"content":[]}}'),
-    "jsonrpc-1": raw(b'{"jsonrpc":"1.0","id":ID,"result":{"content":[]}}'),
-    "duplicate-member": answered(b',"result":{"content":[],"content":[]}'),
+    **{name: raw(line) for name, line in SHAPES.items()},
+    **{name: line_first(line) for name, line in STRAY_LINES.items()},
     "content-garbage": result(content="garbage"),
     "content-null": result(content=None),
     "content-number": result(content=[1]),
@@ -649,34 +636,20 @@ TOOLS: Answers = {
     "content-textless": result(content=[{"type": "text"}]),
     "content-base64": result(content=[{"type": "image", "data": "not base64!", "mimeType": "image/png"}]),
     "is-error-text": result(content=[], isError="yes"),
-    "deep-reply": raw(OPEN + b',"x":' + b"[" * 300 + b"]" * 300 + b"}}"),
     "banana": result(content=[], resultType="banana"),
     "task": result(content=[], resultType="task", task={"taskId": "1"}),
     "number-type": result(content=[], resultType=5),
-    "untyped": answered(b',"result":{"content":[{"type":"text","text":"complete"}]}'),
-    "unknown-content": result(content=[{"type": "hologram", "x": 1}, {"type": "text", "text": "flat"}]),
-    "extra": result(content=[{"type": "text", "text": "t", "x-block": 1}], **{"x-extra": {"a": [None]}}),
+    "untyped": raw(b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"complete"}]}}'),
     "fails": result(content=[{"type": "text", "text": "it "}, {"type": "text", "text": "broke"}], isError=True),
     "fails-empty": result(content=[], isError=True),
-    "invalid-utf8": note(b'"\xff\xfe"'),
     "invalid-utf8-reply": line_first(b'{"jsonrpc":"2.0","id":ID,"result":{"content":"\xc3\x28"}}'),
-    "deep": line_first(b"[" * 100_000),
-    "deep-object": line_first(b'{"a":' * 100_000),
-    "nan": note(b"NaN"),
-    "infinity": note(b"-Infinity"),
-    "huge-int": note(b"9" * 5000),
-    "huge-id": line_first(b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"result":{}}'),
     "surrogate": raw(said(b"half a pair: \\ud800")),
-    "batch": line_first(b'[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}]'),
-    "batch-empty": line_first(b"[]"),
     "batch-reply": raw(b'[{"jsonrpc":"2.0","id":"nobody","result":{}},' + said(b"in a batch") + b",7]"),
-    "not-json": line_first(b"Traceback (most recent call last):"),
     "blank": line_first(b"\r\n\n   \n\x00"),
     "crlf": raw(said(b"crlf") + b"\r"),
     "lines": raw(said("a\\nb\\r\\nc\u2028d\u0085e\\rf".encode())),
-    "parse-error": line_first(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'),
-    "nameless-error": line_first(b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}'),
     "note-flood": note_flood,
+    "flood": flood,
     "unknown-notes": unknown_notes,
     "big": big,
     "no-newline-flood": no_newline_flood,
@@ -684,7 +657,6 @@ TOOLS: Answers = {
     "logs": logs,
     "code": code,
     "stop-reading": stop_reading,
-    "pause": pause,
     "environment": environment,
     "structured": structured,
 }

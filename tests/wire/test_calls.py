@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ..rows import for_each
-from .conftest import Serve, every, speaking
+from .conftest import Serve, every
 from .harness import RawServer
 from .messages import HANDSHAKES, LEVEL_KEY, METHOD, MODERN, PARAMS, hello
 
@@ -54,23 +52,6 @@ def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
         assert server.ask("tools/call", params).get("error", {}).get("code", PARAMS) == PARAMS
     for given in ({"progressToken": 1, "progress": 1}, {"progress": 1}, {"progressToken": []}, {}):
         server.notify("notifications/progress", given)
-
-
-@pytest.mark.requirement("PROG-03", "PROG-04", "PROG-05", "M:PROG-3")
-@every
-def test_progress_only_grows_may_be_a_fraction_and_needs_no_total(server: RawServer) -> None:
-    server.call("report", {"values": [0, 0.25, 5, 3, 5, 6, 6.5, -1, 7, 1e300]}, token="t")
-    found = told(server, "progress")
-    assert [one["progress"] for one in found] == [0, 0.25, 5, 6, 6.5, 7, 1e300]
-    assert all("total" not in one and "message" not in one for one in found)
-
-
-@pytest.mark.requirement("PROG-11", "M:PROG-4", "M:PROG-2")
-@every
-def test_nothing_comes_after_the_answer(server: RawServer) -> None:
-    server.call("report_late", {"name": "after"}, token="t")
-    server.text("release", {"name": "after"})
-    server.text("wait_for", {"name": "after", "what": "begin"})
 
 
 # ---------------------------------------------------------------- log lines
@@ -120,33 +101,7 @@ def test_logging_switched_off(serve: Serve) -> None:
     assert "logging" not in server.result("server/discover")["capabilities"]
 
 
-@pytest.mark.requirement("LOG-06")
-@speaking("2024-11-05", MODERN)
-@for_each("data", ["text", "", None, 5, 0.5, True, [1, None], {"a": {"b": []}}, "\u2028\n"])
-def test_log_data_is_any_json(server: RawServer, data: Any) -> None:
-    for logger in ("", "my.logger"):
-        arguments = {"level": "error", "data": data, "logger": logger}
-        meta = {"_meta": {LEVEL_KEY: "debug"}} if server.revision == MODERN else {}
-        server.result("tools/call", {"name": "log", "arguments": arguments, **meta})
-        (found,) = told(server, "message")
-        assert (found["level"], found["data"], found.get("logger", "")) == ("error", data, logger)
-
-
 # ---------------------------------------------------------------- C18, C19: cancellation
-
-
-@pytest.mark.requirement("CANC-01", "CANC-05", "CANC-09", "BASE-10", "M:CAN-4", "M:BASE-8", "M:CAN-2")
-@speaking("2024-11-05", "2025-11-25", MODERN)
-def test_c18_a_cancellation_of_nothing_is_ignored(server: RawServer) -> None:
-    for params in (
-        *({"requestId": id} for id in ("never sent", 987654, None, [], {}, True, 1.5)), {}, {"reason": "none"},
-        {"requestId": "x", "reason": 5}, [1], "x", None,
-    ):  # fmt: skip
-        server.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-    server.write({"jsonrpc": "2.0", "method": "notifications/cancelled"})
-    for _ in range(50):  # nor can a finished request be cancelled
-        server.call("echo", {"text": "x"}, id="done")
-        server.notify("notifications/cancelled", {"requestId": "done"})
 
 
 @pytest.mark.requirement("CANC-04", "CANC-13", "M:STD-7", "M:STD-8", "M:STD-17", "M:CAN-1", "M:CAN-3", "M:CAN-10")
@@ -166,23 +121,6 @@ def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> N
     server.text("release", {"name": "late"})
     server.text("wait_for", {"name": "late", "what": "begin"})
     assert server.text("wait_for", {"name": "late", "what": "end"}) == "cancelled"
-
-
-def test_c19_a_cancelled_call_that_waits_for_a_worker_never_starts(serve: Serve, tmp_path: Path) -> None:
-    server = serve("2025-06-18", limits={"workers": 2})
-    gates = {name: tmp_path / name for name in ("a", "b")}
-    for name, gate in gates.items():  # they keep their workers: what sleeps by its Context gives its place away
-        os.mkfifo(gate)
-        server.begin_call("hold_file", {"path": str(gate)}, id=name)
-    server.begin_call("grow", {"name": "ghost"}, id="queued")
-    server.begin_call("echo", {"text": "behind it"}, id="behind")
-    server.notify("notifications/cancelled", {"requestId": "queued"})
-    assert server.fence() == []
-    for name, gate in gates.items():
-        gate.write_bytes(b"")
-        assert server.answer(name)["result"]["content"][0]["text"] == "released"
-    assert server.answer("behind")["result"]["content"][0]["text"] == "behind it"
-    assert "ghost" not in [tool["name"] for tool in server.result("tools/list")["tools"]]
 
 
 # ---------------------------------------------------------------- C23: only messages reach the wire

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import signal
 import threading
 import warnings
-from concurrent.futures import Future, wait
 from typing import Any, List
 
 import pytest
@@ -89,24 +87,6 @@ def test_each_running_call_has_a_token_of_its_own(talking_both: Both) -> None:
     assert len({(type(token), token) for token in tokens}) == 8
 
 
-@pytest.mark.requirement("CANC-01", "CANC-02", "M:CAN-1")
-def test_an_interrupt_cancels_the_call_that_waits_and_no_more(talking_both: Both) -> None:
-    server, client = talking_both
-    main = threading.main_thread().ident
-    assert main is not None and threading.current_thread() is threading.main_thread()
-
-    def interrupt() -> None:
-        server.heard("tools/call")
-        signal.pthread_kill(main, signal.SIGINT)
-
-    interrupter = Task(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        client.call_tool("hold", timeout=NEVER)
-    interrupter.ended()
-    (notice,) = server.heard(CANCELLED)
-    assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
-
-
 # ---------------------------------------------------------------- ping, log level, anything else
 
 
@@ -138,31 +118,6 @@ def test_in_the_older_era_the_log_level_is_set_once(talking: Talking, revision: 
     (message,) = server.messages("logging/setLevel")
     assert message["params"] == {"level": "warning"}
     assert "_meta" not in server.messages("tools/call")[0]["params"]
-
-
-@pytest.mark.requirement("M:LOG-6", "M:LOG-1")
-def test_in_the_new_era_every_later_request_carries_the_log_level(scripted: Script) -> None:
-    server = scripted()
-    with server.connect(MODERN) as client:
-        for level in (None, "warning", "debug"):
-            if level:
-                client.set_log_level(level)
-            client.call_tool("echo")
-            client.list_tools()
-    sent = [message["params"]["_meta"].get("io.modelcontextprotocol/logLevel") for message in server.messages()[1:]]
-    assert sent == [None, None, "warning", "warning", "debug", "debug"]
-
-
-@pytest.mark.requirement("BASE-09", "M:META-1", "BASE-16")
-def test_any_method_can_be_called_and_any_notification_sent(talking_both: Both) -> None:
-    server, client = talking_both
-    assert isinstance(client.request("vendor/thing", {"a": 1}), dict)
-    client.notify("notifications/vendor", {"b": 2})
-    client.ping()
-    (request,) = server.messages("vendor/thing")
-    (notice,) = server.messages("notifications/vendor")
-    assert request["params"]["a"] == 1 and ("_meta" in request["params"]) == (client.revision == MODERN)
-    assert notice["params"]["b"] == 2 and "id" not in notice
 
 
 # ---------------------------------------------------------------- timeouts
@@ -210,48 +165,7 @@ def test_the_connections_timeout_is_the_default_and_covers_all_pages(scripted: S
             assert client.call_tool("echo", timeout=None).text == "well"
 
 
-# ---------------------------------------------------------------- cancel tokens
-
-
-@pytest.mark.requirement("CANC-01", "CANC-02", "CANC-06", "CANC-07", "M:CAN-1", "M:CAN-5", "M:STD-7", "M:CAN-9")
-@pytest.mark.parametrize("way", ["token", "future"])
-def test_giving_up_ends_a_call_at_once_and_tells_the_server(talking_both: Both, way: str) -> None:
-    server, client = talking_both
-    token = minimcp.CancelToken()
-    future = client.submit(client.call_tool, "hold", timeout=NEVER, cancel=token)
-    server.heard("tools/call")
-    assert not token.cancelled
-    if way == "token":
-        token.cancel("changed my mind")
-        assert isinstance(future.exception(WAIT), minimcp.Cancelled) and token.cancelled
-    else:
-        assert future.cancel() and future.cancelled() and not token.cancelled
-    (notice,) = server.heard(CANCELLED)
-    assert client.call_tool("echo").text == "well"
-    assert notice["params"]["requestId"] == server.messages("tools/call")[0]["id"]
-    assert way == "future" or notice["params"]["reason"] == "changed my mind"
-    assert len(server.messages(CANCELLED)) == 1
-
-
-# ---------------------------------------------------------------- submit and call_tools, and the end
-
-
-def test_a_submitted_call_is_a_future(talking_both: Both) -> None:
-    _, client = talking_both
-    seen: List[Any] = []
-    called = threading.Event()
-    good = client.submit(
-        client.call_tool, "count", {"total": 5}, on_progress=lambda p: seen.append(threading.current_thread())
-    )
-    assert isinstance(good, Future)
-    good.add_done_callback(lambda future: called.set())
-    bad, listed = client.submit(client.call_tool, "fails"), client.submit(client.list_tools)
-    assert good.result(WAIT).text == "counted"
-    assert isinstance(bad.exception(WAIT), minimcp.ToolError)
-    assert [tool.name for tool in listed.result(WAIT)] == ["echo"]
-    assert called.wait(WAIT) and wait([good, bad, listed], WAIT).not_done == set()
-    assert not good.cancel() and good.done() and not good.cancelled()
-    assert len(seen) == 6 and threading.current_thread() not in seen
+# ---------------------------------------------------------------- call_tools, and the end
 
 
 @pytest.mark.requirement("BASE-05", "M:BASE-3", "M:BASE-15", "BATCH-02")

@@ -39,12 +39,6 @@ def test_k02_text_before_the_first_message_is_passed_over(
     assert "Welcome" in caplog.text or "hello" in caplog.text
 
 
-def test_k02_a_command_that_is_no_server_is_told_with_the_line_that_was_no_message(scripted: Script) -> None:
-    with pytest.raises(minimcp.ConnectionFailed, match="usage: peer") as caught:
-        scripted(start="only-banner").connect("handshake")
-    assert caught.value.exit_code == 2
-
-
 # ---------------------------------------------------------------- K03, K07: lines that are not our answer
 
 LINES = (
@@ -111,17 +105,6 @@ def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Tal
     assert {end_of(talking(MODERN)[1], mode) for mode in kinds} == {"ProtocolViolation"}
     assert talking(MODERN)[1].call_tool("untyped").text == "complete"
     assert [end_of(talking("handshake")[1], mode) for mode in kinds] == [""] * 3, "where it means nothing"
-
-
-@pytest.mark.requirement("BASE-11", "BASE-16", "M:BASE-19")
-def test_what_nobody_knows_is_kept_and_handed_over(talking_both: Both) -> None:
-    _, client = talking_both
-    (tool,) = client.list_tools()
-    assert tool.description == "says it again" and tool.extra == {"x-extra": [1]}
-    result = client.call_tool("extra")
-    assert result.extra["x-extra"] == {"a": [None]} and result.content[0].extra == {"x-block": 1}
-    unknown = client.call_tool("unknown-content")
-    assert unknown.text == "flat" and [block.type for block in unknown.content] == ["hologram", "text"]
 
 
 @pytest.mark.requirement("BASE-10", "M:BASE-8", "CANC-09", "CANC-05", "M:CAN-4")
@@ -200,20 +183,3 @@ def test_structured_content_is_checked_against_the_listed_schema(scripted: Scrip
 
 
 # ---------------------------------------------------------------- what is not sent
-
-
-@pytest.mark.requirement("LIFE-13", "LIFE-16", "LIFE-23")
-@pytest.mark.parametrize("mode", ["auto", "handshake"])
-def test_what_the_server_did_not_declare_is_refused_before_anything_is_sent(scripted: Script, mode: str) -> None:
-    server = scripted(capabilities={"prompts": {}})
-    with server.connect(mode) as client:
-        client.ping()
-        before = server.methods()
-        for call in (
-            client.list_tools, lambda: client.call_tool("echo"), lambda: client.call_tools([("echo", {})]),
-            lambda: client.set_log_level("info"),
-        ):  # fmt: skip
-            with pytest.raises(minimcp.CapabilityNotSupported) as caught:
-                call()
-            assert not caught.value.from_peer
-    assert server.methods() == before

@@ -80,15 +80,6 @@ def test_k23_a_server_gets_its_environment_and_no_descriptor_of_ours(scripted: S
     assert found["descriptors"] == other["descriptors"] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.requirement("STDIO-01", "STDIO-09")
-def test_k23_a_server_may_be_started_without_our_environment(scripted: Script) -> None:
-    server = scripted()
-    target = minimcp.StdioServer(server.command, env={"ONLY": "this"}, inherit_env=False)
-    with minimcp.connect(target, revision="handshake", stderr=lambda line: None) as client:
-        found = json.loads(client.call_tool("environment").text)
-    assert {name for name in found["env"] if not name.startswith(("LC_", "__"))} == {"ONLY"}
-
-
 @pytest.mark.requirement("STDIO-01", "STDIO-02")
 @pytest.mark.parametrize("form", [list, tuple, shlex.join, minimcp.StdioServer])
 def test_k23_a_command_is_a_sequence_a_line_or_a_description(

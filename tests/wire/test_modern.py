@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 
-from ..rows import for_each
 from .conftest import Serve
 from .harness import RawServer
 from .messages import (
     ABSENT,
-    CAPABILITIES_KEY,
     CLIENT_KEY,
     HANDSHAKES,
     METHOD,
     MODERN,
     PARAMS,
     SERVER_KEY,
-    VERSION_KEY,
     envelope,
     modern,
     request,
@@ -64,31 +61,7 @@ def test_what_is_declared_is_what_is_there(serve: Serve) -> None:
     assert declared["tools"]["listChanged"] is True
 
 
-@pytest.mark.requirement("M:BASE-6", "M:META-7", "M:META-5", "M:VER-S4")
-def test_every_result_says_what_it_is(newer: RawServer) -> None:
-    for method, params in (("tools/list", {}), ("tools/call", CALL), ("server/discover", {})):
-        for change in ({}, {CLIENT_KEY: ABSENT}):
-            found = ask(newer, method, modern(params, **change))["result"]
-            assert found["resultType"] == "complete" and found["_meta"][SERVER_KEY]["name"] == "plain"
-    assert newer.call("fail", {"message": "x"})["resultType"] == "complete"
-
-
 # ---------------------------------------------------------------- the envelope
-
-
-@pytest.mark.requirement("M:META-4", "M:META-6", "M:VER-S9", "M:BASE-21")
-@pytest.mark.parametrize("options", [{}, {"revisions": [MODERN]}], ids=["both eras", "one"])
-@for_each("params, named", [
-    *((params, (VERSION_KEY, CAPABILITIES_KEY)) for params in (None, {}, {"_meta": {}}, {"_meta": {"other": 1}})),
-    *(({"_meta": envelope(**{missing: ABSENT})}, (missing,)) for missing in (VERSION_KEY, CAPABILITIES_KEY)),
-    *(({"_meta": envelope(**{VERSION_KEY: wrong})}, ()) for wrong in (5, None, [MODERN], True, {})),
-    *(({"_meta": envelope(**{CAPABILITIES_KEY: wrong})}, ()) for wrong in ([], None, "none", 1)),
-    *(({"_meta": wrong}, ()) for wrong in (1, [], "x", None, True)),
-])  # fmt: skip
-def test_no_envelope_or_a_broken_one_is_refused(shared: Serve, options: Any, params: Any, named: Any) -> None:
-    for method in ("tools/list", "tools/call", "server/discover"):
-        error = ask(shared(MODERN, **options), method, params)["error"]
-        assert error["code"] == PARAMS and all(key in error["message"] for key in named)
 
 
 @pytest.mark.requirement("M:META-14", "M:META-17", "M:BASE-19", "M:TOOL-19")
@@ -100,16 +73,6 @@ def test_unknown_members_are_accepted_everywhere(newer: RawServer) -> None:
     params = {**CALL, "_meta": meta, "future": {"a": 1}, "task": {"ttl": 1}}
     newer.write({**request("u", "tools/call", params), "extra": None, "trace": {"x": 1}})
     assert newer.answer("u")["result"]["content"][0]["text"] == "x"
-
-
-@pytest.mark.requirement("M:VER-S1", "M:VER-S4", "M:ERR-1", "M:ERR-9")
-def test_a_version_that_is_not_spoken_in_an_envelope(newer: RawServer) -> None:
-    """One with a handshake was refused in that form: the list of what is supported leaves it out."""
-    for version in ("2099-01-01", "1999-01-01", "", "2026-07-28 ", "2026-7-28", "DRAFT", *HANDSHAKES):
-        for method in ("server/discover", "tools/list", "tools/call", "no/such/method"):
-            error = ask(newer, method, modern(CALL, version=version))["error"]
-            supported = [each for each in (MODERN, *reversed(HANDSHAKES)) if each != version]
-            assert (error["code"], error["data"]) == (UNSUPPORTED, {"requested": version, "supported": supported})
 
 
 @pytest.mark.requirement("M:BASE-11", "M:BASE-13", "M:BASE-14", "M:VER-S4", "M:VER-S16")
@@ -165,24 +128,6 @@ def test_a_meta_of_the_handlers_own(newer: RawServer) -> None:
     assert first == second and first["_meta"]["com.example/mine"] == [1]
     assert first["_meta"][SERVER_KEY] == {"name": "other", "version": "9"}
     assert json.loads(first["content"][0]["text"]) == first["_meta"]
-
-
-@pytest.mark.requirement("M:META-16", "M:META-17", "M:BASE-11", "M:ERR-4")
-def test_a_capability_that_is_needed_and_not_declared(newer: RawServer, older: RawServer) -> None:
-    call = {"name": "needs_sampling", "arguments": {}}
-    for declared in ({}, {"sampling": {}}, {"sampling": True, "elicitation": {"url": {}}}, {"elicitation": {}}):
-        error = ask(newer, "tools/call", modern(call, capabilities=declared))["error"]
-        required = error["data"]["requiredCapabilities"]
-        assert error["code"] == -32021 and required and set(required) <= {"sampling", "elicitation"}, declared
-        assert all(isinstance(value, dict) for value in required.values())
-    both = {"sampling": {}, "elicitation": {"url": {}}}
-    assert ask(newer, "tools/call", modern(call, capabilities=both))["result"]["content"][0]["text"] == "ran"
-    assert ask(newer, "tools/call", modern(call))["error"]["code"] == -32021
-    reply = older.ask("tools/call", call)  # it does not know the code: it reads a result, or a code that it knows
-    assert reply.get("result", {}).get("isError") or reply["error"]["code"] == METHOD, reply
-    for kind in ("ResourceNotFound", "UrlElicitationRequired"):  # their codes are retired
-        reply = newer.ask("tools/call", {"name": "raiser", "arguments": {"kind": kind}})
-        assert reply.get("error", {}).get("code") not in (-32002, -32042), reply
 
 
 # ---------------------------------------------------------------- streams

@@ -21,7 +21,6 @@ from .messages import (
     PARAMS,
     REQUEST,
     encode,
-    envelope,
     hello,
     modern,
     notification,
@@ -56,62 +55,6 @@ def test_the_whole_flow_in_eleven_steps(serve: Serve, revision: str, instruction
     server.write(request(4, "shutdown"))  # 8
     assert server.message() == {"jsonrpc": "2.0", "id": 4, "result": {}}  # 9
     assert server.rest() == [] and server.exit() == 0  # 10: the server ends its output by itself, 11
-
-
-@pytest.mark.requirement("LIFE-09", "LIFE-10", "LIFE-12", "LIFE-24", "LIFE-31", "M:VER-S13", "SEED-17")
-def test_an_unknown_revision_is_answered_with_the_newest_that_is_served_or_refused(serve: Serve) -> None:
-    """And a second handshake opens the session anew: bridges pass on those of several clients."""
-    server, old, strict = serve(), serve(revisions=list(HANDSHAKES[:2])), serve(strict_version=True)
-    for offer in ("1999-01-01", "2099-12-31", "", "2025-06-18 ", MODERN):
-        assert server.initialize(offer)["protocolVersion"] == NEWEST
-        error = strict.ask("initialize", hello(offer))["error"]
-        assert (error["code"], error["data"]["requested"]) == (PARAMS, offer)
-        assert set(error["data"]["supported"]) >= set(HANDSHAKES)
-    assert old.initialize(NEWEST)["protocolVersion"] == HANDSHAKES[1]
-    assert strict.initialize("2025-06-18")["protocolVersion"] == "2025-06-18"  # it may try again
-    for each in (server, old, strict):
-        each.lives()
-
-
-@pytest.mark.requirement("LIFE-32")
-@for_each("change", [
-    *({"protocolVersion": version} for version in (1, None, True, [], {}, 2025.5, ABSENT)),
-    {"capabilities": 1}, {"capabilities": []}, {"clientInfo": "me"},
-])  # fmt: skip
-def test_a_malformed_handshake_is_refused(shared: Serve, change: Any) -> None:
-    params = {key: value for key, value in {**hello("2025-06-18"), **change}.items() if value is not ABSENT}
-    assert shared().ask("initialize", params)["error"]["code"] == PARAMS
-    assert shared().fence() == []
-
-
-@pytest.mark.requirement("LIFE-14", "BASE-16", "META-01", "META-03", "M:VER-S5")
-def test_unknown_members_of_the_handshake_are_ignored(serve: Serve) -> None:
-    server = serve()
-    params = hello("2025-06-18", experimental={"x": {"y": 1}, "feature": True}, unheardOf=[1], sampling={"z": 1})
-    params["clientInfo"].update({"title": "T", "icons": "none", "x": 1})
-    assert "result" in server.ask("initialize", {**params, "_meta": {"x/y": 1}, "extra": None})
-    server.notify("notifications/initialized", {"_meta": {"a": 1}, "extra": 1})
-    with_envelope = server.ask("initialize", {**params, "_meta": envelope()})  # it is a handshake all the same
-    assert with_envelope["result"]["protocolVersion"] == "2025-06-18"
-    server.revision = "2025-06-18"
-    server.lives()
-
-
-@pytest.mark.requirement("LIFE-30", "PING-08", "M:VER-S9", "M:META-4", "BASE-10", "BATCH-15", "SEED-01")
-def test_before_the_handshake(shared: Serve) -> None:
-    """A server of both eras asks for the envelope, an older one refuses; ping is answered, no notification is."""
-    server, older = shared(), shared(revisions=list(HANDSHAKES))
-    for method in ("tools/list", "tools/call", "logging/setLevel", "no/such/method", "shutdown"):
-        error = server.ask(method, {"name": "echo", "level": "info"})["error"]
-        assert error["code"] == PARAMS and "io.modelcontextprotocol/protocolVersion" in error["message"]
-    for method in ("tools/list", "tools/call", "logging/setLevel", "server/discover"):
-        assert older.ask(method, {})["error"]["code"] == REQUEST
-    assert older.result("ping") == server.result("ping") == {}
-    for method in ("notifications/initialized", "notifications/cancelled", "tools/list", "nope"):
-        server.notify(method)
-        server.notify(method, {"_meta": {"a": 1}})
-    assert server.error(encode([request(1, "ping")]).rstrip()) == REQUEST
-    assert server.fence() == older.fence() == []
 
 
 @pytest.mark.requirement("PING-08", "LIFE-05", "SEED-18", "LIFE-31", "CANC-03", "LIFE-17")

@@ -36,16 +36,6 @@ def last_words(server: RawServer) -> list[Any]:
 # ---------------------------------------------------------------- C31: the end of the input
 
 
-@pytest.mark.requirement("STDIO-11", "LIFE-25", "M:STD-10")
-@pytest.mark.parametrize("revision", [None, "2025-06-18", MODERN])
-def test_c31_end_of_input_when_idle(serve: Serve, revision: str) -> None:
-    server = serve(revision)
-    if revision:
-        server.lives()
-    server.close_input()
-    assert last_words(server) == []
-
-
 @pytest.mark.requirement("STDIO-11")
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
@@ -55,20 +45,6 @@ def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
     ids += [server.begin_call("deaf_slow", {"seconds": 0.15}, id=n) for n in range(20, 23)]
     server.close_input()
     assert sorted(message["id"] for message in last_words(server)) == ids
-
-
-@pytest.mark.requirement("STDIO-11", "BASE-20")
-@pytest.mark.parametrize("line, code", [
-    (b"garbage\n", -32700), (b"half a line without its line feed", -32700), (b"x" * 5000 + b"\n", -32600),
-    (b'{"jsonrpc":"2.0","id":1,"method":"no/such/method"}\n', -32601),
-    (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nobody"}}\n', -32602),
-    (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n', -32600),
-], ids=["garbage", "half", "long", "method", "tool", "id"])  # fmt: skip
-def test_c31_refusals_are_answers_too(serve: Serve, line: bytes, code: int) -> None:
-    server = serve("2025-06-18", limits={"message_bytes": 4000})
-    server.send(line)
-    server.close_input()
-    assert [message["error"]["code"] for message in last_words(server)] == [code]
 
 
 # ---------------------------------------------------------------- C32: signals
@@ -98,12 +74,6 @@ def test_c33_nobody_reads_the_output_any_more(serve: Serve) -> None:
 
 
 # ---------------------------------------------------------------- more than it can do at once
-
-
-def test_c25_a_peer_that_takes_nothing_is_lost_in_time(serve: Serve) -> None:
-    server = serve("2025-06-18", limits={"write_timeout": 0.2, "drain_grace": 0.1})
-    server.send(call(1, "big", size=5 << 20))
-    assert server.exit() == 0
 
 
 @pytest.mark.requirement("PING-01", "PING-09", "M:STD-17", "M:BASE-15")

@@ -38,24 +38,27 @@ class Adapter:
 
     def do_open(self, command: Dict[str, Any]) -> Dict[str, Any]:
         """Connect. What the server says on stderr is drained, and shown to nobody."""
+        common = {
+            "connect_timeout": command["timeout"],
+            "on_log": self.callback(command["on_log"]) if "on_log" in command else None,
+            "elicit": self.callback("wait", command["elicit"]) if "elicit" in command else None,
+        }
         if "url" in command:
-            self.client = minimcp.connect(
-                command["url"], connect_timeout=command["timeout"], headers=command.get("headers")
-            )
+            self.client = minimcp.connect(command["url"], headers=command.get("headers"), **common)
             return {}
-        on_log = self.callback(command["on_log"]) if "on_log" in command else None
         self.client = minimcp.connect(
-            command["command"], connect_timeout=command["timeout"], cwd=command.get("cwd"), env=command.get("env"),
-            on_log=on_log, stderr=lambda line: None,
-        )  # fmt: skip
+            command["command"], cwd=command.get("cwd"), env=command.get("env"), stderr=lambda line: None, **common
+        )
         return {}
 
-    def callback(self, what: str) -> Callable[[Any], None]:
-        """What is done at each log message."""
+    def callback(self, what: str, seconds: float = 10) -> Callable[[Any], Any]:
+        """What is done at each log message, question or step of progress."""
         return {
             "call": lambda message: self.connected().call_tool("echo", {"text": "from a callback"}, timeout=5),
             "raise": lambda message: 1 / 0,
             "block": lambda message: threading.Event().wait(10),
+            "slow": lambda message: threading.Event().wait(0.01),
+            "wait": lambda question: threading.Event().wait(seconds) or None,
             "close": lambda message: self.connected().close(),
         }[what]
 
@@ -65,7 +68,13 @@ class Adapter:
         return self.client
 
     def do_call(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        result = self.connected().call_tool(command["tool"], command["arguments"], timeout=command["timeout"])
+        token = minimcp.CancelToken()
+        if "cancel_after" in command:
+            threading.Timer(command["cancel_after"], token.cancel).start()
+        result = self.connected().call_tool(
+            command["tool"], command["arguments"], timeout=command["timeout"], cancel=token,
+            on_progress=self.callback("slow") if "progress" in command else None,
+        )  # fmt: skip
         return {"text": result.text}
 
     def do_list(self, command: Dict[str, Any]) -> Dict[str, Any]:

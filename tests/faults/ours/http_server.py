@@ -19,7 +19,7 @@ HTTP = {
     "body_bytes": "body_bytes", "connections": "max_connections", "sessions": "max_sessions",
     "session_ttl": "session_ttl", "keepalive": "keepalive",
 }  # fmt: skip
-LIMITS = {"streams": "streams", "write": "write_timeout", "grace": "drain_grace"}
+LIMITS = {"streams": "streams", "write": "write_timeout", "grace": "drain_grace", "requests": "requests"}
 TIMES = ("head", "body", "idle", "write")
 GIVEN = {
     group: {option: TERMS[term] for term, option in options.items() if term in TERMS}
@@ -37,7 +37,7 @@ from tests.wire.servers.plain import server  # noqa: E402
 def pour(events: int, size: int, ctx: Context) -> str:
     """Send so many log messages of so many characters."""
     for _ in range(events):
-        ctx.error("x" * size)
+        ctx.error("x" * min(size, 10**8))
     return "poured"
 
 
@@ -46,6 +46,12 @@ def spoil(ctx: Context) -> str:
     """Begin a stream, and raise."""
     ctx.error("soon")
     raise ValueError("secret words of a traceback")
+
+
+@server.resource("faults://{name}")
+def thing(name: str) -> str:
+    """Any text."""
+    return name
 
 
 if __name__ == "__main__":

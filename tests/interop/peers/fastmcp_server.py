@@ -10,13 +10,11 @@ from typing import Any
 
 import mcp_types as types
 from fastmcp.prompts import Message
-from python_tools import PIXEL, Context, Image, Server, add_tools, way_and_port
-
-TEXT = "alle: å"
-TONES = ["plain", "formal", "friendly"]
+from python_tools import PIXEL, TEXT, TONES, Context, Image, Server, add_notes, add_tools, way_and_port
 
 server = Server("interop", instructions="Tools of the interop grid.")
 add_tools(server)
+add_notes(server)
 
 
 @dataclass
@@ -30,30 +28,6 @@ async def ask_form(ctx: Context) -> str:
     """Ask who somebody is."""
     answer = await ctx.elicit("Who are you?", Person)
     return f"accept {answer.data.name} {answer.data.age}" if answer.action == "accept" else answer.action
-
-
-@server.resource("note://all", name="all", mime_type="text/plain")
-def everything() -> str:
-    """All notes."""
-    return TEXT
-
-
-@server.resource("note://pixel", name="pixel", mime_type="image/png")
-def picture_of_one_pixel() -> bytes:
-    """A picture of one pixel."""
-    return PIXEL
-
-
-@server.resource("note://by-id/{number}", name="by_id", mime_type="text/plain")
-def by_id(number: int) -> str:
-    """One note."""
-    return f"note {number}"
-
-
-@server.prompt
-def greet(name: str, tone: str = "plain") -> str:
-    """Greet somebody."""
-    return f"Greet {name} in a {tone} tone"
 
 
 @server.prompt

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 from mcp.server.stdio import stdio_server
-from python_tools import ENCODED, PIXEL, Server, add_tools, way_and_port
+from python_tools import ENCODED, TEXT, TONES, Server, add_notes, add_tools, way_and_port
 
 try:
     from python_questions_2 import add_questions
@@ -43,8 +43,6 @@ except ImportError:
     VERSION_2 = False
     OPTIONS = {}
 
-TEXT = "alle: å"
-TONES = ["plain", "formal", "friendly"]
 NUMBERS = ["1", "10", "100", "2"]
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 PROMPTS_ON_PAGE = 2
@@ -66,43 +64,22 @@ def embedded() -> Any:
 class Features:
     """What is registered, and what the one client of this process wants to hear."""
 
-    def __init__(self, server: Any, pixel: bytes, encoded: str) -> None:
-        self.server, self.pixel, self.encoded = server, pixel, encoded
+    def __init__(self, server: Any) -> None:
+        self.server = server
         self.low = server._lowlevel_server if VERSION_2 else server._mcp_server
         self.subscribed: set[str] = set()
         self.level = "debug"
-        self.add_resources()
+        add_notes(server)
         self.add_prompts()
         self.add_tools()
         self.add_completion()
         (self.add_low_2 if VERSION_2 else self.add_low_1)()
 
-    def add_resources(self) -> None:
-        @self.server.resource("note://all", name="all", mime_type="text/plain")
-        def everything() -> str:
-            """All notes."""
-            return TEXT
-
-        @self.server.resource("note://pixel", name="pixel", mime_type="image/png")
-        def picture() -> bytes:
-            """A picture of one pixel."""
-            return self.pixel
-
-        @self.server.resource("note://by-id/{number}", name="by_id", mime_type="text/plain")
-        def by_id(number: int) -> str:
-            """One note."""
-            return f"note {number}"
-
     def add_prompts(self) -> None:
-        @self.server.prompt()
-        def greet(name: str, tone: str = "plain") -> str:
-            """Greet somebody."""
-            return f"Greet {name} in a {tone} tone"
-
         @self.server.prompt()
         def picture() -> list[Any]:
             """Look at a picture."""
-            image = block(type="image", data=self.encoded, mimeType="image/png")
+            image = block(type="image", data=ENCODED, mimeType="image/png")
             return [
                 {"role": "user", "content": block(type="text", text="Look:")}, {"role": "user", "content": image},
                 {"role": "assistant", "content": embedded()},
@@ -114,7 +91,7 @@ class Features:
             """Give blocks of these kinds."""
             blocks = {
                 "text": block(type="text", text="text"), "resource": embedded(),
-                "image": block(type="image", data=self.encoded, mimeType="image/png"),
+                "image": block(type="image", data=ENCODED, mimeType="image/png"),
                 "audio": block(type="audio", data="UklGRg==", mimeType="audio/wav"),
                 "resource_link": block(type="resource_link", uri="note://all", name="all", mimeType="text/plain"),
             }
@@ -247,7 +224,7 @@ async def tell_changed(ctx: Any) -> None:
 
 
 server = Server("interop", instructions="Tools of the interop grid.", **OPTIONS)
-features = Features(server, PIXEL, ENCODED)
+features = Features(server)
 add_questions(server)
 add_tools(server)
 

@@ -30,8 +30,8 @@ except ImportError:
         from mcp.server.fastmcp.exceptions import ToolError
 
 __all__ = [
-    "ENCODED", "PIXEL", "URL", "Age", "Context", "Image", "Person", "Server", "add_tools", "need_url", "said", "types",
-    "way_and_port",
+    "ENCODED", "PIXEL", "TEXT", "TONES", "URL", "Age", "Context", "Image", "Person", "Server", "add_notes", "add_tools",
+    "need_url", "said", "types", "way_and_port",
 ]  # fmt: skip
 
 ENCODED = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -159,6 +159,37 @@ def need_url() -> str:
         asked = {"mode": "url", "message": "First this", "url": URL, "elicitationId": "interop-2"}
         raise UrlElicitationRequiredError([types.ElicitRequestURLParams.model_validate(asked)])
     return "opened"
+
+
+TEXT = "alle: å"
+TONES = ["plain", "formal", "friendly"]
+
+
+def everything() -> str:
+    """All notes."""
+    return TEXT
+
+
+def one_pixel() -> bytes:
+    """A picture of one pixel."""
+    return PIXEL
+
+
+def by_id(number: int) -> str:
+    """One note."""
+    return f"note {number}"
+
+
+def greet(name: str, tone: str = "plain") -> str:
+    """Greet somebody."""
+    return f"Greet {name} in a {tone} tone"
+
+
+def add_notes(server: Any) -> None:
+    server.resource("note://all", name="all", mime_type="text/plain")(everything)
+    server.resource("note://pixel", name="pixel", mime_type="image/png")(one_pixel)
+    server.resource("note://by-id/{number}", name="by_id", mime_type="text/plain")(by_id)
+    server.prompt()(greet)
 
 
 def add_tools(server: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import minimcp  # noqa: E402
-from minimcp import Cancelled, Context, InvalidParams, ResourceNotFound  # noqa: E402
+from minimcp import Cancelled, Context  # noqa: E402
 
 OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
@@ -52,11 +52,6 @@ def take(value: Any) -> dict[str, Any]:
     return {"value": value}
 
 
-def length(text: str) -> str:
-    """How many characters came."""
-    return str(len(text))
-
-
 def big(size: int) -> str:
     """A text of this many characters."""
     return "x" * size
@@ -79,13 +74,6 @@ def hold(name: str) -> str:
     """Wait until `release` is called with this name, whatever happens."""
     gate(name, reached).set()
     gate(name, gates).wait(60)
-    return "released"
-
-
-def hold_file(path: str) -> str:
-    """Wait until somebody opens this named pipe for writing and closes it: a gate for when no worker is free."""
-    with open(path, "rb") as pipe:
-        pipe.read()
     return "released"
 
 
@@ -127,29 +115,6 @@ def count(n: int, ctx: Context) -> str:
     for i in range(1, n + 1):
         ctx.progress(i, n, f"step {i}")
     return str(n)
-
-
-def report(values: list[float], ctx: Context) -> str:
-    """Report these numbers as progress, without a total."""
-    for value in values:
-        ctx.progress(value)
-    return "reported"
-
-
-def report_late(name: str, ctx: Context) -> str:
-    """Return at once and report progress and a log line from another thread when `release` is called."""
-
-    def late() -> None:
-        gate(name, gates).wait(60)
-        try:
-            ctx.progress(1, 1, "late")
-            ctx.error("late")
-        except Exception as error:
-            ended[name] = type(error).__name__
-        gate(name, reached).set()
-
-    threading.Thread(target=late, daemon=True).start()
-    return "returned"
 
 
 def report_when_released(name: str, ctx: Context) -> str:
@@ -218,18 +183,14 @@ RAISED = {
     "MemoryError": MemoryError,
     "GeneratorExit": GeneratorExit,
     "Wordless": Wordless,
-    "InvalidParams": lambda: InvalidParams("not these"),
-    "ResourceNotFound": lambda: ResourceNotFound("gone"),
-    "UrlElicitationRequired": lambda: minimcp.UrlElicitationRequired("open it", {"elicitations": []}),
-    "Own": lambda: minimcp.RpcError(1234, "my own", {"x": [1]}),
 }
 
 
 def raiser(kind: str) -> str:
-    """Raise this."""
+    """Raise this, or a ValueError that says so."""
     if kind == "RecursionError":
         return str(recurse(0))
-    raise RAISED[kind]()
+    raise RAISED[kind]() if kind in RAISED else ValueError(kind)
 
 
 class Unprintable:
@@ -310,11 +271,6 @@ def tagged() -> minimcp.CallToolResult:
     return minimcp.CallToolResult([minimcp.Text(json.dumps(SHARED_META))], meta=SHARED_META)
 
 
-def needs_sampling() -> str:
-    """Run only for clients that can sample."""
-    return "ran"
-
-
 def grow(name: str) -> str:
     """Register another tool while the server runs."""
     server.add_tool(echo, name=name, description="Another one.")
@@ -323,12 +279,10 @@ def grow(name: str) -> str:
 
 if TOOLS:
     for tool in (
-        echo, add, take, length, big, slow, deaf_slow, hold, hold_file, release, never, watch, wait_for, count, report,
-        report_late, report_when_released, log, log_all, about, fail, raiser, returns, prints, child_descriptors,
-        tagged, grow,
+        echo, add, take, big, slow, deaf_slow, hold, release, never, watch, wait_for, count, report_when_released, log,
+        log_all, about, fail, raiser, returns, prints, child_descriptors, tagged, grow,
     ):  # fmt: skip
         server.tool(tool)
-    server.tool(requires=("sampling", "elicitation.url"))(needs_sampling)
 if PRESET == "many":
     for index in range(23):
         server.add_tool(echo, name=f"many-{index:02}", description="One of many.")

@@ -1,0 +1,475 @@
+"""Mistakes of people who are new to the library, and the words of the message that says what to write instead.
+
+One table: what is wrong, how it is written (a line at a terminal, code of an author, a call), and what they are told,
+by an exception, in the log or on stderr.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import socket
+import sqlite3
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Union
+
+import pytest
+
+import minimcp
+from minimcp import Server
+from minimcp.cli import main
+
+from .support import ROOT, WAIT
+
+DATABASE = sqlite3.connect(":memory:")
+
+Mistake = Union[List[str], Callable[[], Any]]
+"""A line that is typed at a terminal, or what a program does."""
+
+SERVER = """
+from minimcp import Context, Server
+
+server = Server("hello")
+
+@server.tool
+def greet(name: str) -> str:
+    "Greet somebody."
+    return f"Hello, {name}!"
+
+@server.tool
+def delete(id: int) -> None:
+    "Delete."
+
+@server.tool
+def ask(ctx: Context) -> str:
+    "Ask the user."
+    return str(ctx.elicit("How many?", {"n": int}).require())
+
+@server.resource("notes://all")
+def notes() -> dict[str, int]:
+    "All."
+    return {"one": 1}
+
+@server.prompt
+def brief(topic: str) -> str:
+    "Brief."
+    return topic
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+CONFIG: Dict[str, Any] = {
+    "todo": {"command": sys.executable, "args": ["server.py"]},
+    "words": {"command": "python3 server.py"},
+    "cmd": {"cmd": "python3"},
+    "typo": {"comand": "python3"},
+    "arg": {"command": "python3", "arg": ["server.py"]},
+    "uri": {"uri": "http://127.0.0.1/mcp"},
+    "token": {"url": "http://127.0.0.1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_TOKEN}"}},
+    "bare": {"command": sys.executable, "args": ["-I", "-S", "server.py"]},
+    "elsewhere": {"command": sys.executable, "args": ["other/server.py"]},
+}
+
+FILES = {
+    "server.py": SERVER, "01typo.py": SERVER, "exits.py": "import sys\nsys.exit(3)\n", "none.py": "x = 1\n",
+    "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
+    "bad.json": '{"mcpServer": {}}',
+    "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
+}
+
+
+@pytest.fixture
+def beginner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of somebody who has a server, the same under other names, and a config file."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+# ------------------------------------------------------------ how a mistake is made
+
+
+def written(code: str) -> Dict[str, Any]:
+    """Run the file of an author."""
+    names: Dict[str, Any] = {"__name__": "written", "database": DATABASE}
+    code = f"import minimcp\nfrom typing import *\nfrom minimcp import *\nserver = Server('s')\n{code}\n"
+    exec(compile(code, "written.py", "exec"), names)
+    return names
+
+
+def author(code: str) -> Mistake:
+    return lambda: written(code)
+
+
+def takes(parameters: str, way: str = "@server.tool", body: str = "return ''", kind: str = "def") -> Mistake:
+    """A function with these parameters is registered."""
+    return author(f"{way}\n{kind} f({parameters}):\n    'F.'\n    {body}")
+
+
+def does(body: str, before: str = "", kind: str = "tool", **options: Any) -> Mistake:
+    """A tool that does this is called, by a client that can be asked."""
+
+    def call() -> Any:
+        code = f"{before}\n@server.{kind}\ndef f(ctx: Context) -> Any:\n    'F.'\n    {body}"
+        given = {"elicit": lambda request: {"n": 1}, "timeout": WAIT, **options}
+        with minimcp.connect(written(code)["server"], **given) as client:
+            return client.call_tool("f") if kind.startswith("tool") else client.get_prompt("f")
+
+    return call
+
+
+def replayed() -> None:
+    code = "@server.tool\ndef pay(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
+    server = written(code)["server"]
+    with server.start_http() as running, minimcp.connect(running.url, elicit=lambda request: {"n": 1}) as client:
+        client.call_tool("pay")
+
+
+def client_does(use: Callable[[minimcp.Client], Any], **options: Any) -> Mistake:
+    """A client of the server does this."""
+
+    def run() -> None:
+        with minimcp.connect(written(SERVER)["server"], timeout=WAIT, **options) as client:
+            use(client)
+
+    return run
+
+
+def connects(target: Any, **options: Any) -> Mistake:
+    def run() -> None:
+        minimcp.connect(target, **options).close()
+
+    return run
+
+
+def group_does(use: Callable[[minimcp.Group], Any]) -> Mistake:
+    def run() -> None:
+        with minimcp.connect_all({"todo": written(SERVER)["server"], "broken": ["/there/is/none"]}) as group:
+            use(group)
+
+    return run
+
+
+def after_the_block() -> None:
+    with minimcp.connect(Server("s")) as client:
+        pass
+    client.list_tools()
+
+
+def in_a_coroutine() -> None:
+    async def use() -> None:
+        async with minimcp.connect(Server("s")):  # type: ignore[attr-defined]
+            pass
+
+    use().send(None)
+
+
+def a_broken_answer() -> None:
+    """What a server for https says to http is no HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            connection, _ = listener.accept()
+            connection.recv(65536)
+            connection.close()
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        try:
+            minimcp.connect(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        finally:
+            thread.join(WAIT)
+
+
+def nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    minimcp.connect(f"http://127.0.0.1:{port}/mcp")
+
+
+def to_http(change: Callable[[str], str]) -> Mistake:
+    """Connect to a server over HTTP, by another URL than its own."""
+
+    def run() -> None:
+        with Server("s").start_http() as running:
+            minimcp.connect(change(running.url))
+
+    return run
+
+
+def a_port_in_use() -> None:
+    with Server("s").start_http() as running:
+        Server("s").run("http", port=running.port)
+
+
+def answered(status: int, kind: str, body: bytes) -> Mistake:
+    """Connect to something that answers every request in this way."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("WWW-Authenticate", "Bearer")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    def run() -> None:
+        with http.server.HTTPServer(("127.0.0.1", 0), Page) as page:
+            thread = threading.Thread(target=page.serve_forever)
+            thread.start()
+            try:
+                minimcp.connect(f"http://127.0.0.1:{page.server_port}/")
+            finally:
+                page.shutdown()
+                thread.join(WAIT)
+
+    return run
+
+
+# ------------------------------------------------------------ the table
+
+NO_LIST = "a function named list hides Python's list: call it list_ and write name='list'"
+A_LIST = "@server.tool\ndef list() -> str:\n    'All.'\n    return ''\n"
+OF_CONFIG = "did you mean the server 'todo' of mcp.json (config='mcp.json')?"
+A_FOLDER = "it is a folder: name the server's file in it"
+AN_INT = "@server.tool\ndef f() -> int:\n    'F.'\n    return 'x'\n"
+BARE_EXCEPT = "try:\n        ctx.elicit('?', {'n': int})\n    except:\n        pass"
+A_GUARD = "@server.middleware\ndef guard(ctx, call_next):\n    raise AuthorizationError('no token')\n"
+NO_PROGRAM = "there is no such program"
+OF_RESULT = "what the tool returned is in .value"
+OF_TEXT = "JSON: json.loads(result.text)"
+EARLY = "your server printed to stdout, which is for messages: use stderr"
+A_MARKED_CLASS = "class A:\n    @minimcp.tool\n    def f(self) -> str:\n        'F.'\n        return ''\nserver.add(A)"
+
+MISTAKES: Dict[str, List[Any]] = {
+    # at a terminal
+    "list: a name that is not in mcp.json": [["list", "tood"], OF_CONFIG],
+    "list: a file without .py": [["list", "01typo"], "did you mean the file '01typo.py'?"],
+    "list: another file": [["list", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
+    "run: another file": [["run", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
+    "run: a file without server": [["run", "none.py"], 'none.py has no server object: write  server = Server("name")'],
+    "list: a file without server": [["list", "none.py"], "a server runs until its stdin ends: does this program call"],
+    "list: a folder": [["list", "{folder}"], A_FOLDER],
+    "list: a config": [["list", "mcp.json"],
+        "say which: connect(NAME, config='mcp.json'), or all of them: connect_all("],
+    "list: exit code 3": [["list", "exits.py"], "it wrote nothing to stderr: run this command in a terminal"],
+    "call: another tool": [["call", "server.py", "gret"],
+        "has no tool 'gret', did you mean greet? It has greet, delete"],
+    "call: JSON": [["call", "server.py", "greet", '{"name": "Ada"}'], "write --json '{\"name\": \"Ada\"}'"],
+    "call: a word": [["call", "server.py", "greet", "Ada"], "'Ada' is not key=value, such as name=Ada"],
+    "call: no JSON": [["call", "server.py", "greet", "--json", "{a: 1}"], '--json: no JSON, such as {"name": 1}: '],
+    "call: no argument": [["call", "server.py", "greet"], "name is missing: greet(name: string)"],
+    "call: another argument": [["call", "server.py", "greet", "nam=Ada"], "name is missing, did you mean it by 'nam'?"],
+    "call: another type": [["call", "server.py", "delete", "id=one"], "id: expected an integer, got the string 'one'"],
+    "read: another URI": [["read", "server.py", "notes://al"], "not found: notes://al, did you mean notes://all?"],
+    "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
+    "prompt: JSON": [["prompt", "server.py", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
+    "another command": [["lst", "server.py"], "there is no command 'lst': demo, list, call, read, prompt, ping, run"],
+    "demo: another chapter": [["demo", "99"], "there is no such chapter: they are 1 to 16"],
+    # in a config
+    "config: a command line": [["list", "words"],
+        'put arguments into "args", as in "command": "python3", "args": ["se'],
+    "config: cmd": [["list", "cmd"], "server 'cmd': cmd: is not read here: write command"],
+    "config: comand": [["list", "typo"], "command: is missing, did you mean it by 'comand'?"],
+    "config: arg": [["list", "arg"], "arg: is not read here: write args"],
+    "config: uri": [["list", "uri"], "uri: is not read here: write url"],
+    "config: no variable": [["list", "token"],
+        "headers.Authorization: the environment variable NO_SUCH_TOKEN is not set"],
+    "config: another Python": [["list", "bare"],
+        "has no minimcp: name the one of the environment where it is installed"],
+    "config: another folder": [["list", "elsewhere"],
+        "by its whole path: hosts start servers from a folder of their own"],
+    "config: mcpServer": [lambda: minimcp.connect_all("bad.json"),
+        "ValueError: bad.json: must have mcpServers or servers"],
+    # connecting
+    "connect: a name in a config": [connects("todo"), "ConnectionFailed: ... " + OF_CONFIG],
+    "connect: a config": [connects("mcp.json"), "'mcp.json' is a file of servers: say which: connect(NAME, config="],
+    "connect: a folder": [connects("/"), A_FOLDER],
+    "connect: another folder's file": [connects("todo.py"), "there is no file 'todo.py' in {folder}"],
+    "connect: no program": [connects("nosuchcommand --flag"), NO_PROGRAM],
+    "connect: a line in a list": [connects(["python3 server.py"]), '"args": ["server.py"]'],
+    "connect: no executable": [connects("./server.sh"), "is not executable: name what runs it first, as in ['bash', "],
+    "connect: raises at import": [connects("raises.py"), "exited with code 1 ... RuntimeError: no database"],
+    "connect: the class": [connects(Server), "TypeError: Server is a class: give an instance of it"],
+    "connect: no scheme": [connects("localhost:8000/mcp"), "write http:// or https:// before a URL"],
+    "connect: auth for a file": [connects("server.py", auth="x"), "apply to a server with a URL only"],
+    "connect: another option": [connects("server.py", time_out=3), "has no option time_out=: did you mean timeout=?"],
+    "connect: ellicit": [connects(Server("s"), handlers=type("Host", (), {"ellicit": print})()),
+        "did you mean elicit?"],
+    "connect: another path": [to_http(lambda url: url + "x"),
+        "404: there is nothing here: the server is at /mcp; and over HTTP+SSE: the same"],
+    "connect: https for http": [to_http(lambda url: url.replace("http:", "https:")),
+        "the server speaks http, not https?"],
+    "connect: http for https": [a_broken_answer, "the connection broke: ... : does the server speak https?"],
+    "connect: another port": [nobody_listens, "nothing listens there: does the server run, and is this its port?"],
+    "connect: a web page": [answered(200, "text/html", b"<html></html>"),
+        "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
+    "connect: no token": [answered(401, "text/plain", b"a token, please"),
+        "AuthorizationError: ... 401: a token, please"],
+    "prints before it serves": [connects("prints.py"), EARLY],
+    # registering
+    "no annotation": [takes("a, b"),
+        "TypeError: f (written.py:5): parameter 'a' has no annotation: give it a type, such "],
+    "ctx without annotation": [takes("ctx"), "give it a type, such as ctx: Context"],
+    "two contexts": [takes("a: Context, b: Context"), "two parameters take the context, 'a' and 'b': keep one"],
+    "async def": [takes("", kind="async def"), "is async: write a plain def; it runs on a thread and may block"],
+    "a generator": [takes("", body="yield 1"),
+        "is a generator: return a list, and report what happens meanwhile with ctx"],
+    "*numbers": [takes("*numbers: int"), "name each parameter, or take one list: numbers: list[int]"],
+    "**options": [takes("**options: int"), "name each parameter, or take one dict: options: dict[str, int]"],
+    "positional-only": [takes("x: int, /"), "arguments come by name, remove the '/'"],
+    "bytes": [takes("x: bytes"), "bytes have no JSON form: take a str (text, or base64 that you decode)"],
+    "[int]": [takes("x: [int]"), "is not a type with a JSON form: write list[int]"],
+    "a dict as a type": [takes("x: {'a': int}"), "write a TypedDict with these fields, or dict[str, ...]"],
+    "a bare class": [takes("x: type('P', (), {})"),
+        "P has no JSON form: write list[...], dict[...] or str, or make it a"],
+    "self": [author("class A:\n    @server.tool\n    def f(self): 'F.'"),
+        "takes self, so it is a method and needs an obj"],
+    "a class": [author(A_MARKED_CLASS), "A is a class: give an instance of it, A()"],
+    "print": [author("server.tool(print)"), "is no Python function: write a def that calls it"],
+    "a lambda": [author("server.tool(lambda n: n + 1)"), "a lambda cannot have one: write def add(n: str)"],
+    "a name by position": [takes("", "@server.tool('hello')"), "server.tool('hello'): did you mean name='hello'?"],
+    "another option": [takes("", "@server.tool(desc='x')"),
+        "a tool has no option desc=: there is name, title, description"],
+    "a name twice": [author("def f(): 'F.'\nserver.tool(f)\nserver.tool(f)"),
+        "Give one another name, or say replace=True"],
+    "no URI": [takes("", "@server.resource"), 'the URI comes first: @server.resource("notes://all")'],
+    "no scheme": [takes("id: str", "@server.resource('notes/{id}')"),
+        "ValueError: 'notes/{id}' is no URI: it does not begin with a scheme and a colon, as 'notes://{id}' would"],
+    "another variable": [takes("id: str", "@server.resource('notes://{number}')"),
+        "(written.py:5): ... write {id} into it"],
+    "no parameter": [takes("id: str", "@server.resource('notes://{id}/{n}')"), "no parameter of that name: add n: str"],
+    "completes nothing": [takes("title: str", "@server.prompt(complete={'tone': []})"),
+        "no argument to complete is called 'tone': there is title"],
+    "a tool list": [author(A_LIST), "WARNING ... " + NO_LIST + " ... (written.py:5)"],
+    "a tool list, and a list": [author(f"{A_LIST}@server.tool\ndef g(x: 'list[int]'): 'G.'"),
+        "TypeError: ... " + NO_LIST],
+    "documents another": [
+        author("@server.tool\ndef f(city: str):\n    '''F.\n\n    Args:\n        town: Where.\n    '''"),
+        "WARNING ... no parameter 'town', of which its docstring tells (there is city) ... written.py:5",
+    ],
+    "another type's default": [takes("days: int = 'five'"),
+        "WARNING ... default days='five', and takes an integer there"],
+    "another transport": [author("server.run('htp')"), "unknown transport 'htp': there are 'stdio', 'http' and 'sse'"],
+    "an option of run": [author("Server('s', port=1)"), "has no option port=: say it to server.run(...)"],
+    "a port in use": [a_port_in_use,
+        "OSError: ... another program listens there; choose another port, or 0 for a free one"],
+    # what a tool does
+    "returns an object": [does("return object()"), "return a str, a number, a list, a dict or a dataclass"],
+    "returns a file": [does("with open('none.py') as file: return {'a': file}"),
+        "return what is in it, file.read(), or its path"],
+    "returns bytes": [does("return b'x'"), "return Image(data, mime_type), Audio or EmbeddedResource"],
+    "returns another type": [
+        author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
+        "ToolError: f returned a wrong value: expected an integer, got the string 'x'",
+    ],
+    "returns too much": [does("return 'x' * 70_000_000"), "the Limits.message_bytes of its sender: ask for less"],
+    "a prompt that returns a dict": [does("return {}", kind="prompt"),
+        "f returned a dict, {}: return a str, a Message(role"],
+    "reads the terminal": [does("raise EOFError('EOF when reading a line')"),
+        "with input(): ask the user with ctx.elicit("],
+    "SQLite of another thread": [does("database.execute('select 1')"),
+        "check_same_thread=False and a lock, or write executor=Serial()"],
+    "ctx.call_tool": [does("ctx.call_tool('x')"), "ctx has no 'call_tool': call the function itself"],
+    "ctx.progres": [does("ctx.progres(1)"), "ctx has no 'progres': did you mean ctx.progress?"],
+    "ctx.report_progress": [does("ctx.report_progress(1)"), "did you mean ctx.progress?"],
+    "asks 20 times": [does("return str([ctx.elicit(str(n), {'n': int}) for n in range(20)])"),
+        "raise Limits.rounds: Server(..., limits=Limits(rounds=...))"],
+    "asks by chance": [
+        does("ctx.elicit(str(__import__('random').random()), {'n': int})", "server = Server('s', check_replay=True)"),
+        "was asked in other words when the handler ran before: keep what it depends on with ctx.step",
+    ],
+    "a bare except": [does(BARE_EXCEPT, "server = Server('s', check_replay=True)"), "it must let Suspend pass"],
+    "acts, then asks, over HTTP": [replayed,
+        "INFO ... pay (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
+    "needs what is not there": [does("", kind="tool(requires='sampling')"),
+        "needs a client with sampling, such as connect("],
+    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... server.wsgi"],
+    # what a caller does
+    "another tool": [client_does(lambda c: c.call_tool("delte")),
+        "InvalidParams: Unknown tool: delte, did you mean delete?"],
+    "another argument's type": [client_does(lambda c: c.call_tool("delete", {"id": "one"})),
+        "ToolError: id: expected an int"],
+    "arguments by keyword": [client_does(lambda c: c.call_tool("greet", who="x")),
+        "TypeError: the arguments of a tool go into a dict: call_tool('greet', {'who': 'x'})"],
+    "arguments by position": [client_does(lambda c: c.call_tool("greet", "Ada")),
+        "are a dict by parameter name, such as "],
+    "a set": [client_does(lambda c: c.call_tool("greet", {"name": {1}})), "name is a set, {1}: write list(...)"],
+    "progress_callback": [client_does(lambda c: c.call_tool("greet", progress_callback=print)),
+        "did you mean on_progress=?"],
+    "result[...]": [client_does(lambda c: c.call_tool("greet", {"name": "A"})["id"]), "TypeError: ... " + OF_RESULT],
+    "result.id": [client_does(lambda c: c.call_tool("greet", {"name": "A"}).id), "AttributeError: ... " + OF_RESULT],
+    "resource.value": [client_does(lambda c: c.read_resource("notes://all").value), "AttributeError: ... " + OF_TEXT],
+    "resource.json()": [client_does(lambda c: c.read_resource("notes://all").json()), "AttributeError: ... " + OF_TEXT],
+    "another resource": [client_does(lambda c: c.read_resource("notes://al")), "did you mean notes://all?"],
+    "cannot be asked": [client_does(lambda c: c.call_tool("ask")),
+        "CapabilityNotSupported: ... such as connect(..., elicit"],
+    "declines": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: None), "ToolError: the user declined"],
+    "answers True": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: True),
+        "HandlerFailed: ... elicit returns a dict, a dataclass, None or an Answer, not bool"],
+    "async with": [in_a_coroutine, "TypeError: write with, not async with: every call of a Client blocks"],
+    "after its block": [after_the_block, "ConnectionLost: ... this client is closed: call it inside its with block"],
+    "a group's client that did not start": [group_does(lambda g: g.clients["broken"]),
+        "KeyError: ... broken did not start: ... /there/is/none"],
+    "a group's client": [group_does(lambda g: g.clients["tood"]), "KeyError: 'tood: there is todo'"],
+    "a group's prompts": [group_does(lambda g: g.list_prompts()),
+        "a Group has no 'list_prompts': each client has it, as in group.clients[NAME].list_prompts"],
+    "a group's tool": [group_does(lambda g: g.call_tool("greet")), "its names are server__tool, its servers todo"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_the_message_says_what_to_write(
+    mistake: Mistake, message: str, beginner: Path, capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the message has three dots, there may be more."""
+    caplog.set_level(logging.INFO)
+    told = ""
+    if isinstance(mistake, list):
+        assert main([word.format(folder=beginner) if word == "{folder}" else word for word in mistake]) > 1
+    else:
+        try:
+            mistake()
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+    told += "".join(f"\n{each.levelname} {each.getMessage()}" for each in caplog.records) + capsys.readouterr().err
+    at = 0
+    for part in message.replace("{folder}", str(beginner)).split(" ... "):
+        assert part in told[at:], told
+        at = told.index(part, at) + len(part)
+    warnings = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert not message.startswith("WARNING") or len(warnings) == 1, "what is not refused is told once"
+
+
+def test_clients_that_are_there() -> None:
+    with minimcp.connect_all({"todo": Server("s"), "broken": ["/there/is/none"]}) as group:
+        assert group.clients.get("broken") is None and [*group.clients] == ["todo"]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_a_handler_of_a_host_that_fails_is_the_same_everywhere(revision: str, over_http: bool) -> None:
+    server = written(SERVER)["server"]
+    with server.start_http(port=0) as running:
+        target: Any = running.url if over_http else server
+        with minimcp.connect(target, revision=revision, elicit=lambda request: 1 / 0, timeout=WAIT) as client:
+            with pytest.raises(minimcp.HandlerFailed, match="elicitation/create failed: division by zero"):
+                client.call_tool("ask")
+            client.ping()
+
+
+def test_another_python_says_which_is_needed() -> None:
+    source = (ROOT / "minimcp" / "__init__.py").read_text(encoding="utf-8").partition("\n# isort: off")[0]
+    old = type("old", (), {"version_info": (3, 8), "version": "3.8.18 (x)", "executable": "/bin/python3.8"})
+    with pytest.raises(ImportError, match=r"needs Python 3.9 or newer, and this is 3.8.18 \(/bin/python3.8\)"):
+        exec(compile(source.replace("import sys\n", ""), "init", "exec"), {"sys": old})

@@ -1,0 +1,125 @@
+"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28): what was done is done once."""
+
+from __future__ import annotations
+
+from functools import partial
+from queue import SimpleQueue
+from threading import Semaphore
+from typing import Any, Dict
+
+import pytest
+
+from minimcp import Context, Limits, Server, connect
+
+from ..answering import R3, R4, R5
+from ..interaction.raw_client import RawClient
+from ..interaction.test_asking import user
+from ..scripted import Task
+from ..support import WAIT, eventually
+
+
+class Effects:
+    """A server whose tool does something before it asks, and keeps what happened to it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server, self.began, self.ended = Server("effects", **options), Semaphore(0), SimpleQueue()
+        self.runs = 0
+
+        @self.server.tool
+        def act(ctx: Context, questions: int = 1, name: str = "x") -> str:
+            """Act, then ask."""
+            self.runs += 1
+            self.began.release()
+            try:
+                said = [ctx.elicit(f"{number}?", {"n": int}) for number in range(questions)]
+                ctx.progress(1)
+                self.ended.put("")
+                return " ".join([name, *(f"{answer.action}{answer.content or ''}" for answer in said)])
+            except BaseException as error:
+                self.ended.put(f"{type(error).__name__}: {error}")
+                raise
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("revision", [R3, R4, R5])
+def test_a_handler_runs_once_in_every_revision(revision: str, check: bool) -> None:
+    effects = Effects(check_replay=check)
+    def reply(question: Dict[str, Any]) -> Dict[str, Any]:
+        return {"action": "decline"} if question["params"]["message"] == "1?" else user(question)
+
+    with RawClient(effects.server, revision, {"elicitation/create": reply}) as client:
+        assert client.call("act", questions=2) == "x accept{'n': 3} decline"
+        assert effects.runs == (3 if check else 1)
+    effects.server.close()
+
+
+def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
+    effects = Effects()
+    with RawClient(effects.server, R5, {}) as client:
+        first = client.once("tools/call", name="act", arguments={}, _meta={"progressToken": "one"})["result"]
+        params = {"requestState": first["requestState"], "inputResponses": {"elicit-1": {"action": "cancel"}}}
+        last = client.once("tools/call", name="act", arguments={}, **params, _meta={"progressToken": "two"})
+        assert last["result"]["content"][0]["text"] == "x cancel"
+        assert [notice["params"]["progressToken"] for notice in client.notices] == ["two"]
+    effects.server.close()
+
+
+def test_an_answer_that_does_not_fit_or_is_missing_is_asked_for_again() -> None:
+    effects = Effects()
+    with RawClient(effects.server, R5, {}) as client:
+        state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        unfit = {"action": "accept", "content": {"n": "x"}}
+        for answers in ({}, {"elicit-1": unfit}, {"other": {"action": "decline"}}):
+            again = {"requestState": state, "inputResponses": answers}
+            result = client.once("tools/call", name="act", arguments={}, **again)["result"]
+            assert [*result["inputRequests"]] == ["elicit-1"]
+            state = result["requestState"]
+    assert effects.runs == 1
+    assert effects.ended.get(timeout=WAIT).startswith("Cancelled"), "its client has gone"
+    effects.server.close()
+
+
+def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
+    effects = Effects(limits=Limits(ask_timeout=0.05))
+    with RawClient(effects.server, R5, {}) as client:
+        state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        assert effects.ended.get(timeout=WAIT) == "RequestTimeout: tools/call act: no answer to elicit-1 within 0.05 s"
+        late = client.once("tools/call", name="act", arguments={}, requestState=state)["error"]
+        assert late["data"] == {"reason": "invalid_request_state"} and effects.runs == 1
+        channel = next(iter(effects.server._connections.values()))
+        assert eventually(lambda: channel.requests.running == 0 and len(channel.requests) == 0)
+    effects.server.close()
+
+
+@pytest.mark.parametrize("end", ["input", "close"])
+def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
+    effects = Effects(limits=Limits(drain_grace=10 * WAIT))
+    with RawClient(effects.server, R5, {}) as client:
+        client.once("tools/call", name="act", arguments={})
+        if end == "close":
+            effects.server.close()
+            assert effects.ended.get(timeout=WAIT).startswith("Cancelled")
+    assert end == "close" or effects.ended.get(timeout=WAIT).startswith("Cancelled")
+    effects.server.close()
+
+
+def test_fifty_calls_wait_at_once_and_each_goes_on_with_its_own_answer() -> None:
+    effects = Effects(limits=Limits(workers=2, requests=50))
+    with connect(effects.server, elicit=lambda request: {"n": 1}) as client:
+        calls = [partial(client.call_tool, "act", {"name": str(number), "questions": 2}) for number in range(50)]
+        tasks = [Task(call) for call in calls]
+        texts = [task.result().text for task in tasks]
+    assert texts == [f"{number} accept{{'n': 1}} accept{{'n': 1}}" for number in range(50)] and effects.runs == 50
+    effects.server.close()
+
+
+def test_one_of_many_that_come_with_one_state_goes_on() -> None:
+    effects = Effects()
+    with RawClient(effects.server, R5, {}) as client:
+        state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        answers = {"elicit-1": {"action": "decline"}}
+        for _ in range(10):
+            client.begin("tools/call", name="act", arguments={}, requestState=state, inputResponses=answers)
+        assert sorted("result" in client.read() for _ in range(10)) == [False] * 9 + [True]
+    assert effects.runs == 1
+    effects.server.close()
