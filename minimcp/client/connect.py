@@ -57,8 +57,8 @@ WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
 
 LIKELY = {
-    "No module named 'minimcp'": "this Python has no minimcp: name the one of the environment where it is installed",
-    "can't open file": "name the file by its whole path: hosts start servers from a folder of their own",
+    "No module named 'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with pip",
+    "can't open file": "is it there? Name it by its whole path: hosts start servers from a folder of their own",
 }
 """What to mend where a server ended at once, by words of its stderr."""
 
@@ -528,18 +528,19 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target):
             raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
         if len(words) == 1:
-            _refuse_near(words[0])
+            _refuse_word(words[0])
     return "a command line", words
 
 
-def _refuse_near(word: str) -> None:
-    """Raises ConnectionFailed: this word is no program, and something else is there that may be meant."""
+def _refuse_word(word: str) -> None:
+    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may be missing."""
     near = next((f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None)
     with suppress(OSError, ValueError):  # there is no such config
         name = nearest(word, read_servers(CONFIG_FILE).table)
         near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
-    if near:
-        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: did you mean {near}?")
+    if near or not os.path.dirname(word):
+        way = f"did you mean {near}?" if near else "a server of a host's file wants it, too: config=FILE (--config)"
+        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: {way}")
 
 
 def no_file(path: str, cwd: str = "") -> str:
