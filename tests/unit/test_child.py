@@ -208,11 +208,6 @@ def test_stderr_goes_to_our_own_by_default() -> None:
 def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("PATIENCE_SECONDS", "CONSUMER_SECONDS"):
-        monkeypatch.setattr(child, name, 0.01)
-    monkeypatch.setattr(child, "QUEUED_PIECES", 1)
-    flood = "import sys\nfor n in range(300): sys.stderr.write('x' * 65536); sys.stderr.flush()"
-
     lines: List[str] = []
 
     def fail(line: str) -> None:
@@ -223,6 +218,11 @@ def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
     assert transport.receive() == []
     transport.close()
     assert caplog.text.count("its consumer raised") == 1 and lines == ["one", "two \ufffd", "last"]
+
+    for name in ("PATIENCE_SECONDS", "CONSUMER_SECONDS"):
+        monkeypatch.setattr(child, name, 0.01)
+    monkeypatch.setattr(child, "QUEUED_PIECES", 1)
+    flood = "import sys\nfor n in range(300): sys.stderr.write('x' * 65536); sys.stderr.flush()"
     release = threading.Event()
     transport = start(flood, stderr=lambda line: release.wait(WAIT))
     assert transport.receive() == []
