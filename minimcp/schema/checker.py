@@ -262,6 +262,8 @@ class _Run:
 # ------------------------------------------------------------ patterns of a peer
 
 _parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
+# Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's words: not run.
+_UNSURE_SET = re.compile(r"\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))", re.S)
 
 
 @lru_cache(maxsize=512)
@@ -271,7 +273,9 @@ def longest_text(pattern: str) -> int:
     -1 for a pattern that is never run.
     """
     try:
-        pieces = _parser.parse(pattern if len(pattern) <= MAX_PATTERN else "(")
+        if len(pattern) > MAX_PATTERN or _UNSURE_SET.search(pattern):
+            return -1
+        pieces = _parser.parse(pattern)
         is_plain, is_anchored = pieces.state.flags == re.UNICODE, str(pieces[:1]).startswith("[(AT, AT_BEGINNING")
         costs = ((length, (1 if is_anchored else length) * _cost(pieces, length)[1]) for length in LENGTHS)
         return next((length for length, steps in costs if is_plain and steps <= MAX_TRIED), -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import random
 import re
 import sys
 import time
@@ -210,7 +211,8 @@ PATTERNS = [
         "(a+)+$", "^(a|a?)+$", "(a*)*", "((a|b)+c){9}", "((a+)b)*", "(a?){50}", r"(a)\1", "(?(1)a|b)", "(?P=x)", "(?=a+)b", "(?!x)", "(?<=a)", "(?<!a)",
         "(?i)ab", "(?i:ab)", "(?-i:ab)", "(?x) a", "a?" * 30, "(?:a|a)" * 40, "(?:a|aa)" * 40, "a{1,2}" * 40, "a{0,99}" * 6, "(?:a{1,2}){30}", "(?:){9}",
         "(?:a?){0,9999}", "^(a{0,3}){4}$", "(?:a|b)?" * 40, "((((a{1,9}){9}){9}){9}){9}", "(b+c?){60}", "^[a-z0-9]+(?:-[a-z0-9]+)*$", "^/(?:[^/]+/)*[^/]*$",
-        "a{99999999999}", "(", "(?<js>a)", "a" * 1001, "((((((a+)?)+)?)+)?)+", "(?=a){0}",
+        "a{99999999999}", "(", "(?<js>a)", "a" * 1001, "((((((a+)?)+)?)+)?)+", "(?=a){0}", "[[a]+", "[^[a]",
+        "[a--b]", "[]||]", r"[\]&&]", "[a-z~~b]",
     ]),
 ]  # fmt: skip
 
@@ -246,6 +248,15 @@ def test_no_pattern_that_is_run_is_slow(pattern: str, text: str, end: str) -> No
         began = time.process_time()
         check((text * longest)[:longest])
         assert time.process_time() - began < 2, each
+
+
+def test_a_set_that_may_be_read_in_two_ways_prints_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    """`re` warns of such sets on stderr, in the words of the peer that sent them."""
+    pieces = ["[", "[^", "]", "^", "-", "--", "&&", "~~", "||", "a", "z", "0-9", "\\]", "\\[", "(", ")"]
+    chosen = random.Random(5)
+    for _ in range(5_000):
+        checker.longest_text("".join(chosen.choices(pieces, k=8)))
+    assert [str(each.message) for each in recwarn if each.category is FutureWarning] == []
 
 
 def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCaptureFixture) -> None:
