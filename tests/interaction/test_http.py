@@ -14,6 +14,7 @@ from minimcp.http import client as http_client, client_sse
 from ..scripted import Task
 from ..support import WAIT
 
+pytestmark = pytest.mark.usefixtures("every_stream_is_read")
 REVISIONS = ["auto", "handshake", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 
