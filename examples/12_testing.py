@@ -2,9 +2,9 @@
 
 You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them too.
 
-Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. In the transcript of a
-client that speaks 2025-06-18 or 2025-11-25 a tools/list may follow the first call of a tool, though the program did not
-ask for it: if the result is {"result": ...}, only the tool's output schema tells whether that is a wrapping.
+Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. A transcript may show
+a tools/list that your program did not ask for, behind a call in 2025-06-18 or 2025-11-25: where the result is
+{"result": ...}, only the tool's output schema tells the client whether that is a wrapping.
 test_file_server.py beside this file tests a server in another file.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic (the messages that a transcript shows)
