@@ -1,8 +1,10 @@
-"""What the wire is: two pipes, and on each of them one JSON object a line. minimcp is not imported here.
+"""A client and a server exchange JSON objects, one a line, over the two pipes of a child process.
+
+You will see four requests (-->) and their answers (<--). minimcp is not imported here: this is what it does for you.
 
 A host starts the server as a child process. What the host writes to the child's stdin are requests, each with an id,
-and notifications, which have none and want no answer. On the child's stdout the answers come back under the same ids.
-All else that a server has to say goes to stderr. Everything that follows in this course is made of such lines.
+and notifications, which have none and get no answer. On the child's stdout the answers come back under the same ids.
+All else that a server has to say goes to stderr. Every later chapter is made of such lines.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and .../basic/lifecycle
 """
@@ -73,5 +75,5 @@ def host() -> None:
 if __name__ == "__main__":
     serve() if sys.argv[1:] == ["serve"] else host()
 
-# Exercise: answer "ping" with an empty object. Then let minimcp talk to your server, which knows nothing of it:
-#     python3 -m minimcp call "python3 examples/01_wire.py serve" add a=2 b=3
+# Exercise: answer the request "ping" with an empty object, so that a client can see that the server is alive.
+# Check it with  python3 examples/check.py 1  where minimcp is the client of your server.

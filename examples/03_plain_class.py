@@ -1,8 +1,10 @@
-"""A server that is a plain class: its methods are marked, and a mark is only a note on the function.
+"""A server can be a plain class: its marked methods are the tools.
 
-There is no base class, and nothing is registered when the file is imported. The class can be made, called and tested
-like any other; it becomes a server when one of its objects is served. Handlers run on several threads at once, so what
-they share is guarded by a lock.
+You will see an object that is used without any server, and then an object of a subclass that is served.
+
+There is no base class, and nothing is registered when the file is imported: a mark is a note on the function. The class
+can be made, called and tested like any other; it becomes a server when one of its objects is served. Handlers run on
+several threads at once, so what they share is guarded by a lock.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -68,5 +70,6 @@ def main() -> None:
 if __name__ == "__main__":
     minimcp.serve(Notes()) if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: serve two objects at once, minimcp.Server("desk", Notes(), Calendar()), with a class Calendar of your own.
-# What does it say if both have a method `add`? Then do without the lock: Server(..., executor=minimcp.Serial()).
+# Exercise: give `Notes` a tool `count() -> int` that says how many notes there are. Mark it as one that only reads, and
+# hold the lock while you look. The subclass has it too, without a line of its own.
+# Check it with  python3 examples/check.py 3

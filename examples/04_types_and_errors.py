@@ -1,8 +1,9 @@
-"""Types in, types out, and the four ways in which a call fails.
+"""Arguments and results have types; a call that fails says so in a result or in an error.
 
-Arguments are checked before the function is called and arrive as what the annotations say: a dataclass, not a dict.
-What it returns is sent twice, as text for a model and as a value for programs. A failure is either a *result* that the
-model reads and may react to, or a JSON-RPC *error*, which says that the request itself was wrong.
+You will see an order that works, and five that fail: four as a result, one as an error.
+
+Arguments are checked before the function is called and arrive as what the annotations say: a dataclass, not a dict. A
+failed *result* is read by the model, which may try again; an *error* of JSON-RPC says that the request was wrong.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (Error Handling)
 """
@@ -33,10 +34,9 @@ class Receipt:
 
 @server.tool
 def order(size: Literal["small", "large"], where: Address, count: int = 1, coupon: Optional[str] = None) -> Receipt:
-    """Order pizzas.
+    """Order pizzas, all of one size.
 
     Args:
-        size: Of all of them.
         where: Where they are brought.
         count: How many.
         coupon: A code for a free pizza.
@@ -75,5 +75,5 @@ if __name__ == "__main__":
         attempt(client, "order", {"size": "small", "where": home, "coupon": "X"})
         attempt(client, "oven", {})
 
-# Exercise: make a second Server with mask_errors=True and the tool `oven`. What does the client see now, and what does
-# the log say? Then give Address a field `door: Literal["front", "back"] = "front"` and send a wrong one.
+# Exercise: give `Address` a field `door` that is "front" or "back", and "front" where nothing is said.
+# Check it with  python3 examples/check.py 4

@@ -1,7 +1,9 @@
-"""Resources: texts and files under a URI, which a host reads without asking a model.
+"""Resources are texts and files under a URI: a client reads them, and is told when they change.
+
+You will see one listed resource, two templates, what they say, what is not found, and the news of a change.
 
 One URI is one resource, and is listed. A URI with variables in braces is a template: it stands for many, is listed as
-it is, and its variables arrive as the parameters' types. Whoever wants to know when a resource changes, listens.
+it is, and its variables arrive as the parameters' types. A host reads resources without asking its model.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -71,5 +73,7 @@ if __name__ == "__main__":
             print("changed:", change.uri)
             print(client.read_resource("plants://basil").text)
 
-# Exercise: a template plants://{name}/{+path} takes slashes too. Make one that reads files below a directory, and keep
-# it inside with minimcp.resolve_inside. file_server.py beside this file is one way to do it.
+# Exercise: add a tool `sow(name: str, warmth: int) -> None` that adds a plant, and tells those who listen to
+# plants://all. Until then they do not know that what they have read is out of date.
+# Check it with  python3 examples/check.py 5
+# file_server.py beside this file serves files under {+path}, which takes slashes too, and keeps inside its directory.

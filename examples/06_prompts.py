@@ -1,4 +1,6 @@
-"""Prompts: messages for a model that a person picks from a menu, and completion while the person types.
+"""Prompts are messages for a model that a person picks; their arguments are completed while the person types.
+
+You will see two prompts with their arguments, what completes three of these, and the messages of one prompt.
 
 A prompt's arguments are texts on the wire; the function gets them as its annotations say. What completes an argument is
 a list, or a function that is given the text so far and, if it has a second parameter, what was chosen already. A
@@ -65,6 +67,6 @@ if __name__ == "__main__":
         except minimcp.InvalidParams as error:
             print("refused:", error.message)
 
-# Exercise: let a prompt hand a file to the model. Message takes content blocks as well as texts: try
-# Message("user", minimcp.EmbeddedResource(...)). A person's shell can ask for prompts too:
-#     python3 -m minimcp prompt "python3 -m minimcp run examples/06_prompts.py" shorter
+# Exercise: add a prompt `translate(text: str, language: ...)` whose message asks for the text in that language: either
+# "Finnish" or "Norwegian". Choose an annotation with which the language completes by itself.
+# Check it with  python3 examples/check.py 6

@@ -1,8 +1,10 @@
-"""Long work: progress reports, cancellation, and handlers that run side by side.
+"""A long call reports its progress, and can be cancelled.
 
-A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out through it, and it
-ends a call that nobody waits for any more: whatever of `ctx` speaks or waits raises `Cancelled` then. So a loop that
-reports is a loop that can be stopped. Other requests are served meanwhile, on other threads.
+You will see two reports before a result, a call that is cancelled, and handlers that run side by side.
+
+A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out through it, and after a
+cancel all of `ctx` that speaks or waits raises `Cancelled`. So a loop that reports is a loop that can be stopped. Other
+requests are served meanwhile, on other threads.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and .../cancellation
 """
@@ -73,5 +75,5 @@ def main() -> None:
 if __name__ == "__main__":
     server.run() if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: give `cook` a time limit with @server.tool(timeout=0.1), and take the token away. Who ends the call now, and
-# what does the client see?
+# Exercise: add a tool `bake(loaves: int, ctx: Context) -> str`. A loaf takes 0.01 s and is reported; a cancel ends it.
+# Check it with  python3 examples/check.py 7

@@ -1,12 +1,11 @@
-"""Asking the user from inside a tool, in both eras of the protocol, with one handler.
+"""A tool can ask the user while it runs, in every revision.
 
-A server asks, and the handler waits for the answer. With a handshake the question is a request of the server. Since
-2026-07-28 servers send no requests: the question *is* the result, and the client sends the same call again with the
-answer in it. Over stdio that reaches the handler that waits. Over HTTP it may reach another process, so nothing waits
-there: the handler runs again from the top, and answers that are there already are given at once.
+You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one; then two refusals.
 
-The rule that makes it right everywhere: ask first, act last. What must not be done twice stands below the last
-question, or in `ctx.step`, which keeps its result for the later runs.
+Up to 2025-11-25 the question is a request of the server. Since 2026-07-28 the question *is* the result, and the client
+sends the call again with the answer. In memory and over stdio that reaches the handler that waits. Over HTTP it may
+reach another process: there the handler runs again from the top, and questions that have an answer return at once. So
+ask first, act last: what must happen once stands below the last question, or in `ctx.step`, which keeps its result.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and .../basic/patterns/mrtr
 """
@@ -75,5 +74,6 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: take `hold_a_room` out of the step and look at how often rooms are held. Then ask both things at once with
-# ctx.ask_all: how many runs does it save?
+# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks how many people ({"people": int}), then
+# whether now ({"now": bool}), and orders one taxi, however it is served: `taxis.append(people)`. Define `taxis = []`.
+# Check it with  python3 examples/check.py 8

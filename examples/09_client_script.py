@@ -1,4 +1,6 @@
-"""A script that uses a server: progress, timeouts, many calls at once, and calls in the background.
+"""A client sets a time limit for each call, makes many calls at once, and gives up those that it does not need.
+
+You will see progress, a call that takes too long, calls at once and in the background, and two lost connections.
 
 The server is a file, started as a child process and ended by the `with` block. Any server will do, in any language:
 give `connect` its command. Every call takes `timeout=`, in seconds for all of the call, and `cancel=`. What goes wrong
@@ -59,5 +61,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: print everything that goes over the wire: connect(KITCHEN, trace=sys.stderr). Which line tells the server
-# that nobody waits any more? Then let Ctrl-C strike while a slow call runs, and look at how the server ends.
+# Exercise: write a function `first_report(client) -> str`. It calls `cook` with 3 dishes of 600 seconds each, cancels
+# the call at its first report, and returns the message of that report. `minimcp.CancelToken` cancels.
+# Check it with  python3 examples/check.py 9

@@ -1,4 +1,6 @@
-"""A host: several servers at once, one list of tools.
+"""A host has one client for each of its servers, and one list of all their tools for its model.
+
+You will see the tools of two servers, a third that does not start, and what stands for the calls of a model.
 
 `connect_all` takes the file in which hosts keep their servers (mcp.json), or a mapping as here, and opens them side by
 side. Each tool is called server__tool. A server that does not start, or is lost, fails only its own calls. This is the
@@ -64,5 +66,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: write CONFIG into a file mcp.json and say connect_all("mcp.json"). Then ask a person before each call of a
-# tool that does not say that it only reads: `tool.hints.read_only`. Which tools are left without a question?
+# Exercise: a host asks a person before it lets a model change something. Write `needs_consent(group, name) -> bool`:
+# false for the tools that say that they only read (`tool.hints.read_only`), true for all others.
+# Check it with  python3 examples/check.py 10

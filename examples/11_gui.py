@@ -1,9 +1,10 @@
-"""A program with a main loop: handlers that may touch the screen run on its thread, when it pumps.
+"""A program with a main loop runs tools on the thread of that loop.
+
+You will see two tools that ran on the main thread, and one that did not.
 
 Toolkits want all drawing done by one thread, the one that runs the loop. A tool with `executor="main"` waits until that
 thread calls `server.pump()`. `on_pump_needed` is called, on another thread, when there is something to pump: here it
-puts `pump` into the queue of the loop, as any event. Tools that draw nothing run on other threads as ever. With the
-argument "tk" there is a window, else a plain loop.
+puts `pump` into the queue of the loop, as any event. With the argument "tk" there is a window, else a plain loop.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (the protocol does not say where a tool runs)
 """
@@ -73,5 +74,5 @@ if __name__ == "__main__":
     tk_loop() if sys.argv[1:] == ["tk"] else plain_loop()
     print("drawn:", sorted(drawn))
 
-# Exercise: a loop that cannot be sent events polls instead: server.pump(timeout=0.02) once a frame, and no
-# on_pump_needed. What happens to `draw` when nobody pumps? Give it @server.tool(executor="main", timeout=1) and see.
+# Exercise: add a tool `clear() -> int` that empties `drawn` on the main thread and returns how many shapes were there.
+# Check it with  python3 examples/check.py 11

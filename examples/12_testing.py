@@ -1,8 +1,11 @@
-"""How to test a server: a handler alone, the server in memory, what went over the wire, and both eras.
+"""A test talks to the server in memory, and looks at the messages that went over the wire.
 
-These are tests for pytest, ``python3 -m pytest examples/12_testing.py``, and run without it too. Nothing is mocked: the
-object is handed to `connect`, and all but the process is as it will be. test_file_server.py beside this file tests a
-server in another file.
+You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them too.
+
+Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. A transcript may show
+a tools/list that your program did not ask for, behind a call in 2025-06-18 or 2025-11-25: where the result is
+{"result": ...}, only the tool's output schema tells the client whether that is a wrapping.
+test_file_server.py beside this file tests a server in another file.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic (the messages that a transcript shows)
 """
@@ -69,5 +72,6 @@ if __name__ == "__main__":
         test()
         print("passed:", name.replace("_", " "))
 
-# Exercise: turn one expectation of the last test round, and read what the failure shows. Then let `pay` ask something
-# that depends on chance, `key=str(random.random())`: who notices?
+# Exercise: write `test_nothing_to_pay`: it calls the handler alone with the amount 0, and expects a ToolError and that
+# the user was asked nothing. The check breaks `pay` in two ways, and your test has to fail for both.
+# Check it with  python3 examples/check.py 12

@@ -1,25 +1,25 @@
-"""HTTP: one server at one URL for clients of every revision, and what a call looks like on the way.
+"""Over HTTP one server at one URL serves many clients, of every revision.
 
-Each message of a client is the body of a POST; the answer is the body of the response: JSON, or a stream of events if
-something has to be said before the answer. In the older era a client shakes hands first and is given a session, which
-every later request names. In the newer one each request says all that there is to know, and headers repeat the method
-and the name, so that what stands before the server can see them without reading the body.
+You will see one client for each of the five revisions, what a tool knows of the request, and two clients at once.
+
+Over stdio each client starts a server of its own; over HTTP one server runs all the time. The tools stay the same. In
+the older revisions a client shakes hands first and is given a session, which its later requests name. In 2026-07-28
+each request says all that there is to know, so that any process behind the URL can answer it. `connect` finds out which
+of them the server speaks; what goes over the wire then is shown by the next chapter.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """
 
 from __future__ import annotations
 
-import json
-from http.client import HTTPConnection
-from typing import Any
+import threading
 
 import minimcp
 from minimcp import Context
 
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 server = minimcp.Server("forge")
-ABOUT = "io.modelcontextprotocol/"
-JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+anvil = threading.Barrier(2)
 
 
 @server.tool
@@ -29,47 +29,37 @@ def forge(what: str, ctx: Context) -> str:
     return f"one {what}"
 
 
-def post(port: int, message: dict[str, Any], headers: dict[str, str]) -> str:
-    """Send one message by hand, and print what comes back; the session that it names."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("POST", "/mcp", json.dumps({"jsonrpc": "2.0", **message}), {**JSON, **headers})
-    response = connection.getresponse()
-    print(f"{message['method']}: {response.status} {response.getheader('Content-Type')}")
-    for line in response.read().decode().splitlines():
-        if line.startswith(("data: {", "{")):
-            print("  " + line)
-    connection.close()
-    return response.getheader("Mcp-Session-Id") or ""
+@server.tool
+def session(ctx: Context) -> str:
+    """Say what the request says of a session: its headers are in ctx.headers."""
+    return "a session" if "Mcp-Session-Id" in ctx.headers else "no session"
 
 
-def by_hand(port: int) -> None:
-    """The same call in both eras."""
-    call: dict[str, Any] = {"id": 2, "method": "tools/call", "params": {"name": "forge", "arguments": {"what": "nail"}}}
-    about = {ABOUT + "protocolVersion": "2026-07-28", ABOUT + "clientCapabilities": {}}
-    asked = {**call, "params": {**call["params"], "_meta": {**about, "progressToken": 1}}}
-    post(port, asked, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "forge"})
-
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "hand", "version": "0"}}
-    session = post(port, {"id": 1, "method": "initialize", "params": hello}, {})
-    named = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": session}
-    post(port, {"method": "notifications/initialized"}, named)
-    post(port, call, named)
-    post(port, call, {"MCP-Protocol-Version": "2025-11-25"})  # whose call is this?
+@server.tool
+def strike() -> str:
+    """Wait at the anvil until there are two: all clients share this process and what is in it."""
+    anvil.wait(timeout=10)
+    return "struck"
 
 
 def main() -> None:
-    with server.start_http(port=0) as running:  # server.run("http") serves until Ctrl-C
-        for revision in ("auto", "2025-11-25"):
+    with server.start_http(port=0) as running:  # server.run("http", port=8000) serves until Ctrl-C
+        for revision in REVISIONS:
             with minimcp.connect(running.url, revision=revision) as client:
                 reports: list[minimcp.Progress] = []
                 result = client.call_tool("forge", {"what": "nail"}, on_progress=reports.append)
-                print(client.revision, [report.message for report in reports], result.text)
-        by_hand(running.port)
+                print(revision, len(reports), result.text, client.call_tool("session").text, sep=", ")
+
+        with minimcp.connect(running.url) as one, minimcp.connect(running.url) as other:
+            print("found out:", one.revision)
+            future = one.submit(one.call_tool, "strike")
+            print("two clients:", other.call_tool("strike").text, future.result(timeout=10).text)
     server.close()
 
 
 if __name__ == "__main__":
     main()
 
-# Exercise: leave the header Mcp-Name away, or let it say another name than the body. Then serve this file with
-# `python3 -m minimcp run examples/13_http.py --http 8000`, and look at it with `python3 -m minimcp list` and the URL.
+# Exercise: clients may send headers of their own: connect(url, headers={"X-Team": "red"}). Add a tool
+# `team(ctx: Context) -> str` that returns that header, and "nobody" where there is none.
+# Check it with  python3 examples/check.py 13

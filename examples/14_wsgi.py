@@ -1,12 +1,10 @@
-"""A server inside a web application: `server.wsgi()` is an application of PEP 3333, to be mounted beside its pages.
+"""A server can be part of a web application, mounted beside its pages.
 
-Here the host is wsgiref, which Python has, so that this runs everywhere; it is for trying out. In Flask:
-    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/mcp": server.wsgi()})  # werkzeug.middleware.dispatcher
-In Django's wsgi.py, where the application is made:
-    pages, tools = get_wsgi_application(), server.wsgi()
-    def application(environ, start):
-        return (tools if environ["PATH_INFO"] == "/mcp" else pages)(environ, start)
-Several processes: the same `state_keys` in each, and `HttpOptions(sessions=False)` unless a client stays with one.
+You will see a page of a site, and then its tools at /mcp: in both eras, and a question to the user in the newer one.
+
+`server.wsgi()` is an application of PEP 3333, and sees what the pages see: both are one process. Here wsgiref, which
+Python has, serves them; it is for trying out. With several processes, the same `state_keys` stand in each, and
+`HttpOptions(sessions=False)` unless a client stays with one. deployment.rst beside this file has Flask and Django.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
 """
@@ -76,4 +74,6 @@ if __name__ == "__main__":
         host.shutdown()
     server.close()
 
-# Exercise: ask for forget_visits in the older era, too. What is in the way, and which option of Server opens it?
+# Exercise: let forget_visits ask in the older era, too. What keeps it from asking is one option of this server: here,
+# in one process, the server may do without it.
+# Check it with  python3 examples/check.py 14

@@ -9,19 +9,25 @@ import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Iterator
+from typing import Iterator, Tuple
 from urllib.parse import quote
 
 import pytest
 
 from minimcp import MethodNotFound, RpcError, connect
 
+from .readme import rows
+from .solutions import SOLUTIONS, WRONG, Changes
 from .support import ROOT, run_python
 from .unit.test_paths import HOSTILE
 
 EXAMPLES = ROOT / "examples"
 COURSE = sorted(EXAMPLES.glob("[0-9]*.py"))
 """The chapters; what each prints stands beside it, in a file of the same name."""
+NUMBERS = [path.name.partition("_")[0].lstrip("0") for path in COURSE]
+"""As their readers write them: "1", "13b"."""
+
+each_chapter = pytest.mark.parametrize(("number", "chapter"), list(zip(NUMBERS, COURSE)), ids=NUMBERS)
 
 
 @pytest.fixture
@@ -46,18 +52,68 @@ def file_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_examples_are_short() -> None:
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
+    examples = [path for path in EXAMPLES.glob("*.py") if path.name != "check.py"]
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in examples}
     assert lengths
     assert {name: length for name, length in lengths.items() if length >= 80} == {}
 
 
-def test_the_chapters_are_numbered_and_each_sets_a_task() -> None:
-    assert [int(path.name[:2]) for path in COURSE] == list(range(1, 15))
-    for path in COURSE:
-        text = path.read_text(encoding="utf-8")
-        assert "https://modelcontextprotocol.io/specification/" in text.split('"""')[1], path.name
-        last = text.rstrip().split("\n\n")[-1].splitlines()
-        assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last), path.name
+def test_the_chapters_are_numbered() -> None:
+    assert ",".join(NUMBERS) == "1,2,3,4,5,6,7,8,9,10,11,12,13,13b,14"
+
+
+@each_chapter
+def test_a_chapter_begins_with_what_is_seen_and_ends_with_a_task(number: str, chapter: Path) -> None:
+    text = chapter.read_text(encoding="utf-8")
+    title, seen, *idea, page = text.split('"""')[1].split("\n\n")
+    assert "\n" not in title and title.endswith(".") and seen.startswith("You will see ") and idea
+    assert page.startswith("https://modelcontextprotocol.io/specification/")
+    last = text.rstrip().split("\n\n")[-1].splitlines()
+    assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last)
+    assert [line for line in last if re.match(rf"# Check it with  python3 examples/check.py {number}( |$)", line)]
+
+
+def test_the_titles_are_those_of_the_table() -> None:
+    titles = {path.name: path.read_text(encoding="utf-8").split('"""')[1].split("\n")[0] for path in COURSE}
+    listed = {name.strip("`"): title for name, title in rows("The course")}
+    assert {name: f"{listed[name]}." for name in titles} == titles
+
+
+def _checked(number: str, folder: Path, *arguments: str) -> Tuple[int, str]:
+    done = run_python(["check.py", number, *arguments], cwd=folder)
+    assert done.stderr == b"", done.stderr.decode()
+    return done.returncode, done.stdout.decode().rstrip()
+
+
+def _change(chapter: Path, changes: Changes) -> str:
+    text = chapter.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+@each_chapter
+def test_an_exercise_is_checked(number: str, chapter: Path, folder: Path) -> None:
+    code, said = _checked(number, folder)
+    assert code == 1 and said.startswith(f"Exercise {number}: not yet: ") and "Error" not in said
+    (folder / "solved.py").write_text(_change(chapter, SOLUTIONS[number]), encoding="utf-8")
+    assert _checked(number, folder, "solved.py") == (0, f"Exercise {number}: solved")
+
+
+@pytest.mark.parametrize("number", list(WRONG))
+def test_a_wrong_solution_is_told_what_is_wrong(number: str, folder: Path) -> None:
+    changes, problem = WRONG[number]
+    (folder / "wrong.py").write_text(_change(COURSE[NUMBERS.index(number)], changes), encoding="utf-8")
+    code, said = _checked(number, folder, "wrong.py")
+    assert code == 1 and problem in said
+
+
+def test_the_check_needs_no_environment_in_a_checkout_and_names_its_chapters() -> None:
+    done = run_python(["examples/check.py", "2"], env={"PYTHONPATH": ""})
+    assert (done.returncode, done.stdout.decode().partition(": there")[0]) == (1, "Exercise 2: not yet")
+    done = run_python(["examples/check.py", "99"])
+    assert done.returncode == 2 and f"the chapters are {', '.join(NUMBERS)}\n" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from contextlib import suppress
 from inspect import cleandoc
+from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Cancelled, CancelToken, Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
@@ -48,8 +49,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     The protocol exists in revisions, named by dates. The newest that both sides know is {revision}. In it nothing is
     agreed on beforehand: every request says by itself who asks and in which revision.
 
-    server/discover: The client asks what the server is. In _meta it says which revision it speaks, who it is and what
-    it can do; every request carries that, from here on shown as {...}.
+    server/discover: The client asks what the server is. In _meta it says its revision, who it is and what it can do;
+    every request carries that, from here on as {...}.
 
     answer to server/discover: The server lists the revisions that it speaks and what it offers: tools, resources,
     prompts, log messages. The answer has the number of the request, so answers may come in any order.
@@ -73,7 +74,7 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 def _calling(client: Client, transcript: Transcript) -> None:
     """Calling a tool
 
-    This is what the protocol is for. The model has picked a tool, and written its arguments.
+    This is what the protocol is for: the model picked a tool, and its arguments.
 
     tools/call: Call the tool named price with these arguments.
 
@@ -286,9 +287,9 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
 
 
 def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
-    """Still there?
+    """A ping in a session
 
-    This revision has a method for that.
+    This revision has a method that asks whether the other side is still there.
 
     ping: Are you there?
 
@@ -399,16 +400,32 @@ def _say_next(program: str, colour: bool) -> None:
             server.run()
 
     2. Call it: {program} call server.py greet name=Ada
-    3. Give it to a host, by its config file (often called mcp.json):
-        {{"mcpServers": {{"hello": {{
-            "command": {python},
+    {host}
+        {{"mcpServers": {{"hello": {{"command": {python},
             "args": [{file}]}}}}}}
     4. Read on: python -m pydoc {package}.Server (or .connect, for clients)
     """
     title, _, steps = cleandoc(_say_next.__doc__ or "").partition("\n\n")
     file = json.dumps(os.path.abspath("server.py"))
+    host = textwrap.fill(f"3. Give it to a host, by its config file (often called mcp.json). {_which_python()}:", WIDTH,
+                         subsequent_indent=" " * 3, break_long_words=False, break_on_hyphens=False)
     print("\n" + styled(title, "bold", colour))
-    print(steps.format(program=program, package=PACKAGE, python=json.dumps(sys.executable), file=file))
+    print(steps.format(program=program, package=PACKAGE, host=host, python=json.dumps(sys.executable), file=file))
+
+
+def _which_python() -> str:
+    """What the Python that a host starts must have: the host starts it in a folder of its own."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version(PACKAGE)
+    except PackageNotFoundError:
+        folder = Path(__file__).resolve().parents[2]
+        note = f"{PACKAGE} is not installed in this Python: server.py has to stay in {folder}"
+        if (folder / "setup.cfg").is_file():
+            note += "; or pip install that folder into a venv, and write the path of the venv's Python"
+        return note
+    return f"This is the Python of the environment where {PACKAGE} is installed; another one would not find it"
 
 
 def _paragraphs(told: Callable[..., object]) -> list[str]:

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from minimcp.cli.demo import CONVERSATIONS, WIDTH, _in_order, demo_server, shortened
+from minimcp.cli.demo import CONVERSATIONS, WIDTH, _in_order, _which_python, demo_server, shortened
 from minimcp.cli.terminal import styled, wants_colour
 from minimcp.errors import ConnectionFailed
 from minimcp.testing import Entry
@@ -39,6 +40,7 @@ def printed() -> str:
 
 def test_the_chapters_and_messages_in_order(printed: str) -> None:
     titles = [(chapter.__doc__ or "").split("\n")[0] for _, chapters in CONVERSATIONS for chapter in chapters]
+    assert len(set(titles)) == len(titles)
     assert re.findall(r"^\d+\. (.*)$", printed, re.M) == titles
 
     def both(method: str) -> List[Tuple[str, str]]:
@@ -130,6 +132,16 @@ def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
     (config,) = re.findall(r"(?s)3\. .*?:\n(.*?)\n4\. ", told_more)
     (tmp_path / "mcp.json").write_text(config, encoding="utf-8")
     assert run_process("call", "hello", "greet", "name=Ada", cwd=tmp_path).out == "Hello, Ada!\n"
+
+
+def test_it_says_which_python_a_host_has_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", lambda name: "1.0")
+    assert "the Python of the environment where minimcp is installed" in _which_python()
+    monkeypatch.setattr(metadata, "version", absent)
+    assert f"not installed in this Python: server.py has to stay in {ROOT}; or pip install" in _which_python()
 
 
 @pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])

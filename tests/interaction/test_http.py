@@ -10,10 +10,12 @@ import pytest
 import minimcp
 from minimcp import Context, Server
 from minimcp.http import client as http_client, client_sse
+from minimcp.testing import Transcript
 
 from ..scripted import Task
 from ..support import WAIT
 
+pytestmark = pytest.mark.usefixtures("every_stream_is_read")
 REVISIONS = ["auto", "handshake", "2025-06-18", "2025-03-26", "2024-11-05"]
 
 
@@ -92,6 +94,23 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
         with pytest.raises(minimcp.Cancelled):
             waiting.result()
         assert cancelled.wait(WAIT) and client.read_resource("notes://one").text == "noted"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(url: str, revision: str) -> None:
+    transcript, token = Transcript(), minimcp.CancelToken()
+    with connect(url, revision, trace=transcript) as client:
+        waiting = Task(lambda: client.call_tool("wait", cancel=token))
+        assert waits.wait(WAIT)
+        token.cancel()
+        with pytest.raises(minimcp.Cancelled):
+            waiting.result()
+        assert cancelled.wait(WAIT)  # closing the response was enough, where nothing else is said
+        assert ("notifications/cancelled" in transcript.methods()) is (revision != "auto")
+        sent = len(transcript)
+        with pytest.raises(minimcp.Cancelled):
+            client.call_tool("echo", {"text": "again"}, cancel=token)
+        assert len(transcript) == sent
 
 
 @pytest.mark.parametrize("revision", ["auto", "handshake", "2025-06-18"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..streams import every_stream_is_read
 from ..transports.conftest import server, stage
 
-__all__ = ["server", "stage"]
+__all__ = ["every_stream_is_read", "server", "stage"]

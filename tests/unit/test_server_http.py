@@ -12,16 +12,17 @@ import subprocess
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
 from minimcp import Context, HttpOptions, Limits, Server
 from minimcp.engine.requests import current_request
 from minimcp.http.endpoint import Endpoint
-from minimcp.protocol.sse import EventReader
+from minimcp.protocol.sse import Event
 
 from ..scripted import Task
+from ..streams import read_events
 from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import (
     Shaken,
@@ -34,6 +35,7 @@ from ..transports.http_app import (
 )
 
 requirement = pytest.mark.requirement
+pytestmark = pytest.mark.usefixtures("every_stream_is_read")
 
 
 class Wire:
@@ -58,13 +60,13 @@ class Wire:
         return self.connection.getresponse()
 
 
-def read_events(response: http.client.HTTPResponse, count: int) -> Any:
-    reader, found = EventReader(), []
-    while len(found) < count:
+def await_events(response: http.client.HTTPResponse, count: int) -> List[Event]:
+    data = b""
+    while len(read_events(data)) < count:
         piece = response.read1(65536)
-        assert piece, found
-        found += list(reader.feed(piece))
-    return found
+        assert piece, data
+        data += piece
+    return read_events(data)
 
 
 @requirement("SHTTP-05", "M:HTTP-12", "SEC-08", "HSSE-07", "LIFE-28")
@@ -76,7 +78,7 @@ def test_it_runs_in_the_background_on_this_machine_only(server: Server) -> None:
                 response = wire.send(call("add", {"a": 1, "b": 2}))
                 assert response.status == 200
                 assert json.loads(response.read())["result"]["structuredContent"] == 3
-            assert wire.send(call("count", token=1)).read().count(b"data: ") == 4
+            assert len(read_events(wire.send(call("count", token=1)).read())) == 4
     assert running.ended and "closed" in repr(running)
     running.close()
 
@@ -117,16 +119,18 @@ def test_with_names_it_listens_for_others_too(stage: Stage) -> None:
 
 
 @requirement("HSSE-10", "M:DEP-3")
-def test_both_protocols_on_one_port(server: Server) -> None:
+def test_both_protocols_on_one_port(server: Server, every_stream_is_read: Any) -> None:
     with server.start_http(legacy_sse=True) as running, Wire(running.port) as wire, Wire(running.port) as other:
         stream = wire.get("/sse")
         assert stream.status == 200
-        (endpoint,) = read_events(stream, 1)
+        (endpoint,) = await_events(stream, 1)
         headers = {"Content-Type": "application/json"}
         other.connection.request("POST", endpoint.data, json.dumps(message("ping", id="x")), headers)
         assert other.connection.getresponse().read() == b""
-        (answer,) = read_events(stream, 1)
+        (answer,) = await_events(stream, 1)
         assert json.loads(answer.data) == {"jsonrpc": "2.0", "id": "x", "result": {}}
+        (pieces,) = every_stream_is_read.values()
+        assert [event.event for event in read_events(b"".join(pieces))] == ["endpoint", "message"]
         assert other.send(alone("server/discover")).status == 200
 
 
@@ -224,14 +228,14 @@ def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> No
     with Wire(port) as listening, Wire(port) as calling, Wire(port) as main:
         assert json.loads(main.send(call("main")).read())["result"]["content"][0]["text"] == "MainThread"
         stream = listening.send(alone("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
-        read_events(stream, 1)
+        await_events(stream, 1)
         running = calling.send(call("wait", token=1))
-        read_events(running, 1)
+        await_events(running, 1)
         child.send_signal(number)
         out, _ = child.communicate(timeout=WAIT)
         assert child.returncode == 0 and out == "over\n"
-        assert b'"resultType":"complete"' in stream.read()
-        assert b"cancelled" in running.read()
+        assert '"resultType":"complete"' in read_events(stream.read())[-1].data
+        assert "cancelled" in read_events(running.read())[-1].data
 
 
 def test_what_is_served_at_several_paths_has_its_time_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from typing import Any, Callable, Optional
 import pytest
 
 from minimcp import ProtocolViolation
-from minimcp.protocol.sse import Event, EventReader, format_event
+from minimcp.protocol.sse import KEEP_ALIVE, Event, EventReader, format_event
 
 from ..rows import for_each
+from ..streams import read_events
 
 
 def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[Event]:
@@ -125,3 +126,12 @@ def test_types_and_ids_are_written_on_one_line() -> None:
         for field in ("id", "event"):
             with pytest.raises(ValueError, match=f"^the {field} of an event is one line"):
                 format_event(b"x", **{field: word})  # type: ignore[arg-type]
+
+
+def test_what_is_written_is_read_by_another_reader_too() -> None:
+    written = b"retry: 100\n\n" + KEEP_ALIVE + format_event(b"", id="a/0") + format_event("one\ntwo", event="tick")
+    whole = [Event("", id="a/0"), Event("one\ntwo", "tick", "a/0")]
+    assert read_events(written) == whole
+    assert read_events(written + b"data: thr") == whole and read_events(b"data: thr") == []
+    with pytest.raises(AssertionError, match="sseclient-py reads"):
+        read_events(b"\xef\xbb\xbf" + format_event("only we skip a mark at the beginning"))

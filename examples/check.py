@@ -1,0 +1,306 @@
+"""Check an exercise of the course: ``python3 examples/check.py 2`` looks at what you have made of 02_hello.py.
+
+Write into the chapter itself, which git brings back, or into a copy of it in this folder:
+``python3 examples/check.py 2 examples/my_copy.py``. It prints that the exercise is solved, or what is missing, and ends
+with 0 or 1. tests/solutions.py has a solution of each.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Callable
+
+HERE = Path(__file__).resolve().parent
+if (HERE.parent / "minimcp").is_dir():  # a checkout: nothing needs to be installed, here and in child processes
+    sys.path.insert(0, str(HERE.parent))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+
+import minimcp  # noqa: E402
+from minimcp import testing  # noqa: E402
+
+SECONDS = 20  # for any one call: it fails and never hangs
+
+
+class Missing(Exception):
+    """What an exercise asks for, and is not there yet."""
+
+
+def want(found: object, missing: str) -> None:
+    if not found:
+        raise Missing(missing)
+
+
+def load(path: Path) -> Any:
+    """The chapter as a module; what stands below ``if __name__ == "__main__":`` is not run."""
+    spec = importlib.util.spec_from_file_location("chapter", path)
+    assert spec and spec.loader
+    chapter = importlib.util.module_from_spec(spec)
+    sys.modules["chapter"] = chapter  # where dataclasses look for their module
+    spec.loader.exec_module(chapter)
+    return chapter
+
+
+def connect(target: Any, **options: Any) -> minimcp.Client:
+    return minimcp.connect(target, timeout=SECONDS, **options)
+
+
+def tool_of(client: minimcp.Client, name: str) -> minimcp.Tool:
+    tools = {tool.name: tool for tool in client.list_tools()}
+    want(name in tools, f"there is no tool {name}; there is {', '.join(tools)}")
+    return tools[name]
+
+
+# ------------------------------------------------------------ the exercises
+
+
+def check_1(path: Path) -> None:
+    with connect([sys.executable, str(path), "serve"], revision="2025-11-25") as client:
+        try:
+            client.ping()
+        except minimcp.MethodNotFound:
+            raise Missing('"ping" is answered with "Method not found"') from None
+        want(client.call_tool("add", {"a": 2, "b": 3}).text == "5", "add does not add any more")
+
+
+def check_2(path: Path) -> None:
+    with connect([sys.executable, str(path), "serve"]) as client:
+        shout = tool_of(client, "shout")
+        want(shout.description, "shout has no docstring: a model knows nothing else of it")
+        said = client.call_tool("shout", {"text": "hello"}).text
+        want(said == "HELLO", f"shout makes {said!r} of 'hello'")
+
+
+def check_3(path: Path) -> None:
+    chapter = load(path)
+    notes = chapter.DatedNotes()
+    with connect(minimcp.Server.of(notes)) as client:
+        count = tool_of(client, "count")
+        want(count.hints.read_only, "count does not say that it only reads: annotations={...}, as find does")
+        for number in (1, 2):
+            client.call_tool("add", {"text": "a note"})
+            want(client.call_tool("count").value == number, f"count does not say {number}")
+        notes.lock = watched = Watched()
+        client.call_tool("count")
+        want(watched.was_held, "count does not hold the lock: with self.lock")
+
+
+class Watched:
+    """A lock that remembers whether it was held."""
+
+    was_held = False
+
+    def __enter__(self) -> None:
+        self.was_held = True
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def check_4(path: Path) -> None:
+    chapter = load(path)
+    with connect(chapter.server) as client:
+        where = {"street": "High Street", "door": "back"}
+        try:
+            client.call_tool("order", {"size": "small", "where": where})
+        except minimcp.ToolError as error:
+            raise Missing(f"an address with a door is refused: {error}") from None
+        client.call_tool("order", {"size": "small", "where": {"street": "High Street"}})
+        failed = client.call_tool("order", {"size": "small", "where": {**where, "door": "side"}}, raise_on_error=False)
+        want(failed.is_error and "where.door" in failed.text, 'the door "side" is taken')
+    want(chapter.Address("High Street").door == "front", "where nothing is said the door is not the front one")
+
+
+def check_5(path: Path) -> None:
+    with connect(load(path).server) as client:
+        tool_of(client, "sow")
+        with client.listen(resource_subscriptions=["plants://all"]) as changes:
+            client.call_tool("sow", {"name": "rose", "warmth": 18})
+            try:
+                changed = changes.next(timeout=2)
+            except minimcp.RequestTimeout:
+                raise Missing("who listens to plants://all hears nothing of it: server.resource_updated(...)") from None
+        want(changed.uri == "plants://all", f"the news is of {changed.uri}")
+        want(client.read_resource("plants://rose").text == "rose: 18 degrees", "there is no plant rose")
+
+
+def check_6(path: Path) -> None:
+    with connect(load(path).server) as client:
+        want("translate" in [prompt.name for prompt in client.list_prompts()], "there is no prompt translate")
+        values = client.complete("language", "F", prompt="translate").values
+        want(values == ["Finnish"], f"the language F is completed to {values}, not to ['Finnish']")
+        (message,) = client.get_prompt("translate", {"text": "good day", "language": "Finnish"}).messages
+        text = getattr(message.content, "text", "")
+        want("good day" in text and "Finnish" in text, f"the message does not say what to translate, and how: {text!r}")
+
+
+def check_7(path: Path) -> None:
+    ended = threading.Event()
+    server: minimcp.Server = load(path).server
+
+    @server.middleware
+    def look(ctx: Any, call_next: Callable[[], Any]) -> Any:
+        try:
+            return call_next()
+        finally:
+            ended.set()
+
+    with connect(server) as client:
+        tool_of(client, "bake")
+        reports: list[float] = []
+        client.call_tool("bake", {"loaves": 3}, on_progress=lambda report: reports.append(report.progress))
+        want(len(reports) == 3, f"3 loaves made {len(reports)} reports")
+        ended.clear()
+        token = minimcp.CancelToken()
+        try:
+            client.call_tool("bake", {"loaves": 10_000}, cancel=token, on_progress=lambda report: token.cancel())
+        except minimcp.Cancelled:
+            want(ended.wait(5), "the call was cancelled, and the tool bakes on")
+        else:
+            raise Missing("the tool did not report while it baked")
+
+
+def check_8(path: Path) -> None:
+    chapter = load(path)
+
+    def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
+        return {name: 3 if name == "people" else True for name in (request.schema or {})["properties"]}
+
+    for server, revision in (
+        (chapter.server, "2025-11-25"), (chapter.server, "2026-07-28"), (chapter.as_over_http, "2026-07-28"),
+    ):
+        over = "as over HTTP" if server is chapter.as_over_http else "in memory"
+        with connect(server, revision=revision, elicit=user) as client:
+            tool_of(client, "taxi")
+            chapter.taxis.clear()
+            client.call_tool("taxi")
+            want(chapter.taxis == [3], f"{revision} {over}: the taxis are {chapter.taxis}, not [3]")
+
+
+def check_9(path: Path) -> None:
+    chapter, transcript = load(path), testing.Transcript()
+    want(hasattr(chapter, "first_report"), "there is no function first_report")
+    kitchen = [sys.executable, str(HERE / "07_progress_and_cancel.py"), "serve"]
+    with connect(kitchen, trace=transcript) as client:
+        said = chapter.first_report(client)
+        want(said == "dish 1", f"first_report returns {said!r}, not 'dish 1'")
+        want(transcript.requests("tools/call"), "first_report calls no tool")
+        try:
+            transcript.wait_for("--> notifications/cancelled", timeout=5)
+        except AssertionError:
+            raise Missing("the server was not told that nobody waits any more") from None
+
+
+def check_10(path: Path) -> None:
+    chapter = load(path)
+    want(hasattr(chapter, "needs_consent"), "there is no function needs_consent")
+    servers = {"hello": "02_hello.py", "notes": "03_plain_class.py"}
+    config = {name: {"command": sys.executable, "args": [str(HERE / file), "serve"]} for name, file in servers.items()}
+    with minimcp.connect_all({"mcpServers": config}, strict=True) as group:
+        for name, expected in {"hello__greet": True, "notes__add": True, "notes__find": False}.items():
+            want(chapter.needs_consent(group, name) is expected, f"for {name} it has to be {expected}")
+
+
+def check_11(path: Path) -> None:
+    chapter = load(path)
+    chapter.drawn[:] = ["circle", "square"]
+    with connect(chapter.server) as client:
+        tool_of(client, "clear")
+        cleared = client.submit(client.call_tool, "clear")
+        cleared.add_done_callback(lambda future: chapter.events.put(lambda: None))
+        event = chapter.events.get(timeout=SECONDS)
+        want(not cleared.done(), "clear does not wait for the main thread")
+        event()
+        want(cleared.result(timeout=SECONDS).value == 2, "clear does not say how many shapes were there")
+        want(not chapter.drawn, "something is drawn still")
+
+
+def check_12(path: Path) -> None:
+    chapter = load(path)
+    want(hasattr(chapter, "test_nothing_to_pay"), "there is no test_nothing_to_pay")
+    chapter.test_nothing_to_pay()
+    right = chapter.pay
+
+    def takes_nothing(amount: float, ctx: minimcp.Context) -> str:
+        return "0.00 paid"
+
+    def asks_first(amount: float, ctx: minimcp.Context) -> str:
+        ctx.elicit("A tip?", {"tip": float}, key="tip")
+        return str(right(amount, ctx))
+
+    for broken in (takes_nothing, asks_first):
+        chapter.pay = broken
+        try:
+            chapter.test_nothing_to_pay()
+        except Exception:
+            continue
+        raise Missing(f"your test passes with a `pay` that {broken.__name__.replace('_', ' ')}")
+
+
+def check_13(path: Path) -> None:
+    with load(path).server.start_http(port=0) as running:
+        for headers, expected in ({"X-Team": "red"}, "red"), ({}, "nobody"):
+            with connect(running.url, headers=headers) as client:
+                tool_of(client, "team")
+                said = client.call_tool("team").text
+                want(said == expected, f"with the headers {headers} it says {said!r}, not {expected!r}")
+
+
+def check_13b(path: Path) -> None:
+    chapter = load(path)
+    want(hasattr(chapter, "names"), "there is no function names")
+    other = minimcp.Server("other")
+    for name in ("hammer", "tongs"):
+        other.add_tool(lambda: "", name=name, description="A tool.")
+    with other.start_http(port=0) as running:
+        found = chapter.names(running.url)
+    other.close()
+    want(found == ["hammer", "tongs"], f"a server with hammer and tongs has {found}")
+
+
+def check_14(path: Path) -> None:
+    chapter = load(path)
+    with chapter.Host(("127.0.0.1", 0), chapter.Quiet) as host:
+        host.set_app(chapter.application)
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{host.server_port}/mcp"
+        try:
+            for revision in ("2026-07-28", "2025-11-25"):
+                with connect(url, revision=revision, elicit=lambda request: {"sure": True}) as client:
+                    said = client.call_tool("forget_visits", raise_on_error=False).text
+                    want(said == "forgotten", f"{revision}: {said}")
+        finally:
+            host.shutdown()
+            chapter.server.close()
+
+
+# ------------------------------------------------------------ the command
+
+
+def main(arguments: list[str]) -> int:
+    checks = {name[6:]: check for name, check in globals().items() if name.startswith("check_")}
+    number = arguments[0].lstrip("0") if arguments else ""
+    if number not in checks:
+        print(f"usage: python3 check.py CHAPTER [FILE]; the chapters are {', '.join(checks)}", file=sys.stderr)
+        return 2
+    (chapter,) = HERE.glob(f"{int(re.sub('[a-z]', '', number)):02}{re.sub('[0-9]', '', number)}_*.py")
+    logging.getLogger("minimcp").setLevel(logging.CRITICAL)
+    try:
+        checks[number](Path(arguments[1]).resolve() if arguments[1:] else chapter)
+    except Missing as missing:
+        print(f"Exercise {number}: not yet: {missing}")
+    except Exception as error:
+        print(f"Exercise {number}: not yet: {type(error).__name__}: {error}")
+    else:
+        print(f"Exercise {number}: solved")
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""A solution of each exercise of the course, as changes to its chapter: what stands there, and what comes in its place.
+
+Most of them add something above the line that runs the chapter. `WRONG` are attempts that a check has to refuse.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Tuple
+
+Changes = List[Tuple[str, str]]
+
+MAIN = '\n\nif __name__ == "__main__":\n'
+DEF_MAIN = "\n\ndef main() -> None:\n"
+
+
+def before(place: str, code: str) -> Changes:
+    return [(place, f"\n\n{code.strip()}\n{place}")]
+
+
+TAXI = '''
+taxis: list[int] = []
+
+
+@as_over_http.tool
+@server.tool
+def taxi(ctx: Context) -> str:
+    """Order a taxi; the user says for how many, and when."""
+    people = ctx.elicit("For how many people?", {"people": int}).require()["people"]
+    %s = ctx.elicit("Now?", {"now": bool}).require()["now"]
+    taxis.append(people)
+    return "It comes now." if now else "It comes later."
+'''
+
+CLEAR = '''
+@server.tool(executor="main")
+def clear() -> int:
+    """Clear the screen."""
+    count = len(drawn)
+    drawn.clear()
+    return count
+'''
+
+NOTHING_TO_PAY = '''
+def test_nothing_to_pay() -> None:
+    ctx = testing.context(answers={"tip": {"tip": 1}})
+    try:
+        pay(0, ctx)
+    except minimcp.ToolError:
+        assert not ctx.questions
+    else:
+        raise AssertionError("nothing was paid, and nothing was said")
+'''
+
+BAKE = '''
+@server.tool
+def bake(loaves: int, ctx: Context) -> str:
+    """Bake some loaves."""
+    for number in range(1, loaves + 1):
+        ctx.progress(number, loaves)
+        ctx.sleep(0.01)
+    return f"{loaves} loaves"
+'''
+
+COUNT = '''
+    @minimcp.tool(annotations={"read_only_hint": True})
+    def count(self) -> int:
+        """How many notes there are."""
+        with self.lock:
+            return len(self.texts)
+'''
+
+SOW = '''
+@server.tool
+def sow(name: str, warmth: int) -> None:
+    """Add a plant."""
+    with lock:
+        degrees[name] = warmth
+    server.resource_updated("plants://all")
+'''
+
+SOLUTIONS: Dict[str, Changes] = {
+    "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
+    "2": before("\n\ndef talk(", '''
+@server.tool
+def shout(text: str) -> str:
+    """Say it in capitals."""
+    return text.upper()
+'''),
+    "3": [('\n    @minimcp.resource("notes://{number}")', f'{COUNT}\n    @minimcp.resource("notes://{{number}}")')],
+    "4": [("    floor: Optional[int] = None\n",
+           '    floor: Optional[int] = None\n    door: Literal["front", "back"] = "front"\n')],
+    "5": before(MAIN, SOW),
+    "6": before(MAIN, '''
+@server.prompt
+def translate(text: str, language: Literal["Finnish", "Norwegian"]) -> str:
+    """Have a text translated."""
+    return f"Say this in {language}: {text}"
+'''),
+    "7": before(DEF_MAIN, BAKE),
+    "8": before("\n\ndef user(", TAXI % "now"),
+    "9": before(DEF_MAIN, '''
+def first_report(client: minimcp.Client) -> str:
+    token, messages = minimcp.CancelToken(), []
+
+    def stop(report: minimcp.Progress) -> None:
+        messages.append(report.message or "")
+        token.cancel()
+
+    try:
+        client.call_tool("cook", {"dishes": 3, "seconds_each": 600}, cancel=token, on_progress=stop)
+    except minimcp.Cancelled:
+        pass
+    return messages[0]
+'''),
+    "10": before(DEF_MAIN, '''
+def needs_consent(group: minimcp.Group, name: str) -> bool:
+    return not any(tool.name == name and tool.hints.read_only for tool in group.list_tools())
+'''),
+    "11": before("\n\ndef somebody(", CLEAR),
+    "12": before(MAIN, NOTHING_TO_PAY),
+    "13": before(DEF_MAIN, '''
+@server.tool
+def team(ctx: Context) -> str:
+    """Which team the client is of."""
+    return ctx.headers.get("X-Team", "nobody")
+'''),
+    "13b": before(MAIN, '''
+def names(url: str) -> list[str]:
+    about = {ABOUT + "protocolVersion": "2026-07-28", ABOUT + "clientCapabilities": {}}
+    headers = {**TAKES, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": about}}
+    answer = requests.post(url, json=message, headers=headers).json()
+    return [tool["name"] for tool in answer["result"]["tools"]]
+'''),
+    "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
+}
+
+WRONG: Dict[str, Tuple[Changes, str]] = {
+    "3": ([(old, new.replace("with self.lock", "if True", 1)) for old, new in SOLUTIONS["3"]], "hold the lock"),
+    "5": (before(MAIN, SOW.replace("    server.resource_updated", "    str")), "hears nothing"),
+    "7": (before(DEF_MAIN, BAKE.replace("ctx.progress", "bool(number % 2) or ctx.progress")), "made 1 reports"),
+    "8": (before("\n\ndef user(", TAXI.replace("    taxis.append(people)\n", "").replace(
+        "    %s =", "    taxis.append(people)\n    now =")), "not [3]"),
+    "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
+    "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
+}
+"""And a part of what the check says of each."""

@@ -1,0 +1,62 @@
+"""Event streams that our server has written, as the tests read them: by our reader and by sseclient-py, which agree.
+
+sseclient-py knows nothing of us: what only our own reader understands would be a fault of our server.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+from sseclient import SSEClient
+
+from minimcp.http.server import SocketWriter
+from minimcp.protocol.sse import MEDIA_TYPE, Event, EventReader
+
+
+def read_events(data: bytes) -> List[Event]:
+    """The events of a stream that are complete."""
+    ours = list(EventReader().feed(data))
+    theirs = _read_by_sseclient(data)
+    assert theirs == ours, f"sseclient-py reads {theirs}, we read {ours}"
+    return ours
+
+
+def _read_by_sseclient(data: bytes) -> List[Event]:
+    """The same by the other reader, in our words.
+
+    It gives out what stands behind the last empty line, too, so that this is cut off. An `id` of its events is their
+    own, and None where they have none; ours is the last that was seen. A block without data is no event to either.
+    """
+    whole, end, _ = data.rpartition(b"\n\n")
+    found, last_id = [], ""
+    for event in SSEClient([whole + end]).events():
+        last_id = last_id if event.id is None else event.id
+        found.append(Event(event.data, event.event, last_id))
+    return found
+
+
+@pytest.fixture
+def every_stream_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[SocketWriter, List[bytes]]]:
+    """What the bundled server writes to its sockets during the test is read by both, whoever reads it meanwhile.
+
+    It hands over the streams, in pieces.
+    """
+    written: Dict[SocketWriter, List[bytes]] = {}
+    begin, write = SocketWriter.begin, SocketWriter.write
+
+    def keep_begin(writer: SocketWriter, status: int, headers: List[Tuple[str, str]]) -> None:
+        begin(writer, status, headers)
+        if ("Content-Type", MEDIA_TYPE) in headers:
+            written[writer] = []
+
+    def keep_write(writer: SocketWriter, data: bytes) -> None:
+        write(writer, data)
+        if writer in written:
+            written[writer].append(data)
+
+    monkeypatch.setattr(SocketWriter, "begin", keep_begin)
+    monkeypatch.setattr(SocketWriter, "write", keep_write)
+    yield written
+    for pieces in list(written.values()):
+        read_events(b"".join(pieces))
