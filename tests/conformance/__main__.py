@@ -24,7 +24,7 @@ BESIDE = {  # what the suite runs with a set and does not count, and we do
 }
 
 OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
-AUTHORIZATION, EXTENSION = "auth/", "extension"
+EXTENSION = "extension"
 
 
 class Score:
@@ -68,7 +68,7 @@ def client_side(score: Score) -> Iterator[str]:
     """Run every scenario at every revision it has with our client; yield the lines of the score."""
     known = suite.listed(suite.ask("list"), "Client")
     at = [(name, revision) for name, revisions in known.items() for revision in revisions
-          if revision != EXTENSION and not name.startswith(AUTHORIZATION)]
+          if revision != EXTENSION]
     if not at:
         raise Broken("no scenario for clients is listed")
     with ThreadPoolExecutor(3) as pool:  # each is a few processes that wait for one another
