@@ -21,14 +21,24 @@ NEEDS_JWT = "signatures need the package 'PyJWT[crypto]': install it with: pip i
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 
 
+def jwt_package() -> Any:
+    """The package PyJWT, with what public keys need. Raises ImportError: it is not there."""
+    try:
+        import cryptography  # noqa: F401
+        import jwt
+    except ImportError as error:
+        raise ImportError(NEEDS_JWT) from error
+    return jwt
+
+
 def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
     """A JWT with these claims and an id. Raises AuthorizationError: there is no PyJWT, or the key is none."""
     try:
-        import jwt
+        jwt = jwt_package()
     except ImportError as error:
-        raise AuthorizationError(NEEDS_JWT) from error
+        raise AuthorizationError(str(error)) from error
     try:
-        return jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {}))
+        return str(jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {})))
     except Exception as error:  # of a key: its words may show it
         raise AuthorizationError(f"the private key cannot sign by {algorithm} ({type(error).__name__})") from None
 
