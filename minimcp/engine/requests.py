@@ -786,11 +786,6 @@ class IncomingRequest(CancelToken):
         if self.progress_token is not None:
             self._progress_lock = threading.RLock()
 
-    @property
-    def auth(self) -> Any:
-        """What the token says that the HTTP request came with; None where there is none."""
-        return getattr(self.headers, "auth", None)
-
     def become(self, other: IncomingRequest) -> None:
         """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
         self.request, self.peer, self.headers, self.batch = other.request, other.peer, other.headers, other.batch

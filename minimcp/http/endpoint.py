@@ -40,7 +40,6 @@ from .headers import (
     HostPolicy,
     HttpError,
     HttpRequest,
-    HttpResponse,
     ResponseWriter,
     accepts,
     is_json,
@@ -72,10 +71,6 @@ DECODED_AT_ONCE, LONG_BODY_BYTES = 2, 256 * 1024
 # Bodies that are longer are not kept while their requests run.
 SHORT_BODY_BYTES = 4 * 1024
 
-# What a page may read of a response beside what it may read of any.
-EXPOSED = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate"
-
-_HEADER_NAMES = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z, ]{0,2000}")
 _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
@@ -89,61 +84,22 @@ class HttpService:
 
     Args:
         options: How it is served over HTTP.
-        registry: What the server can do.
-        auth: The `Bearer` that lets requests in; None lets all in.
     """
 
-    path = ""
-
-    def __init__(self, options: HttpOptions, registry: Any = None, auth: Any = None) -> None:
-        self.options, self.closing, self._registry, self._auth = options, False, registry, auth
+    def __init__(self, options: HttpOptions) -> None:
+        self.options, self.closing = options, False
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
         headers, asked = request.headers, (request.method, request.path, streams)
-        try:
-            if headers.cache.get(self) != asked:
-                self.policy.check(headers)
-                if self._aside(request) is None:
-                    if self._auth is not None:
-                        self._auth.check(headers)
-                    self.check_head(request, streams)
-                headers.cache[self] = asked
-            if self.closing:
-                raise HttpError(503, "the server is closing")
-        except HttpError as error:
-            error.headers += self._for_pages(headers)
-            raise
-
-    def _for_pages(self, headers: Headers) -> tuple[tuple[str, str], ...]:
-        """What lets the page that sends a request read the response; nothing for pages that were not named."""
-        page = self.policy.page(headers)
-        named = (("Access-Control-Allow-Origin", page or ""), ("Access-Control-Expose-Headers", EXPOSED))
-        return () if page is None else (*named, ("Vary", "Origin"))
-
-    def _aside(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """The response to what browsers and clients ask before they have a token; None where a request is none."""
-        path, headers = request.path.partition("?")[0], request.headers
-        if request.method == "OPTIONS" and self.policy.page(headers) is not None:
-            asked = headers.get("Access-Control-Request-Headers", "")
-            taken = asked if _HEADER_NAMES.fullmatch(asked) else ""
-            allowed = [("Access-Control-Allow-Methods", "GET, POST, DELETE"), ("Access-Control-Allow-Headers", taken)]
-            return HttpResponse(204, [*allowed, ("Access-Control-Max-Age", "600")])
-        if self._auth is None or request.method != "GET":
-            return None
-        tools = self._registry.tools.items.values()
-        scopes = [scope for tool in list(tools) for scope in tool.scopes]
-        found: Optional[HttpResponse] = self._auth.metadata(path, self.path, self._registry.config.info["name"], scopes)
-        return found
-
-    def authorize(self, headers: Headers, *messages: Any) -> None:
-        """Return if the token of a request is good for these messages. Raises HttpError: it is not."""
-        for message in messages if self._auth is not None else ():
-            if isinstance(message, Request) and message.method == "tools/call":
-                tool = self._registry.tools.items.get(str(message.params.get("name")))
-                self._auth.require(headers.auth, () if tool is None else tool.scopes)
+        if headers.cache.get(self) != asked:
+            self.policy.check(headers)
+            self.check_head(request, streams)
+            headers.cache[self] = asked
+        if self.closing:
+            raise HttpError(503, "the server is closing")
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         """Return if a request may be served as far as its head tells, whose Host and Origin are right.
@@ -165,13 +121,6 @@ class HttpService:
         """
         try:
             self.check(request, streams)
-            writer.added = self._for_pages(request.headers)
-            response = self._aside(request)
-            if response is not None:
-                writer.send(response.status, response.headers, response.body)
-                return
-            if self._auth is not None:
-                request.headers.auth = self._auth.verify(request.headers)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -224,7 +173,6 @@ class Endpoint(HttpService):
         path: Where it is, exactly.
         options: How it is served over HTTP.
         limits: What clients may cost.
-        auth: As `HttpService`.
         pool: Runs handlers; that of the server.
         cap: How many requests may be begun; that of the server.
         max_streams: Streams of change notifications that are open at once; None means no limit, 0 serves none.
@@ -233,11 +181,10 @@ class Endpoint(HttpService):
 
     def __init__(
         self, registry: Any, make_role: MakeRole, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
-        auth: Any = None, cap: Optional[list[None]] = None, max_streams: Optional[int] = None,
-        trace: Optional[Trace] = None,
+        cap: Optional[list[None]] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
     ) -> None:
-        super().__init__(options, registry, auth)
-        self.path, self.pool, self._offer = path, pool, registry.offer
+        super().__init__(options)
+        self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
@@ -361,7 +308,7 @@ class Endpoint(HttpService):
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
         session = self.sessions.get(id)
-        if session is None or session.principal != principal_of(headers):
+        if session is None:
             named = _SESSION_ID.fullmatch(id)
             require(named, 400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
@@ -388,8 +335,6 @@ class Endpoint(HttpService):
         handshakes = [each for each in self._offer.revisions if each.handshake]
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
         opened = Session(self._make_role, self._end_behind) if self.options.sessions else None
-        if opened is not None:
-            opened.principal = principal_of(headers)
         return opened, revision or assumed
 
     def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
@@ -475,7 +420,6 @@ class Endpoint(HttpService):
         del body
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
-        self.authorize(headers, *(message if isinstance(message, list) else [message]))
         if isinstance(message, list):
             self._array(message, headers, writer, streams, size)
             return
@@ -705,11 +649,6 @@ def _memory_of(text: bytes, limit: float) -> int:
         return size
     text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb'\"', b""))
     return _memory_of(text.replace(b'"', b""), limit)
-
-
-def principal_of(headers: Headers) -> Optional[str]:
-    """Who sends a request; None where nobody has to say."""
-    return None if headers.auth is None else str(headers.auth.principal)
 
 
 def _one(headers: Headers, name: str) -> Optional[str]:

@@ -38,12 +38,9 @@ class Headers(Mapping[str, str]):
     Args:
         given: A mapping or pairs; a name may come several times.
 
-    ``auth`` is what the request's token says, an `AccessToken`, where a server wants one.
     ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
     sends the same again: never anything about Content-Length.
     """
-
-    auth: Any = None
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -161,9 +158,6 @@ class ResponseWriter(CancelToken):
 
     # Whether the peer is known to have closed.
     gone = False
-
-    # What stands in the head of the response beside what `send` and `begin` are given.
-    added: tuple[tuple[str, str], ...] = ()
 
     on_gone = CancelToken.on_cancel
 
@@ -306,12 +300,6 @@ class HostPolicy:
             if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1])):
                 reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
                 raise HttpError(403, reason)
-
-    def page(self, headers: Headers) -> Optional[str]:
-        """The origin whose page sends a request, if it was named: it may read the response; None for any other."""
-        given = headers.get("Origin")
-        is_named = given is not None and (self._any_origin or parse_origin(given) in self._origins)
-        return given if is_named else None
 
     def _is_allowed(self, host: Optional[Authority]) -> bool:
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)

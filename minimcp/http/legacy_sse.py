@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 from urllib.parse import parse_qs
 
 from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
-from ..protocol.messages import decode
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-from .endpoint import HttpService, principal_of
-from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
+from .endpoint import HttpService
+from .headers import HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
 from .sessions import SHORT_BYTES, STREAM_HEADERS
 
@@ -34,8 +33,8 @@ class SseTransport(Transport):
         headers: Of the request that opened the stream.
     """
 
-    def __init__(self, writer: ResponseWriter, headers: Headers) -> None:
-        self.name, self.headers, self.principal = "sse", headers, principal_of(headers)
+    def __init__(self, writer: ResponseWriter, headers: Mapping[str, str]) -> None:
+        self.name, self.headers = "sse", headers
         self._writer = writer
         self._frames: list[Frame] = []
         self._bytes = 0
@@ -94,15 +93,14 @@ class SseServer(HttpService):
 
     Args:
         connect: Serves a transport from now on, on threads of its own.
-        options, registry, auth: As of the server at the other path.
+        options: As of the server at the other path.
         max_streams: Clients at the same time; None means no limit.
     """
 
     def __init__(
-        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int],
-        registry: Any = None, auth: Any = None,
+        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int]
     ) -> None:
-        super().__init__(options, registry, auth)
+        super().__init__(options)
         self._connect, self._most = connect, max_streams
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
@@ -124,13 +122,7 @@ class SseServer(HttpService):
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":
             self._stream(request, writer)
-            return
-        transport, body = self._transport_of(request), self.body_of(request)
-        if request.headers.auth is not None:
-            require(transport.principal == request.headers.auth.principal, 404, "this session is another one's")
-            message = decode(body)
-            self.authorize(request.headers, *(message if isinstance(message, list) else [message]))
-        if transport.put(body):
+        elif self._transport_of(request).put(self.body_of(request)):
             writer.send(202, [], b"")
         else:
             raise HttpError(503, "too many messages of this session wait already")

@@ -435,8 +435,6 @@ class Session:
     """
 
     peer: Optional[Peer] = None
-    # Who has opened it, where that is known: nobody else goes on with it.
-    principal: Optional[str] = None
     # The stream for what belongs to no request.
     unsolicited: Optional[ResponseSink] = None
     # Whether its client has said that it begins.

@@ -70,7 +70,8 @@ class Peer:
         capabilities: What it declared; None is nothing.
         log_rank: The lowest rank of log messages that it wants; None wants none.
 
-    ``session`` is a dict that lives as long as a handshake session; None where there is no session.
+    ``session`` is a dict that lives as long as a handshake session; None where there is no session. ``principal`` names
+    who was authenticated; None where nobody is.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Peer:
         self.info: Mapping[str, Json] = info or {}
         self.capabilities: Mapping[str, Json] = capabilities or {}
         self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
+        self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
         """Whether a capability was declared, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``.

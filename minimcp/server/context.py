@@ -421,13 +421,6 @@ class Context:
         return self._incoming.headers
 
     @property
-    def auth(self) -> Any:
-        """What the token of who asks says, an `AccessToken` (``subject``, ``client_id``, ``scopes``, ``expires_at``);
-        None over stdio, in memory, and where the server has no ``auth``. The token itself is not kept: it goes nowhere.
-        """
-        return self._incoming.auth
-
-    @property
     def session(self) -> Optional[dict[str, Any]]:
         """A dict that is kept for the session; None where requests stand alone: keep state under an id of your own."""
         return self._incoming.peer.session

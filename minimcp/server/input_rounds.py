@@ -494,8 +494,7 @@ def binding(incoming: IncomingRequest) -> str:
     """What ties a state to its request: the method, its target, its arguments, and who asks."""
     params = incoming.request.params
     target = params.get("name"), params.get("uri")
-    who = None if incoming.auth is None else incoming.auth.principal
-    return digest([incoming.request.method, *target, params.get("arguments") or {}, who])
+    return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
 
 
 def _signed(key: bytes, payload: str) -> str:

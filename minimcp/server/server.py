@@ -37,7 +37,6 @@ from .run import FOR_A_PERSON, Run, Served, log
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..auth.bearer import Bearer
     from ..http.endpoint import Endpoint
     from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
@@ -85,7 +84,6 @@ class Server:
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
-        auth: Who may ask over HTTP: a `Bearer`; None lets everybody in who reaches it.
 
     Raises:
         TypeError: The name is no text, or an option is of another type or unknown; the message says what to write.
@@ -121,7 +119,6 @@ class Server:
         trace: Any = None,
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
-        auth: Optional[Bearer] = None,
         **unknown: NoReturn,
     ) -> None:
         given = dict(locals())
@@ -129,7 +126,7 @@ class Server:
         info = Implementation(name, version, title=title, description=description, website_url=website_url, icons=icons)
         self.name, self.version = name, version
         self._limits = limits = limits or Limits()
-        self._http, self._auth, self._trace = http, auth, tracer(trace)
+        self._http, self._trace = http, tracer(trace)
         main = Main(on_pump_needed)
         executors: set[Executor] = {main}
         if not isinstance(capabilities, Mapping):
@@ -209,8 +206,6 @@ class Server:
                 thread, with all that name the object. Anything else with ``submit()``, or a callable: where that runs
                 the function without arguments that it is given.
             requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
-            scopes: Those that a caller's token needs beside the server's (``auth=Bearer(...)``): ``["files:write"]``.
-                Without ``auth``, and over stdio, they mean nothing.
             headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
                 ``Mcp-Param-Region``. Never a secret. None mirrors none.
             replace: Take the place of a tool of the same name.
@@ -629,7 +624,7 @@ class Server:
         options, limits = self._http or HttpOptions(), self._limits
         running = RunningHttp(
             self._endpoint(path, limits.streams) if newer else None,
-            SseServer(self.connect, options, limits.streams, self._registry, self._auth) if older else None,
+            SseServer(self.connect, options, limits.streams) if older else None,
             options, path=path, host=host, port=port,
             write_timeout=limits.write_timeout, drain_grace=limits.drain_grace,
         )
@@ -648,7 +643,7 @@ class Server:
         return Endpoint(
             self._registry, partial(ServerRole, self._registry), path=path,
             options=replace(self._http or HttpOptions(), **given), limits=self._limits,
-            pool=self._pool, auth=self._auth, cap=self._cap, max_streams=max_streams, trace=self._trace,
+            pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace,
         )
 
     # ------------------------------------------------------------ the end
@@ -741,7 +736,4 @@ def _check_given(given: Mapping[str, Any]) -> None:
         check_names(given["capabilities"] or (), DECLARED, "capabilities: no server declares", error=ValueError)
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
-    if given["auth"] is not None and not hasattr(given["auth"], "metadata"):
-        way = "Bearer(verify=...), Bearer.static(token), Bearer.jwt(...) or Bearer.introspection(...)"
-        raise TypeError(f"auth is {way}, or None, not a {type(given['auth']).__name__}")
 

@@ -106,7 +106,6 @@ class RegisteredTool(RegisteredFunction):
         super().__init__(config, function, options)
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
-        self.scopes: tuple[str, ...] = tuple(options.get("scopes", ()))
         if given_input is not None and given_input.get("type", "object") != "object":
             raise ValueError(f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}")
         if self.structured is False and given_output is not None:

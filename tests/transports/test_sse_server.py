@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp import ConnectionLost, Context, Server
-from minimcp.http.headers import Headers, HttpRequest
+from minimcp.http.headers import HttpRequest
 from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTransport
 from minimcp.http.options import HttpOptions
 
@@ -164,7 +164,7 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
 def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     writer = Recording()
     writer.begin(200, [])
-    pipe = SseTransport(writer, Headers({}))
+    pipe = SseTransport(writer, {})
     assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
     assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
     long = b"x" * _MOST_BYTES

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, Limits, Server
-from minimcp.auth.bearer import AccessToken
-from minimcp.http.headers import Headers
 from minimcp.server.input_rounds import States
 
 from ..answering import R5
@@ -34,8 +32,7 @@ def states(*keys: Any, audience: str = "here", **options: Any) -> States:
 
 def of(method: str = "tools/call", principal: Any = None, **params: Any) -> Any:
     made = exchange(method, {"name": "t", "arguments": {"a": 1}, **params}, revision=R5)
-    made.headers = Headers({})
-    made.headers.auth = None if principal is None else AccessToken(principal)
+    made.peer.principal = principal
     return made
 
 
