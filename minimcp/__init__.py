@@ -42,6 +42,7 @@ from .errors import (
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
     from . import testing as testing
+    from .auth.bearer import AccessToken, Bearer
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
@@ -71,7 +72,10 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
 __version__ = "0.1.0"
 
 __all__ = [
-    "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
+    "AccessToken",
+    "Annotations", "Answer", "Audio", "AuthorizationError",
+    "Bearer",
+    "BlobResourceContents", "CallToolResult", "CancelToken",
     "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
     "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore",
     "GetPromptResult", "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse",
@@ -90,6 +94,7 @@ __all__ = [
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
 # Every other name of `__all__` is in `types`.
 _MODULES = {
+    "auth.bearer": "AccessToken Bearer",
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",

@@ -26,8 +26,9 @@ BELOW = {
     "server": "errors protocol types schema engine",
     "client": "errors protocol types schema engine stdio",
     "http": "errors protocol types schema engine server client",
-    "testing": "errors protocol types schema engine stdio server client http __init__",
-    "cli": "errors protocol types schema engine stdio server client http testing __init__",
+    "auth": "errors protocol types schema engine server client http",
+    "testing": "errors protocol types schema engine stdio server client http auth __init__",
+    "cli": "errors protocol types schema engine stdio server client http auth testing __init__",
     "__main__": "cli",
     "__init__": "errors",
 }

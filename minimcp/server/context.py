@@ -24,6 +24,7 @@ from .input_rounds import asker_of
 from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
 if TYPE_CHECKING:
+    from ..auth.bearer import AccessToken
     from ..types import ReadResourceResult
 
 
@@ -419,6 +420,14 @@ class Context:
         Over HTTP+SSE those of the request that opened the stream.
         """
         return self._incoming.headers
+
+    @property
+    def auth(self) -> Optional[AccessToken]:
+        """What is known by the token that came with the request, which was verified; None without ``Server(auth=)``.
+
+        Over HTTP+SSE by the newest that the client has sent.
+        """
+        return getattr(self._incoming.headers, "auth", None)
 
     @property
     def session(self) -> Optional[dict[str, Any]]:
