@@ -35,18 +35,18 @@ BELOW = {
 """What each folder may import; of others it knows nothing."""
 
 UPWARD = {
-    "server/server.py": "stdio http",
+    "server/server.py": "stdio http auth",
     "server/run.py": "stdio",
-    "client/connect.py": "http server",
+    "client/connect.py": "http server auth",
     "client/config.py": "http",
 }
 """What these import inside a function: the transports that a server or a client is asked for by name."""
 
-MOST_FILES, MOST_ENTRIES = 85, 14
+MOST_FILES, MOST_ENTRIES = 97, 15
 
 FOREIGN = frozenset({
-    "annotated_types", "attr", "jsonschema", "jsonschema_specifications", "pydantic", "referencing", "requests",
-    "urllib3",
+    "annotated_types", "attr", "cryptography", "jsonschema", "jsonschema_specifications", "jwt", "pydantic",
+    "referencing", "requests", "urllib3",
 })
 """Packages that are imported on first use, inside a function, each by one file."""
 
