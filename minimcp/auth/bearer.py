@@ -264,4 +264,5 @@ def check_url(url: str) -> None:
         raise TypeError(f"a URL is text, not {type(url).__name__}")
     parts = parse_web_url(url)
     if "#" in url or (parts.scheme != "https" and parts.host not in LOOPBACK):
-        raise ValueError(f"a URL begins with https:// (http:// on this machine alone) and has no fragment: {url!r:.100}")
+        what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
+        raise ValueError(f"{what}, unlike {url!r:.100}")

@@ -547,7 +547,8 @@ class Endpoint(HttpService):
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
         peer.principal = headers.principal
-        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, headers, batch)
+        server, shown = self._registry.config, headers.shown()
+        incoming = IncomingRequest(request, peer, route, response, size, server, shown, batch)
         self.requests.add(incoming, key=id(incoming))  # a client may use an id twice: each POST has its own response
         response.incoming.append(incoming)
         if route.start is not None:

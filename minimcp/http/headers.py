@@ -38,9 +38,9 @@ class Headers(Mapping[str, str]):
     Args:
         given: A mapping or pairs; a name may come several times.
 
-    ``auth`` is what is known by the token in them once that was verified (an `AccessToken`), None where nobody asks for
-    one. ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
-    sends the same again: never anything about Content-Length.
+    ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
+    sends the same again: never anything about Content-Length. ``auth`` is what is known by the token in them (an
+    `AccessToken`), once that was verified; None where nobody asks for one.
     """
 
     auth: Any = None
@@ -66,6 +66,14 @@ class Headers(Mapping[str, str]):
         """The first value; `default` where there is none."""
         values = self.lists.get(name.lower())
         return values[0] if values else default
+
+    def shown(self) -> Headers:
+        """As handlers see them: without a token that was verified, for it must go nowhere else."""
+        if self.auth is None:
+            return self
+        shown = Headers.of({name: each for name, each in self.lists.items() if name != "authorization"}, {})
+        shown.auth = self.auth
+        return shown
 
     @property
     def principal(self) -> Optional[str]:

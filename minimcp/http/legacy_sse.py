@@ -143,7 +143,7 @@ class SseServer(HttpService):
             raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
+        id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers.shown())
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
                 raise HttpError(503, f"no more than {self._most} streams may be open here (Limits.streams)")

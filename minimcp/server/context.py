@@ -417,7 +417,7 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request that it came by, names without regard to case; empty where it was none.
 
-        Over HTTP+SSE those of the request that opened the stream.
+        Over HTTP+SSE those of the request that opened the stream. Without the token, where the server verifies one.
         """
         return self._incoming.headers
 

@@ -52,6 +52,10 @@ def guarded(calls: List[str], **options: Any) -> Server:
         calls.append("whoami")
         return f"{ctx.auth.subject} {ctx.auth.client_id} {' '.join(sorted(ctx.auth.scopes))}"
 
+    @server.tool
+    def headers(ctx: Context) -> str:
+        return " ".join(sorted(ctx.headers))
+
     @server.tool(scopes=["files"])
     def erase() -> str:
         calls.append("erase")
@@ -98,15 +102,14 @@ def ask(server: Server, request: Any) -> Iterator[Ask]:
         yield ask_host
         return
     with server.start_http() as running:
+        yield lambda request: over_a_socket(running.port, request)
 
-        def ask_socket(request: HttpRequest) -> HttpResponse:
-            with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=WAIT)) as wire:
-                headers = {**dict(request.headers), "host": f"localhost:{running.port}"}
-                wire.request(request.method, request.path, request.body, headers)
-                response = wire.getresponse()
-                return HttpResponse(response.status, response.getheaders(), response.read())
 
-        yield ask_socket
+def over_a_socket(port: int, request: HttpRequest) -> HttpResponse:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)) as wire:
+        wire.request(request.method, request.path, request.body, {**dict(request.headers), "host": f"localhost:{port}"})
+        response = wire.getresponse()
+        return HttpResponse(response.status, response.getheaders(), response.read())
 
 
 def with_token(request: HttpRequest, token: Optional[str], **headers: str) -> HttpRequest:
@@ -147,7 +150,15 @@ def test_a_token_is_known_to_the_handler_and_wanted_each_time(ask: Ask) -> None:
     assert ask(call("whoami")).status == 401
 
 
-@requirement("M:AUTH-26")
+@requirement("AUTH-07", "M:AUTH-29")
+def test_no_handler_sees_the_token(server: Server, ask: Ask) -> None:
+    names = json.loads(ask(with_token(call("headers"), "ada-1")).body)["result"]["content"][0]["text"].split()
+    assert "mcp-protocol-version" in names and "authorization" not in names
+    assert ask(with_token(call("headers"), "ada-1")).status == 200
+    with closing(guarded([], auth=None)) as server:  # who verifies nothing may do so in the handler
+        assert b"authorization" in server.handle_http(with_token(call("headers"), "x")).body
+
+
 def test_a_token_in_the_url_does_not_count(ask: Ask) -> None:
     request = call("whoami")
     assert ask(HttpRequest("POST", "/mcp?access_token=ada-1", dict(request.headers), request.body)).status == 401
@@ -184,8 +195,8 @@ def test_a_tool_may_need_more_scopes(server: Server, calls: List[str], era: str)
 
     for _ in range(2):
         refused = erase("ada-1")
-        wanted = f'Bearer error="insufficient_scope", error_description="the token lacks a scope", scope="mcp files", {WHERE}'
-        assert (refused.status, challenge(refused)) == (403, wanted)
+        error = 'error="insufficient_scope", error_description="the token lacks a scope"'
+        assert (refused.status, challenge(refused)) == (403, f'Bearer {error}, scope="mcp files", {WHERE}')
     assert not calls
     assert json.loads(refused.body)["id"] == (1 if era == "alone" else 7)
     assert b"erased" in erase("ada-2").body
@@ -379,12 +390,11 @@ def test_so_it_is_with_sockets_streams_and_wsgi(open_server: Server) -> None:
     assert (status, headers["Content-Type"]) == (200, "text/event-stream")
     assert cors_of(HttpResponse(status, list(headers.items()))) == SHOWN
     with open_server.start_http() as running:
-        for each, wanted in ((request, 200), (with_token(call("whoami"), None, Origin=PAGE), 401), (preflight(PAGE), 204)):
-            with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=WAIT)) as wire:
-                wire.request(each.method, each.path, each.body, {**dict(each.headers), "host": f"localhost:{running.port}"})
-                response = wire.getresponse()
-                assert response.status == wanted
-                assert SHOWN.items() <= cors_of(HttpResponse(0, response.getheaders())).items()
+        refused = with_token(call("whoami"), None, Origin=PAGE)
+        for each, wanted in ((request, 200), (refused, 401), (preflight(PAGE), 204)):
+            response = over_a_socket(running.port, each)
+            assert response.status == wanted
+            assert SHOWN.items() <= cors_of(response).items()
 
 
 def test_any_page(calls: List[str]) -> None:

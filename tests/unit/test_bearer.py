@@ -102,7 +102,8 @@ def test_a_scope_may_imply_others() -> None:
 
 
 @pytest.mark.parametrize("claims", [
-    {**GOOD, "sub": 1}, {**GOOD, "exp": "soon"}, {**GOOD, "exp": True}, {**GOOD, "scope": [1]}, {**GOOD, "aud": {}, "scope": 5},
+    {**GOOD, "sub": 1}, {**GOOD, "exp": "soon"}, {**GOOD, "exp": True}, {**GOOD, "scope": [1]}, {**GOOD, "scope": 5},
+    {**GOOD, "aud": {"a": 1}},
 ])  # fmt: skip
 def test_claims_of_another_type_are_a_fault_of_the_server(claims: Any, caplog: Any) -> None:
     found = refusal(taking(claims), sent("secret-token"))
@@ -147,7 +148,7 @@ def test_fixed_tokens() -> None:
     bearer = Bearer.static({"one": {"sub": "ada"}, "two": {"sub": "bob", "scope": "read", "aud": "x"}})
     assert bearer.admit(sent("one")).subject == "ada"
     assert bearer.admit(sent("two")).scopes == {"read"}
-    assert challenge(bearer, sent("three")) == 'Bearer error="invalid_token", error_description="the token is not valid"'
+    assert challenge(bearer, sent("three")).startswith('Bearer error="invalid_token", error_description="')
     assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
     assert bearer.document_at(WELL_KNOWN) is None
     both = Bearer.static("one", scopes=["read"], **PUBLISHED)
