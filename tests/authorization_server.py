@@ -217,9 +217,12 @@ class Browser:
 def protected(issuer: AuthorizationServer, *, scopes: Tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
     """A server that takes the tokens of an authorization server, while it runs: what `Server.start_http` gives."""
     port = free_port()
-    bearer = Bearer(
-        verify=issuer.verify, resource=f"http://127.0.0.1:{port}/mcp", authorization_servers=[issuer.url], scopes=scopes
-    )
+
+    def bearer_of(issuer: AuthorizationServer) -> Bearer:
+        resource = f"http://127.0.0.1:{port}/mcp"
+        return Bearer(issuer.verify, resource=resource, authorization_servers=[issuer.url], scopes=scopes)
+
+    bearer = bearer_of(issuer)
     server = Server("protected", auth=bearer, **options)
 
     @server.tool
@@ -233,5 +236,7 @@ def protected(issuer: AuthorizationServer, *, scopes: Tuple[str, ...] = (), **op
         return "written"
 
     with server.start_http(port=port) as found:
+        # takes the tokens of another authorization server from now on
+        found.move_to = lambda other: vars(bearer).update(vars(bearer_of(other)))
         yield found
     server.close()

@@ -47,7 +47,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
 
     def send(self, status: int, headers: list[tuple[str, str]], body: Any = None) -> None:
         with self._changed:
-            self._response = HttpResponse(status, headers, self if body is None else body)
+            self._response = HttpResponse(status, [*headers, *self.added], self if body is None else body)
             self._changed.notify_all()
 
     begin = send

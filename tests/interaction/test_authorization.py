@@ -251,18 +251,13 @@ def test_credentials_stay_with_their_authorization_server(issuer: AuthorizationS
         with protected(issuer) as running:
             assert call(running.url, auth) == "ada"
             assert call(running.url, given) == "robot"
-            bearer = running_bearer(running)
-            bearer._servers, bearer._verify = (other.url,), other.verify
+            running.move_to(other)
             assert call(running.url, auth) == "ada"
             assert other.count("/register") == 1
             assert not {each.values.get("refresh_token") for each in other.asked} & set(issuer.refresh)
             with pytest.raises(AuthorizationError, match="the credentials are for"):
                 call(running.url, given)
             assert not other.count("/token", grant_type="client_credentials")
-
-
-def running_bearer(running: Any) -> Any:
-    return running._http._auth
 
 
 @pytest.mark.parametrize("name", ["iss", "state", "code"])
