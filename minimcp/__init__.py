@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.group import Group, connect_all
     from .engine.limits import Limits
     from .engine.requests import CancelToken
+    from .engine.store import Entry, MemoryStore, Store
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server.server import Server, serve
     from .stdio.child import StdioServer
+    from .stores.sqlite import SqliteStore
     from .types import (
         Annotations, Answer, Audio, BlobResourceContents, CallToolResult, Change, Completion, ElicitRequest,
         EmbeddedResource, GetPromptResult, Icon, Image, Implementation, LogMessage, Message, ModelPreferences, Progress,
@@ -78,16 +80,17 @@ __all__ = [
     "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
-    "EmbeddedResource", "EnterpriseManaged", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
+    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
     "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
     "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError",
-    "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
-    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
-    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
-    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "StdioServer", "Text",
-    "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
-    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
-    "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve", "tool",
+    "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt",
+    "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
+    "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
+    "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn",
+    "SqliteStore", "StdioServer", "Store", "Text", "TextResourceContents", "TokenFile", "TokenMemory", "Tool",
+    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
+    "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all", "current_context",
+    "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -102,6 +105,7 @@ _MODULES = {
     "client.group": "Group connect_all",
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
+    "engine.store": "Entry MemoryStore Store",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",
@@ -113,6 +117,7 @@ _MODULES = {
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
+    "stores.sqlite": "SqliteStore",
 }
 
 if not TYPE_CHECKING:

@@ -1,0 +1,234 @@
+"""`Store`: the interface of what keeps state beyond one request; `MemoryStore`: kept while the process runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from itertools import count
+from typing import Iterable, NamedTuple, Optional, Sequence
+
+from .pool import renewed_in_fork, waiting
+from .requests import CancelToken
+from .timer import Deadline
+
+# Seconds between two searches for what has expired.
+SWEEP_SECONDS = 10.0
+
+
+class Entry(NamedTuple):
+    """What a store keeps under a key.
+
+    Args:
+        key: Its name.
+        value: What `Store.put` got; empty where there are only events.
+        version: Of its last change. Versions rise over all keys of one store.
+    """
+
+    key: str
+    value: bytes
+    version: int
+
+
+class Store:
+    """Keeps values and events by key, each with a time to live. All methods may be called by any thread.
+
+    A subclass implements `put`, `get`, `list`, `delete`, `append` and `read`, and calls `wake` when a key has changed.
+    Where several processes share a store, all but `wake` means the same in each of them. A key that was deleted, or
+    whose time is over, is as one that never was.
+    """
+
+    def __init__(self) -> None:
+        self._waiters: dict[str, set[threading.Event]] = {}
+        self._waiters_lock = threading.Lock()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin without waiting threads: they are the parent's. Python calls this in a forked process."""
+        self._waiters, self._waiters_lock = {}, threading.Lock()
+
+    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+        """Set a value, if the key has the version that is expected.
+
+        Args:
+            key: Its name.
+            value: Replaces the one before.
+            ttl: Seconds from now after which the key is gone, with its events; None keeps it.
+            expect: The version that the key must have, 0 for none at all; None sets the value in any case.
+
+        Returns:
+            The new version; None when the key has another one than expected, and nothing was set.
+        """
+        raise NotImplementedError
+
+    def get(self, key: str) -> Optional[Entry]:
+        """What is kept under a key; None when there is nothing."""
+        raise NotImplementedError
+
+    def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
+        """The entries whose keys begin with a text, in the order of their keys.
+
+        Args:
+            prefix: The text.
+            after: Only keys behind this one.
+            limit: How many at most; None sets no limit.
+        """
+        raise NotImplementedError
+
+    def delete(self, key: str) -> bool:
+        """Forget a key, with its events; False when there is none."""
+        raise NotImplementedError
+
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+        """Add an event to a key, which need not exist; returns the event's number, the key's version from now on.
+
+        Args:
+            key: Its name.
+            data: The event.
+            ttl: As for `put`, of the key and all its events.
+        """
+        raise NotImplementedError
+
+    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+        """The events of a key behind the one of this number, in order, each with its number. Numbers rise with gaps."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ waiting
+
+    def wait(
+        self, keys: Iterable[str], after: int, timeout: Optional[float] = None, cancel: Optional[CancelToken] = None
+    ) -> bool:
+        """Wait until one of some keys has a version above this one, or is gone; False when the time was over first.
+
+        A change between reading a key and waiting for it is noticed; that a time to live ends is not.
+
+        Args:
+            keys: What to wait for.
+            after: The version that the caller knows, the highest if they are several.
+            timeout: Seconds; None sets no limit.
+            cancel: Ends the wait as the timeout does; None for a wait that nobody ends.
+        """
+        keys, woken, deadline = list(keys), threading.Event(), Deadline(timeout)
+        forget = None if cancel is None else cancel.on_cancel(woken.set)
+        with self._waiters_lock:
+            for key in keys:
+                self._waiters.setdefault(key, set()).add(woken)
+        try:
+            while True:  # it was registered before it looks: a change is either seen or wakes it
+                woken.clear()
+                if self._changed(keys, after):
+                    return True
+                if deadline.expired or (cancel is not None and cancel.cancelled):
+                    return False
+                with waiting():
+                    woken.wait(deadline.to_wait())
+        finally:
+            if forget is not None:
+                forget()
+            with self._waiters_lock:
+                for key in keys:
+                    self._waiters[key].discard(woken)
+                    if not self._waiters[key]:
+                        del self._waiters[key]
+
+    def _changed(self, keys: Iterable[str], after: int) -> bool:
+        entries = [self.get(key) for key in keys]
+        return any(entry is None or entry.version > after for entry in entries)
+
+    def wake(self, *keys: str) -> None:
+        """Have the threads of this process look again that wait for one of these keys. Never blocks."""
+        with self._waiters_lock:
+            for key in keys:
+                for woken in self._waiters.get(key, ()):
+                    woken.set()
+
+
+class _Kept:
+    """A key of a `MemoryStore`."""
+
+    __slots__ = ("events", "expires", "value", "version")
+
+    def __init__(self) -> None:
+        self.value, self.version, self.expires = b"", 0, math.inf
+        self.events: list[tuple[int, bytes]] = []
+
+
+class MemoryStore(Store):
+    """Keeps values and events while this process runs; a forked process begins with an empty one. Thread-safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+        self._versions, self._swept = count(1), time.monotonic()
+
+    def renew_in_fork(self) -> None:
+        """Begin empty, without waiting threads. Python calls this in a forked process."""
+        super().renew_in_fork()
+        self._begin()
+
+    def _find(self, key: str) -> Optional[_Kept]:
+        kept = self._kept.get(key)
+        return kept if kept is not None and kept.expires > time.monotonic() else None
+
+    def _change(self, key: str, kept: _Kept, ttl: Optional[float]) -> int:
+        """Keep a key that is changed, as a new version; the lock is held."""
+        now = time.monotonic()
+        if now - self._swept > SWEEP_SECONDS:
+            self._kept = {name: each for name, each in self._kept.items() if each.expires > now}
+            self._swept = now
+        kept.version, kept.expires = next(self._versions), math.inf if ttl is None else now + ttl
+        self._kept[key] = kept
+        return kept.version
+
+    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+        """As `Store.put`."""
+        with self._lock:
+            kept = self._find(key) or _Kept()
+            if expect is not None and kept.version != expect:
+                return None
+            kept.value = value
+            version = self._change(key, kept, ttl)
+        self.wake(key)
+        return version
+
+    def get(self, key: str) -> Optional[Entry]:
+        """As `Store.get`."""
+        with self._lock:
+            kept = self._find(key)
+            return None if kept is None else Entry(key, kept.value, kept.version)
+
+    def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
+        """As `Store.list`."""
+        with self._lock:
+            keys = sorted(key for key in self._kept if key.startswith(prefix) and key > after and self._find(key))
+            return [Entry(key, self._kept[key].value, self._kept[key].version) for key in keys[:limit]]
+
+    def delete(self, key: str) -> bool:
+        """As `Store.delete`."""
+        with self._lock:
+            found = self._find(key) is not None
+            self._kept.pop(key, None)
+        self.wake(key)
+        return found
+
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+        """As `Store.append`."""
+        with self._lock:
+            kept = self._find(key) or _Kept()
+            version = self._change(key, kept, ttl)
+            kept.events.append((version, data))
+        self.wake(key)
+        return version
+
+    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+        """As `Store.read`."""
+        with self._lock:
+            kept = self._find(key)
+            return [] if kept is None else [event for event in kept.events if event[0] > after]
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore of {len(self._kept)} keys>"

@@ -1,0 +1,1 @@
+"""Stores beside `MemoryStore`, which stands in engine/store.py."""

@@ -1,0 +1,247 @@
+"""`SqliteStore`: a `Store` in a file, which the processes of one machine share and which survives a restart.
+
+https://sqlite.org/wal.html
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any, Iterable, Iterator, Optional, Sequence, Union
+from weakref import WeakSet
+
+from ..engine.requests import CancelToken
+from ..engine.store import SWEEP_SECONDS, Entry, Store
+from ..errors import logger
+
+log = logger("minimcp.stores")
+
+# Seconds between two looks at what other processes have changed, while a thread waits.
+POLL_SECONDS = 0.05
+
+# Seconds that a statement waits for another process to finish its own.
+BUSY_SECONDS = 30.0
+
+# Seconds for which it is known that a key was deleted.
+DELETED_SECONDS = 60.0
+
+# A deleted key has no value; the other processes learn of it by its version.
+SCHEMA = """
+create table if not exists entries (key text primary key, value blob, version integer not null, expires real);
+create index if not exists entries_version on entries (version);
+create index if not exists entries_expires on entries (expires);
+create table if not exists events (key text not null, number integer not null, data blob, primary key (key, number));
+create table if not exists counter (version integer not null);
+insert into counter select 0 where not exists (select 1 from counter);
+"""
+
+ALIVE = "value is not null and (expires is null or expires > ?)"
+
+# Behind every key that begins with the same text.
+LAST = chr(0x10FFFF)
+
+
+class SqliteStore(Store):
+    """Keeps values and events in a file. Thread-safe; several processes of one machine may use the file at a time.
+
+    Times to live are counted by the clock of the machine. The file must not lie on a network's file system. The
+    process that opens it makes it readable for its own user only.
+
+    Args:
+        path: Of the file, which is made where there is none; beside it two more appear while it is in use.
+
+    Raises:
+        sqlite3.Error: It cannot be opened, or is no such file.
+    """
+
+    def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
+        super().__init__()
+        self._path = os.path.abspath(path)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._swept = 0.0
+        self._begin()
+        with self._lock:
+            self._connect()
+        _stores.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._connection: Optional[sqlite3.Connection] = None
+        self._waiting, self._poller = 0, threading.Event()
+
+    def renew_in_fork(self) -> None:
+        """Open the file anew on the next use. Python calls this in a forked process."""
+        super().renew_in_fork()
+        self._begin()
+
+    def _connect(self) -> sqlite3.Connection:
+        """The connection; the lock is held."""
+        if self._connection is None:
+            opened = sqlite3.connect(
+                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            try:
+                opened.execute("pragma journal_mode = wal")
+                opened.execute("pragma synchronous = normal")  # a process may be killed, and loses nothing
+                opened.executescript(SCHEMA)
+            except BaseException:
+                opened.close()
+                raise
+            self._connection = opened
+        return self._connection
+
+    def _query(self, statement: str, *values: Any) -> Any:
+        with self._lock:
+            return self._connect().execute(statement, values).fetchall()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, in which no other thread or process writes."""
+        with self._lock:
+            connection = self._connect()
+            connection.execute("begin immediate")
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                connection.execute("rollback")
+                raise
+
+    def _change(self, connection: sqlite3.Connection, key: str, value: Optional[bytes], ttl: Optional[float]) -> int:
+        """Write a value as a new version, within a transaction."""
+        now = time.time()
+        if abs(now - self._swept) > SWEEP_SECONDS:
+            connection.execute("delete from entries where expires <= ?", (now,))
+            connection.execute("delete from events where key not in (select key from entries)")
+            self._swept = now
+        elif not self._alive(connection, key):  # the events of one that was before
+            connection.execute("delete from events where key = ?", (key,))
+        connection.execute("update counter set version = version + 1")
+        version = int(connection.execute("select version from counter").fetchone()[0])
+        row = (key, value, version, None if ttl is None else now + ttl)
+        connection.execute("insert or replace into entries values (?, ?, ?, ?)", row)
+        return version
+
+    def _alive(self, connection: sqlite3.Connection, key: str) -> Any:
+        statement = f"select key, value, version from entries where key = ? and {ALIVE}"
+        return connection.execute(statement, (key, time.time())).fetchone()
+
+    # ------------------------------------------------------------ the interface
+
+    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+        """As `Store.put`."""
+        with self._writing() as connection:
+            if expect is not None:
+                row = self._alive(connection, key)
+                if (row[2] if row else 0) != expect:
+                    return None
+            version = self._change(connection, key, value, ttl)
+        self.wake(key)
+        return version
+
+    def get(self, key: str) -> Optional[Entry]:
+        """As `Store.get`."""
+        with self._lock:
+            row = self._alive(self._connect(), key)
+        return Entry(*row) if row else None
+
+    def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
+        """As `Store.list`."""
+        statement = (
+            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and key > ?"
+            " order by key limit ?"
+        )
+        most = -1 if limit is None else limit
+        return [Entry(*row) for row in self._query(statement, time.time(), prefix, prefix + LAST, after, most)]
+
+    def delete(self, key: str) -> bool:
+        """As `Store.delete`."""
+        with self._writing() as connection:
+            found = self._alive(connection, key) is not None
+            if found:
+                self._change(connection, key, None, DELETED_SECONDS)
+                connection.execute("delete from events where key = ?", (key,))
+        self.wake(key)
+        return found
+
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+        """As `Store.append`."""
+        with self._writing() as connection:
+            row = self._alive(connection, key)
+            version = self._change(connection, key, row[1] if row else b"", ttl)
+            connection.execute("insert into events values (?, ?, ?)", (key, version, data))
+        self.wake(key)
+        return version
+
+    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+        """As `Store.read`."""
+        statement = "select number, data from events where key = ? and number > ? order by number"
+        with self._lock:
+            return self._query(statement, key, after) if self.get(key) else []  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ waiting
+
+    def wait(
+        self, keys: Iterable[str], after: int, timeout: Optional[float] = None, cancel: Optional[CancelToken] = None
+    ) -> bool:
+        """As `Store.wait`; a change by another process is noticed within 0.05 s."""
+        with self._lock:
+            self._waiting += 1
+            if self._waiting == 1:
+                self._poller = threading.Event()
+                newest = self._query("select version from counter")[0][0]
+                arguments = (self._poller, newest)
+                threading.Thread(target=self._poll, args=arguments, name="minimcp-sqlite", daemon=True).start()
+        try:
+            return super().wait(keys, after, timeout, cancel)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._poller.set()
+
+    def _poll(self, ended: threading.Event, newest: int) -> None:
+        """Wake the threads that wait for keys which any process has changed, until none waits."""
+        while not ended.wait(POLL_SECONDS):
+            try:
+                rows = self._query("select key, version from entries where version > ? order by version", newest)
+            except sqlite3.Error as error:
+                log.error("%r cannot be read: %s", self, error)
+                continue
+            if rows:
+                newest = rows[-1][1]
+                self.wake(*(row[0] for row in rows))
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again. Idempotent."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __repr__(self) -> str:
+        return f"SqliteStore({self._path!r})"
+
+
+_stores: WeakSet[SqliteStore] = WeakSet()
+_closed_for_fork: list[SqliteStore] = []
+
+
+def _before_fork() -> None:
+    """Close the files: SQLite must not meet in a child what it knows of the parent's locks."""
+    for store in list(_stores):
+        store._lock.acquire()
+        store.close()
+        _closed_for_fork.append(store)
+
+
+def _forked_parent() -> None:
+    while _closed_for_fork:
+        _closed_for_fork.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_forked_parent, after_in_child=_closed_for_fork.clear)

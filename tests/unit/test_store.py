@@ -1,0 +1,348 @@
+"""`MemoryStore` and `SqliteStore`: one contract, and what a file adds: other processes, restarts, forks."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+from minimcp import CancelToken, MemoryStore, SqliteStore, Store
+
+from ..support import ROOT, WAIT, eventually, run_python
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    opened = SqliteStore(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets both clocks of a store forward."""
+    ahead = [0.0]
+    monotonic, wall = time.monotonic, time.time
+    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall() + ahead[0])
+
+    def forward(seconds: float) -> None:
+        ahead[0] += seconds
+
+    return forward
+
+
+def test_a_value_is_kept_and_its_version_rises(store: Store) -> None:
+    assert store.get("a") is None
+    first = store.put("a", b"1")
+    entry = store.get("a")
+    assert entry is not None and first is not None and first > 0
+    assert entry == ("a", b"1", first)
+    second = store.put("a", b"2")
+    assert second is not None and second > first
+    third = store.put("b", b"")
+    assert third is not None and third > second  # versions rise over all keys
+    assert [entry.key for entry in store.list("")] == ["a", "b"]
+
+
+def test_put_sets_only_what_is_expected(store: Store) -> None:
+    first = store.put("a", b"1", expect=0)
+    assert first
+    assert store.put("a", b"2", expect=0) is None
+    assert store.put("a", b"2", expect=first + 1) is None
+    second = store.put("a", b"2", expect=first)
+    assert second
+    assert store.put("a", b"3", expect=first) is None
+    entry = store.get("a")
+    assert entry is not None and entry.value == b"2"
+    store.delete("a")
+    assert store.put("a", b"4", expect=second) is None
+    assert store.put("a", b"4", expect=0)
+
+
+def test_of_many_that_expect_one_version_one_sets(store: Store) -> None:
+    version = store.put("a", b"")
+    done: List[Any] = []
+    start = threading.Barrier(8)
+
+    def race(number: int) -> None:
+        start.wait(WAIT)
+        done.append(store.put("a", b"%d" % number, expect=version))
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert len(done) == 8
+    assert len([each for each in done if each is not None]) == 1
+
+
+def test_list_goes_by_prefix_in_order_and_in_parts(store: Store) -> None:
+    for key in ("task/b", "task/a", "tasks", "task/c", "tas", "task/é", "u"):
+        store.put(key, key.encode())
+    assert [entry.key for entry in store.list("task/")] == ["task/a", "task/b", "task/c", "task/é"]
+    assert [entry.key for entry in store.list("task/", limit=2)] == ["task/a", "task/b"]
+    rest = store.list("task/", after="task/b", limit=2)
+    assert [(entry.key, entry.value) for entry in rest] == [("task/c", b"task/c"), ("task/é", "task/é".encode())]
+    assert store.list("task/", after="task/é") == []
+
+
+def test_a_time_to_live_ends_a_key_with_its_events(store: Store, clock: Callable[[float], None]) -> None:
+    store.put("a", b"1", ttl=10)
+    store.put("b", b"2")
+    store.append("c", b"event", ttl=10)
+    clock(9)
+    assert store.get("a") is not None
+    assert len(store.read("c")) == 1
+    store.put("a", b"3", ttl=10)  # counts anew
+    clock(2)
+    assert store.get("a") is not None
+    assert store.get("c") is None
+    assert store.read("c") == []
+    clock(20)
+    assert [entry.key for entry in store.list("")] == ["b"]
+    assert store.put("a", b"4", expect=0)
+    number = store.append("c", b"later")
+    assert store.read("c") == [(number, b"later")]  # nothing of the one before
+
+
+def test_events_are_read_in_order_from_any_on(store: Store) -> None:
+    assert store.read("log") == []
+    numbers = [store.append("log", b"%d" % place) for place in range(3)]
+    store.append("other", b"x")
+    assert numbers == sorted(set(numbers))
+    assert store.read("log") == list(zip(numbers, (b"0", b"1", b"2")))
+    assert store.read("log", numbers[0]) == list(zip(numbers[1:], (b"1", b"2")))
+    assert store.read("log", numbers[2]) == []
+    store.put("log", b"value")
+    assert len(store.read("log")) == 3
+    assert store.delete("log")
+    assert (store.read("log"), store.get("log")) == ([], None)
+    assert not store.delete("log")
+
+
+def test_wait_sees_what_came_before_it(store: Store) -> None:
+    version = store.put("a", b"1")
+    assert version is not None
+    assert not store.wait(["a"], version, timeout=0)
+    store.put("a", b"2")
+    assert store.wait(["b", "a"], version, timeout=0)
+    assert store.wait(["gone"], version, timeout=0)
+
+
+@pytest.mark.parametrize("change", ["put", "append", "delete"])
+def test_wait_is_woken_by_each_change(store: Store, change: str) -> None:
+    version = store.put("a", b"1")
+    store.put("b", b"1")
+    newest = max(entry.version for entry in store.list(""))
+    assert version is not None
+    woken: List[bool] = []
+    thread = threading.Thread(target=lambda: woken.append(store.wait(["a", "b"], newest, timeout=WAIT)))
+    thread.start()
+    assert eventually(lambda: store._waiters)
+    getattr(store, change)("b", *([] if change == "delete" else [b"x"]))
+    thread.join(WAIT)
+    assert woken == [True]
+    assert not store._waiters
+
+
+def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: Store) -> None:
+    version = store.put("a", b"1")
+    assert version is not None
+    token, woken = CancelToken(), list[bool]()
+    thread = threading.Thread(target=lambda: woken.append(store.wait(["a"], version, cancel=token)))
+    thread.start()
+    assert eventually(lambda: store._waiters)
+    store.put("b", b"1")
+    assert not woken
+    token.cancel()
+    thread.join(WAIT)
+    assert woken == [False]
+
+
+def test_no_wake_up_is_lost(store: Store) -> None:
+    """One counts up whenever the other has; each waits for the other's change alone."""
+    rounds, versions = 50, {"a": store.put("a", b"0"), "b": store.put("b", b"0")}
+    done: List[str] = []
+
+    def count(mine: str, other: str) -> None:
+        seen = versions[other]
+        for number in range(1, rounds + 1):
+            store.put(mine, b"%d" % number)
+            while True:
+                entry = store.get(other)
+                assert entry is not None
+                if int(entry.value) >= number:
+                    break
+                seen = entry.version
+                assert store.wait([other], seen, timeout=WAIT)
+        done.append(mine)
+
+    threads = [threading.Thread(target=count, args=pair) for pair in (("a", "b"), ("b", "a"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(done) == ["a", "b"]
+
+
+# ------------------------------------------------------------ a file
+
+OTHER = """
+import sys
+from minimcp import SqliteStore
+store = SqliteStore(sys.argv[1])
+for number in range(100):
+    while True:
+        entry = store.get("count")
+        if store.put("count", b"%d" % (int(entry.value) + 1), expect=entry.version):
+            break
+print(store.get("kept").value.decode())
+"""
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    store.put("count", b"0")
+    store.put("kept", b"yes")
+    ends: List[Any] = []
+    arguments = ["-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{OTHER}", str(path)]
+    threads = [threading.Thread(target=lambda: ends.append(run_python(arguments))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert [(end.returncode, end.stdout.strip(), end.stderr) for end in ends] == [(0, b"yes", b"")] * 2
+    entry = store.get("count")
+    assert entry is not None and entry.value == b"200"
+    store.close()
+
+
+def test_a_change_of_another_store_wakes(tmp_path: Path) -> None:
+    one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    woken: List[bool] = []
+
+    def wait(version: int) -> None:
+        woken.append(one.wait(["a"], version, WAIT))
+
+    for change in (lambda: two.put("a", b"2"), lambda: two.delete("a")):
+        version = one.put("a", b"1")
+        assert version is not None
+        woken.clear()
+        thread = threading.Thread(target=wait, args=(version,))
+        thread.start()
+        assert eventually(lambda: one._waiters)
+        change()
+        thread.join(WAIT)
+        assert woken == [True]
+    one.close()
+    two.close()
+
+
+def test_values_and_events_survive_a_restart(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path / "store.db")
+    version = first.put("a", b"1")
+    number = first.append("log", b"event")
+    first.close()
+    second = SqliteStore(tmp_path / "store.db")
+    assert second.get("a") == ("a", b"1", version)
+    assert second.read("log") == [(number, b"event")]
+    assert (second.put("a", b"2") or 0) > number
+    second.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.put("a", b"parent")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            entry = store.get("a")
+            if entry is not None and entry.value == b"parent" and store.put("b", b"child"):
+                status = 0
+        finally:
+            os._exit(status)
+    store.put("c", b"parent")
+    assert os.waitpid(child, 0)[1] == 0
+    assert [(entry.key, entry.value) for entry in store.list("")] == [
+        ("a", b"parent"), ("b", b"child"), ("c", b"parent"),
+    ]  # fmt: skip
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_memory_store_is_empty_in_a_forked_process() -> None:
+    store = MemoryStore()
+    store.put("a", b"parent")
+    child = os.fork()
+    if child == 0:
+        os._exit(len(store.list("")))
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.get("a") is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")
+def test_the_file_is_the_user_s_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.put("a", b"secret")
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    store.close()
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(b"this is no database, but a text of some length" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        SqliteStore(path)
+    with pytest.raises(OSError, match="nowhere"):
+        SqliteStore(tmp_path / "nowhere" / "store.db")
+
+
+def test_a_poll_that_fails_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    version = one.put("a", b"1")
+    assert version is not None
+    query, failed = one._query, threading.Event()
+
+    def fails_once(statement: str, *values: Any) -> Any:
+        if "version >" in statement and not failed.is_set():
+            failed.set()
+            raise sqlite3.OperationalError("disk I/O error")
+        return query(statement, *values)
+
+    monkeypatch.setattr(one, "_query", fails_once)
+    woken: List[bool] = []
+    thread = threading.Thread(target=lambda: woken.append(one.wait(["a"], version, WAIT)))
+    thread.start()
+    assert failed.wait(WAIT)
+    two.put("a", b"2")
+    thread.join(WAIT)
+    assert woken == [True]
+    assert "disk I/O error" in caplog.text
+    one.close()
+    two.close()
+
+
+def test_an_exception_leaves_nothing_half_written(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    wrong: Any = object()
+    with pytest.raises(sqlite3.Error):
+        store.put("a", wrong)
+    assert store.get("a") is None
+    assert store.put("a", b"1", expect=0)
+    store.close()
