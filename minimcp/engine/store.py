@@ -135,7 +135,7 @@ class Store:
         entries = [self.get(key) for key in keys]
         return any(entry is None or entry.version > after for entry in entries)
 
-    def wake(self, *keys: str) -> None:
+    def wake(self, keys: Iterable[str]) -> None:
         """Have the threads of this process look again that wait for one of these keys. Never blocks."""
         with self._waiters_lock:
             for key in keys:
@@ -192,7 +192,7 @@ class MemoryStore(Store):
                 return None
             kept.value = value
             version = self._change(key, kept, ttl)
-        self.wake(key)
+        self.wake([key])
         return version
 
     def get(self, key: str) -> Optional[Entry]:
@@ -212,7 +212,7 @@ class MemoryStore(Store):
         with self._lock:
             found = self._find(key) is not None
             self._kept.pop(key, None)
-        self.wake(key)
+        self.wake([key])
         return found
 
     def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
@@ -221,7 +221,7 @@ class MemoryStore(Store):
             kept = self._find(key) or _Kept()
             version = self._change(key, kept, ttl)
             kept.events.append((version, data))
-        self.wake(key)
+        self.wake([key])
         return version
 
     def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:

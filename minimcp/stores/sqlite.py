@@ -139,7 +139,7 @@ class SqliteStore(Store):
                 if (row[2] if row else 0) != expect:
                     return None
             version = self._change(connection, key, value, ttl)
-        self.wake(key)
+        self.wake([key])
         return version
 
     def get(self, key: str) -> Optional[Entry]:
@@ -164,7 +164,7 @@ class SqliteStore(Store):
             if found:
                 self._change(connection, key, None, DELETED_SECONDS)
                 connection.execute("delete from events where key = ?", (key,))
-        self.wake(key)
+        self.wake([key])
         return found
 
     def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
@@ -173,14 +173,14 @@ class SqliteStore(Store):
             row = self._alive(connection, key)
             version = self._change(connection, key, row[1] if row else b"", ttl)
             connection.execute("insert into events values (?, ?, ?)", (key, version, data))
-        self.wake(key)
+        self.wake([key])
         return version
 
     def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
         """As `Store.read`."""
         statement = "select number, data from events where key = ? and number > ? order by number"
         with self._lock:
-            return self._query(statement, key, after) if self.get(key) else []  # type: ignore[no-any-return]
+            return self._query(statement, key, after) if self.get(key) else []
 
     # ------------------------------------------------------------ waiting
 
@@ -213,7 +213,7 @@ class SqliteStore(Store):
                 continue
             if rows:
                 newest = rows[-1][1]
-                self.wake(*(row[0] for row in rows))
+                self.wake(row[0] for row in rows)
 
     def close(self) -> None:
         """Close the file; the next use opens it again. Idempotent."""
