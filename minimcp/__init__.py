@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
+    from .extensions.tasks import Tasks
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
@@ -87,8 +88,8 @@ __all__ = [
     "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
     "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
     "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn",
-    "SqliteStore", "StdioServer", "Store", "Text", "TextResourceContents", "TokenFile", "TokenMemory", "Tool",
-    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
+    "SqliteStore", "StdioServer", "Store", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory",
+    "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
     "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all", "current_context",
     "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
@@ -106,6 +107,7 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
+    "extensions.tasks": "Tasks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",

@@ -97,6 +97,8 @@ class Host:
         }
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
+        # Whether a call of a tool may be answered with a task where requests stand alone.
+        self.tasks = "io.modelcontextprotocol/tasks" in (extensions or {})
         self._extensions = None if extensions is None else check_extensions(extensions)
         self.cache = Cache(0) if cache is None else cache
         self.pool = Pool(workers, name="minimcp-client")

@@ -108,6 +108,9 @@ class Revision(NamedTuple):
     # What a client may declare that it can be asked for, and the parts of each.
     client_capabilities: Mapping[str, tuple[str, ...]]
 
+    # Which design of tasks there may be: "none", "core" or "extension".
+    tasks: str
+
     # Methods whose handlers may ask the client: by requests after a handshake, else by a result that is questions.
     asking_methods: frozenset[str]
 
@@ -148,6 +151,7 @@ _2024_11_05 = Revision(
     }),
     requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
     client_capabilities={"sampling": (), "roots": ("listChanged",)},
+    tasks="none",
     asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
 )
 
@@ -190,6 +194,7 @@ _2025_11_25 = _2025_06_18._replace(
     full_forms=True,
     sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},
     sampling_tools=True,
+    tasks="core",
     polling=True,
     error_without_id=True,
     argument_errors_are_results=True,
@@ -209,6 +214,7 @@ _2026_07_28 = _2025_11_25._replace(
     url_errors=False,
     elicitation_ids=False,
     handshake=False,
+    tasks="extension",
     polling=False,
     structured="any",
     tool_members=_2025_11_25.tool_members - {"execution"},

@@ -68,6 +68,7 @@ class ToolOptions(_CommonOptions, total=False):
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
     scopes: Sequence[str]
+    task: Optional[str]
 
 
 # What an option is when it is left out, where that is not None.
@@ -162,7 +163,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
     "instructions": ((str, _NONE), "text or None"),
     "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
-    "extensions": ((Mapping, _NONE), "a mapping or None"),
+    "extensions": ((Mapping, list, tuple, _NONE), "a list of extensions, a mapping or None"),
     "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
     "limits": ((Limits, _NONE), "a Limits(...) or None"),

@@ -44,6 +44,7 @@ class ServerConfig:
         states: Seals what clients carry between the rounds of a request; None where nothing asks.
         capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
         middleware: The outermost first.
+        tasks: Runs calls of tools as tasks; None where nothing does.
         read_resource: Set by the registry.
     """
 
@@ -65,6 +66,7 @@ class ServerConfig:
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     extensions: Mapping[str, Json] = field(default_factory=dict)
     middleware: list[Middleware] = field(default_factory=list)
+    tasks: Any = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
-from ..protocol.versions import REVISIONS, Revision
+from ..protocol.versions import REVISIONS
 from ..schema.annotations import write_any
 from .completion import Completions, TextHandler
 from .context import Context
@@ -96,6 +96,8 @@ class Registry:
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
+        # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, incoming)``.
+        self.extensions: list[Any] = []
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
@@ -140,6 +142,10 @@ class Registry:
                 raise MethodNotFound(f"{method}: this server declares no {kind}")
             return destination if isinstance(destination, Route) else destination(request.params)
         own = self.methods.items.get(method)
+        for extension in self.extensions:
+            found: Optional[Route] = extension.route(method, peer)
+            if found is not None:
+                return found
         if own is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
@@ -147,12 +153,12 @@ class Registry:
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
-        capabilities = self.capabilities(revision)
+        capabilities = self.capabilities(incoming)
         return {"protocolVersion": revision.name, "capabilities": capabilities, "serverInfo": info, **config.guide}
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
-        result = {"supportedVersions": list(self.offer.names), "capabilities": self.capabilities(revision)}
+        result = {"supportedVersions": list(self.offer.names), "capabilities": self.capabilities(incoming)}
         return config.closed({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
@@ -163,9 +169,9 @@ class Registry:
             return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
         return kind in self._offered
 
-    def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What is declared to a client of this revision: nothing that is not served, but for what the author adds."""
-        announced = self.config.capabilities
+    def capabilities(self, incoming: IncomingRequest) -> dict[str, Json]:
+        """What is declared to a client: nothing that is not served, but for what the author adds."""
+        announced, revision = self.config.capabilities, incoming.peer.revision
         declared = {name: value for name, value in announced.items() if name not in DECLARED}
         for kind, members in DECLARED.items():
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
@@ -173,6 +179,8 @@ class Registry:
                 declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
         if self.config.extensions:
             declared["extensions"] = self.config.extensions
+        for extension in self.extensions:
+            extension.declare(declared, incoming)
         return declared
 
     def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> str:

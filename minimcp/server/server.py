@@ -63,8 +63,8 @@ class Server:
         instructions: For the client's model: what the server is good for; None sends none.
         capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
             says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
-        extensions: Extensions to declare, by identifier (``"com.example/x"``), each with an object of settings; None
-            declares none.
+        extensions: Extensions to serve, as `Tasks`, in a list; or to declare only, by identifier
+            (``"com.example/x"``), each with an object of settings. None declares none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
         strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.
@@ -104,7 +104,7 @@ class Server:
         icons: Optional[Sequence[Icon]] = None,
         instructions: Optional[str] = None,
         capabilities: Union[Iterable[str], Mapping[str, Json], None] = None,
-        extensions: Optional[Mapping[str, Mapping[str, Json]]] = None,
+        extensions: Union[Sequence[Any], Mapping[str, Mapping[str, Json]], None] = None,
         revisions: Optional[Sequence[str]] = None,
         strict_version: bool = False,
         strict_arguments: bool = False,
@@ -136,7 +136,7 @@ class Server:
             capabilities = dict.fromkeys(capabilities or (), {})
         given.update(
             limits=limits, executor=executor_of(executor, executors), capabilities=capabilities,
-            extensions=check_extensions(extensions) or {},
+            extensions=check_extensions(extensions) if isinstance(extensions, Mapping) else {},
         )
         options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
         states = States(name, state_keys, lifetime=limits.ask_timeout)
@@ -145,6 +145,8 @@ class Server:
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
+        for extension in () if isinstance(extensions, Mapping) else extensions or ():
+            extension.install(self._registry)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")
@@ -212,6 +214,8 @@ class Server:
             headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
                 ``Mcp-Param-Region``. Never a secret. None mirrors none.
             scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
+            task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional" or
+                "required"; None never lets them.
             replace: Take the place of a tool of the same name.
 
         Raises:

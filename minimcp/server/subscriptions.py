@@ -54,8 +54,10 @@ class Subscriber:
         self, post: Callable[[Line], None], lists: Iterable[str], uris: Iterable[str] = (),
         meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
     ) -> None:  # fmt: skip
-        self._post, self._held, self._lock = post, held, threading.RLock()
+        self.post, self._held, self._lock = post, held, threading.RLock()
         self.lists, self.uris = tuple(lists), dict.fromkeys(uris)
+        # The tasks that it listens to, by their keys in the store.
+        self.tasks: Mapping[str, str] = {}
         self.bytes = sum(map(_bytes_of, self.uris))
         self._meta = {} if meta is None else {"_meta": dict(meta)}
         # What is not sent yet, by what it tells of.
@@ -73,22 +75,31 @@ class Subscriber:
             told = subscribed if len(self.unsent) >= MOST_URIS else uri  # one word for all that lies in a collection
             self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
 
-    def tell(self, what: object, method: str, params: dict[str, Json]) -> None:
-        """Have a notification sent, unless one about the same waits: who hears of that later looks later."""
+    def tell(self, what: object, method: str, params: dict[str, Json], *, newest: bool = False) -> None:
+        """Have a notification sent, unless one about the same waits: who hears of that later looks later.
+
+        Args:
+            what: What it is about.
+            method: Of the notification.
+            params: Of the notification.
+            newest: Whether it takes the place of one that waits, because it says more.
+        """
         with self._lock:
             if what in self.unsent:
+                if newest:
+                    self.unsent[what] = encode(Notification(method, {**params, **self._meta}))
                 return
             first = not self.unsent and not self._held
             self.unsent[what] = encode(Notification(method, {**params, **self._meta}))
         if first:
-            self._post(self._take)
+            self.post(self._take)
 
     def release(self) -> None:
         """From now on notifications are sent; those that were held are sent now."""
         with self._lock:
             first, self._held = self._held and bool(self.unsent), False
         if first:
-            self._post(self._take)
+            self.post(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._lock:
@@ -131,6 +142,31 @@ class Subscriptions:
         with self._order_lock:
             for subscriber in (*self._sessions.values(), *self._streams.values()):
                 tell(subscriber, what)
+
+    # ------------------------------------------------------------ tasks
+
+    def post(self, peer: Peer, line: bytes) -> None:
+        """Have a line written some time that belongs to a session; nothing when it has ended. Never blocks."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.post(line)
+
+    def task_changed(self, peer: Peer, id: str, task: dict[str, Json]) -> None:
+        """Tell the session that began a task of its new state."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.tell(("task", id), "notifications/tasks/status", task, newest=True)
+
+    def listens_to_task(self, key: str) -> bool:
+        """Whether a stream is open that wants to hear of the task of this key."""
+        return any(key in stream.tasks for stream in list(self._streams.values()))
+
+    def listened_task_changed(self, key: str, id: str, task: dict[str, Json]) -> None:
+        """Tell the streams that listen to a task of its new state."""
+        with self._order_lock:
+            for stream in self._streams.values():
+                if key in stream.tasks:
+                    stream.tell(("task", id), "notifications/tasks", task, newest=True)
 
     # ------------------------------------------------------------ handshake sessions
 
@@ -201,6 +237,11 @@ class Subscriptions:
         lists = [kind for kind, member in LISTS.items() if member in honoured]
         uris = honoured.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
+        wanted = incoming.request.params["notifications"].get("taskIds")
+        if wanted is not None and self._config.tasks is not None:
+            stream.tasks = self._config.tasks.listened(incoming, wanted)
+            stream.bytes += sum(map(_bytes_of, (*stream.tasks, *stream.tasks.values())))
+            honoured["taskIds"] = list(stream.tasks.values())
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:

@@ -7,10 +7,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
-from ..engine.requests import IncomingRequest
+from ..engine.requests import IncomingRequest, Route
 from ..errors import logger
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
@@ -104,7 +105,12 @@ class RegisteredTool(RegisteredFunction):
     kind, returned_as_is = "tool", (CallToolResult, *CONTENT)
 
     def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self.task: Optional[str] = options.get("task")
         super().__init__(config, function, options)
+        if self.task not in (None, "optional", "required"):
+            raise ValueError(f'{self.owner}: task is "optional", "required" or None, not {self.task!r:.60}')
+        if self.task is not None and config.tasks is None:
+            raise ValueError(f"{self.owner}: task= needs Server(..., extensions=[Tasks()])")
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
         if given_input is not None and given_input.get("type", "object") != "object":
@@ -136,6 +142,26 @@ class RegisteredTool(RegisteredFunction):
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
         self._is_text = self._schema is None and self.structured is not True
         self._says_blocks = self.signature.output_kind is None and self.signature.returns is not NOTHING
+
+    def _find_route(self) -> None:
+        super()._find_route()
+        self.plain_route = plain = self.route
+        tasks = self.config.tasks
+        if tasks is None:
+            return
+
+        def start(incoming: IncomingRequest) -> None:
+            if tasks.is_task(self, incoming):  # the store is no work for the thread that takes messages in
+                incoming.route = Route(partial(tasks.create, self))
+                incoming.sink.pool.submit(incoming.run)
+            else:
+                assert plain.start is not None
+                plain.start(incoming)
+
+        def handle(incoming: IncomingRequest) -> Any:
+            return tasks.create(self, incoming) if tasks.is_task(self, incoming) else plain.handle(incoming)
+
+        self.route = Route(handle) if plain.start is None else Route(plain.handle, start=start)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
@@ -251,6 +277,8 @@ class RegisteredTool(RegisteredFunction):
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
         wire: dict[str, Json] = self.shown.to_wire()
+        if self.task is not None and self.config.tasks is not None:
+            wire["execution"] = {"taskSupport": self.task}
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
             wire["outputSchema"] = wrapped_schema(output)

@@ -1,0 +1,613 @@
+"""`Tasks`: calls of tools that go on after their request was answered, in both designs of the protocol.
+
+With a handshake (2025-11-25) a client asks for a task by ``params.task``, gets the questions of its handler while it
+waits in `tasks/result`, and finds the result there. Where requests stand alone the server decides, for a client that
+declares the extension; questions and the result are in what `tasks/get` answers, and `tasks/update` brings answers.
+Either way a task is one entry of a store, which is only changed by `Tasks.change`, after the table `NEXT`.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+https://modelcontextprotocol.io/seps/2663-tasks-extension
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import threading
+import time
+from datetime import datetime, timezone
+from functools import partial
+from itertools import count
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from ..engine.limits import Limits, check_number
+from ..engine.pool import Pool, renewed_in_fork
+from ..engine.requests import CancelToken, IncomingRequest, Result, Route, RunningRequests, Sink
+from ..engine.store import MemoryStore, Store
+from ..engine.timer import Deadline, timer
+from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, RequestTimeout, error_from_peer, logger
+from ..protocol.lifecycle import Peer, lacks
+from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
+from ..server.questions import Asker
+from ..server.registry import Registry
+from ..server.tools import RegisteredTool
+
+log = logger("minimcp.tasks")
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+
+# The ``_meta`` of messages that belong to a task, with a handshake.
+RELATED_KEY = "io.modelcontextprotocol/related-task"
+
+# What a task may become. The states without a way out are terminal.
+_ANY = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
+NEXT: Mapping[str, frozenset[str]] = {
+    "working": _ANY, "input_required": _ANY,
+    "completed": frozenset(), "failed": frozenset(), "cancelled": frozenset(),
+}  # fmt: skip
+
+# Seconds after which tasks count as lost whose process has not said that it runs, and how often it says so.
+LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+LOST = f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
+
+# Tasks on a page of `tasks/list`.
+PAGE = 100
+
+# Bytes of a message beside the result that it carries.
+ROOM_BYTES = 16 * 1024
+
+Record = dict[str, Any]
+
+
+class TaskRequest(IncomingRequest):
+    """The call of a tool, run as a task: what it sends and asks goes to the store, and so does its answer.
+
+    Args:
+        tasks: Those of the server.
+        key: Of the task, in the store.
+        origin: The request that it answers with the task.
+        route: Of the tool.
+    """
+
+    def __init__(self, tasks: Tasks, key: str, origin: IncomingRequest, route: Route) -> None:
+        params = {name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS}
+        request = Request(origin.request.id, origin.request.method, params)
+        super().__init__(request, origin.peer, route, _TaskSink(tasks), origin.size, origin.server, origin.headers)
+        self._tasks, self.task_key = tasks, key
+        self._numbers = count(1)
+        self.asker = Asker(self)
+
+    @property
+    def related(self) -> dict[str, Json]:
+        """The ``_meta`` that says which task a message belongs to."""
+        return {RELATED_KEY: {"taskId": _id_of(self.task_key)}}
+
+    def send(self, method: str, params: Result) -> None:
+        """Send a notification on the session that began the task; where there is none it is dropped."""
+        self.check()
+        if self.peer.revision.handshake and not self.finished:
+            meta = {**params.get("_meta", {}), **self.related}
+            self._tasks.subscriptions.post(self.peer, encode(Notification(method, {**params, "_meta": meta})))
+
+    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
+        """Make a report the status message of the task. Errors as `IncomingRequest.progress`."""
+        self.check()
+        encode_progress(0, done, total, message)  # refuses what is no report
+        if message is None:
+            message = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+        self._change(lambda record: record.update(message=message))
+        token = self.progress_token
+        if token is not None and self.peer.revision.handshake and done > self._last_progress:
+            self._last_progress = done
+            told = {"progressToken": token, "progress": done, "message": message}
+            self.send("notifications/progress", told if total is None else {**told, "total": total})
+
+    def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
+        """Ask by the task, which is `input_required` meanwhile; arguments and errors as `IncomingRequest.ask`."""
+        asked = {
+            f"{method.partition('/')[0]}-{next(self._numbers)}": {"method": method, "params": params}
+            for method, params in questions
+        }
+        deadline = Deadline(seconds)
+        if self.timeout is not None:
+            self.timeout.pause()
+        try:
+            record = self._change(lambda record: record["asked"].update(asked))
+            while True:
+                answers = [record["answers"][key] for key in asked if key in record["answers"]]
+                failed = next((each["error"] for each in answers if "error" in each), None)
+                if failed is not None:
+                    return Failure(None, failed["code"], failed["message"], failed.get("data"))
+                if len(answers) == len(asked):
+                    return [each["result"] for each in answers]
+                if deadline.expired:
+                    raise RequestTimeout(f"the task got no answer within {seconds:g} s")
+                self._tasks.store.wait([self.task_key], record["version"], deadline.to_wait(), self)
+                record = self._change(None)
+        finally:
+            self._tasks.change(self.task_key, partial(_withdraw, [*asked]))
+            if self.timeout is not None:
+                self.timeout.resume()
+
+    def _change(self, change: Optional[Callable[[Record], Any]]) -> Record:
+        """Change the task's record, or only look at it. Raises Cancelled: the task has ended without this handler."""
+        self.check()
+        look = self._tasks.load(self.task_key) if change is None else self._tasks.change(self.task_key, change)
+        if look is None or not NEXT[look["status"]]:
+            self.cancel("the task has ended")
+        self.check()
+        assert look is not None
+        return look
+
+
+_OF_ROUNDS = ("inputResponses", "requestState", "task")
+
+
+class _TaskSink(Sink):
+    """Takes the answer of a task."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks, self.requests, self.pool = tasks, tasks.requests, tasks.pool
+
+    def send(self, line: bytes) -> None:
+        """Nothing is connected."""
+
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None) -> bool:
+        """As `Sink.respond`."""
+        claimed = self.requests.claim(request, key)
+        if claimed and isinstance(request, TaskRequest):
+            self._tasks.finish(request, line)
+        return claimed
+
+
+class Tasks:
+    """Lets tools run as tasks: ``Server("x", extensions=[Tasks()])`` and ``@server.tool(task="optional")``.
+
+    One object serves one server. A task belongs to who is authenticated; where nobody is, to everybody who knows its
+    id, which cannot be guessed, and then tasks are not listed. Thread-safe.
+
+    Args:
+        store: Where tasks are kept; None keeps them while the process runs. With a `SqliteStore` finished tasks
+            survive it, and those that it left unfinished are `failed`, and say so, 10 s later.
+        ttl: Seconds that a task is kept, from its creation, unless a client asks for another time; None keeps it.
+        max_ttl: The most that a client may ask for.
+        poll_interval: Seconds that clients are asked to wait between two looks at a task.
+        max_tasks: Tasks of one client (where nobody is authenticated of all) that are kept at the same time.
+        max_bytes: Bytes of their results together, behind which no other task begins.
+
+    Raises:
+        TypeError, ValueError: An argument cannot be what it is.
+    """
+
+    identifier = IDENTIFIER
+
+    def __init__(
+        self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
+        poll_interval: float = 1.0, max_tasks: int = 5000, max_bytes: int = 256 * 1024 * 1024,
+    ) -> None:  # fmt: skip
+        check_number("ttl", ttl, least=0.001, whole=False)
+        check_number("max_ttl", max_ttl, least=0.001, whole=False, optional=False)
+        check_number("poll_interval", poll_interval, least=0.001, whole=False, optional=False)
+        check_number("max_tasks", max_tasks, least=1, optional=False)
+        check_number("max_bytes", max_bytes, least=1, optional=False)
+        self.store = MemoryStore() if store is None else store
+        self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
+        self._max_tasks, self._max_bytes = max_tasks, max_bytes
+
+    def install(self, registry: Registry) -> None:
+        """Become the tasks of a server.
+
+        Raises:
+            ValueError: They are another's.
+        """
+        if hasattr(self, "subscriptions"):
+            raise ValueError("Tasks() serves one server: make one for each")
+        self._config, self.subscriptions = registry.config, registry.subscriptions
+        config, limits = registry.config, registry.config.limits
+        self.pool = Pool(limits.workers, f"minimcp-tasks-{config.info['name']}")
+        self._limits: Limits = limits
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+        config.tasks = self
+        registry.extensions.append(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
+        self.requests = RunningRequests(self._limits)
+        self._lease = "lease/" + secrets.token_hex(16)
+        self._running: dict[str, TaskRequest] = {}
+        self._asking: set[tuple[str, str]] = set()  # questions that a `tasks/result` of this process asks now
+        self._lock, self._renewing = threading.Lock(), False
+
+    # ------------------------------------------------------------ what is declared, and where requests go
+
+    def declare(self, declared: dict[str, Json], incoming: IncomingRequest) -> None:
+        """Add what a client is told to the capabilities."""
+        design = incoming.peer.revision.tasks
+        if design == "extension":
+            declared["extensions"] = {**declared.get("extensions", {}), IDENTIFIER: {}}
+        elif design == "core":
+            listing: dict[str, Json] = {} if _principal(incoming) is None else {"list": {}}
+            declared["tasks"] = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
+
+    def route(self, method: str, peer: Peer) -> Optional[Route]:
+        """Where the requests of a method go; None when it is none of these in the peer's revision."""
+        handle = self._METHODS.get((peer.revision.tasks, method))
+        return None if handle is None else Route(partial(handle, self))
+
+    def is_task(self, tool: RegisteredTool, incoming: IncomingRequest) -> bool:
+        """Whether a call of a tool is to run as a task.
+
+        Raises:
+            MethodNotFound: With a handshake: it has to, and the client did not ask for it, or the other way round.
+            CapabilityNotSupported: It has to, and the client did not declare the extension.
+            InvalidParams: ``task`` is no object.
+        """
+        design, given = incoming.peer.revision.tasks, incoming.request.params.get("task")
+        if design == "extension":
+            declared = incoming.peer.supports("ext:" + IDENTIFIER)
+            if tool.task == "required" and not declared:
+                raise lacks("ext:" + IDENTIFIER, tool.owner)
+            return declared and tool.task is not None
+        if design == "core" and given is not None:
+            if tool.task is None:
+                raise MethodNotFound(f"{tool.owner} does not run as a task: call it without one")
+            if not isinstance(given, dict):
+                raise InvalidParams("task is an object")
+            return True
+        if tool.task == "required":
+            raise MethodNotFound(f"{tool.owner} runs as a task only: call it with task")
+        return False
+
+    # ------------------------------------------------------------ the records
+
+    def load(self, key: str) -> Optional[Record]:
+        """The record of a task, with its version; None when there is none (any more)."""
+        entry = self.store.get(key)
+        if entry is None:
+            return None
+        record: Record = json.loads(entry.value)
+        record["version"] = entry.version
+        if NEXT[record["status"]] and record["lease"] != self._lease and self.store.get(record["lease"]) is None:
+            error = {"code": InternalError.CODE, "message": LOST}
+            return self.change(key, lambda record: record.update(status="failed", message=LOST, error=error))
+        return record
+
+    def change(self, key: str, change: Callable[[Record], Any]) -> Optional[Record]:
+        """Change the record of a task that has not ended; whoever changes it meanwhile is heard too.
+
+        Args:
+            key: Of the task.
+            change: Changes a record; called again when another thread or process was first.
+
+        Returns:
+            The record as it is now: one with a terminal state was not changed. None when there is none.
+        """
+        while True:
+            entry = self.store.get(key)
+            if entry is None:
+                return None
+            record: Record = json.loads(entry.value)
+            before = record["status"]
+            if not NEXT[before]:
+                return {**record, "version": entry.version}
+            change(record)
+            if NEXT[record["status"]]:
+                record["status"] = "input_required" if record["asked"] else "working"
+            else:
+                record["asked"], record["answers"] = {}, {}
+            assert record["status"] in NEXT[before]
+            record["updated"] = _now()
+            version = self.store.put(key, to_json(record).encode(), _left(record), entry.version)
+            if version is not None:
+                self._tell(key, record)
+                return {**record, "version": version}
+
+    def _tell(self, key: str, record: Record) -> None:
+        """Tell those who listen to a task of its new state."""
+        task, detailed = self._view(record, False), None
+        running = self._running.get(key)
+        if running is not None and running.peer.revision.handshake:
+            self.subscriptions.task_changed(running.peer, record["id"], task)
+        if self.subscriptions.listens_to_task(key):
+            detailed = self._detailed(record)
+            self.subscriptions.listened_task_changed(key, record["id"], detailed)
+
+    def _find(self, incoming: IncomingRequest) -> tuple[str, Record]:
+        """The task that a request names, if it is its sender's.
+
+        Raises:
+            CapabilityNotSupported: The client did not declare the extension.
+            InvalidParams: There is none, or not any more, or it is another's.
+        """
+        self._check_declared(incoming)
+        id = incoming.request.params.get("taskId")
+        if not isinstance(id, str):
+            raise InvalidParams("taskId is a string")
+        key = _key(incoming, id)
+        record = self.load(key)
+        if record is None:
+            raise InvalidParams("there is no task with this taskId: it is unknown, or its ttl is over")
+        return key, record
+
+    def _check_declared(self, incoming: IncomingRequest) -> None:
+        if incoming.peer.revision.tasks == "extension" and not incoming.peer.supports("ext:" + IDENTIFIER):
+            raise lacks("ext:" + IDENTIFIER, incoming.request.method)
+
+    def _view(self, record: Record, extension: bool) -> dict[str, Json]:
+        """A task as a client sees it."""
+        unit = "Ms" if extension else ""
+        task = {
+            "taskId": record["id"], "status": record["status"], "statusMessage": record["message"],
+            "createdAt": record["created"], "lastUpdatedAt": record["updated"],
+            "ttl" + unit: record["ttl"], "pollInterval" + unit: self._interval_ms,
+        }  # fmt: skip
+        return {name: value for name, value in task.items() if name != "statusMessage" or value}
+
+    def _detailed(self, record: Record) -> dict[str, Json]:
+        """The same with its questions, its result or its error."""
+        task = self._view(record, True)
+        if record["status"] == "input_required":
+            task["inputRequests"] = record["asked"]
+        task.update({name: record[name] for name in ("result", "error") if name in record})
+        return task
+
+    # ------------------------------------------------------------ a task's life
+
+    def create(self, tool: RegisteredTool, incoming: IncomingRequest) -> dict[str, Json]:
+        """Begin a call of a tool as a task; the result that says so.
+
+        Raises:
+            InternalError: There are too many.
+            InvalidParams: ``task.ttl`` is no number.
+        """
+        core = incoming.peer.revision.tasks == "core"
+        ttl = self._ttl
+        if core:
+            wanted = incoming.request.params["task"].get("ttl")
+            if wanted is not None:
+                if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or not wanted > 0:
+                    raise InvalidParams("task.ttl is a number of milliseconds")
+                ttl = min(wanted / 1000, self._max_ttl)
+        kept = self.store.list(_key(incoming, ""))
+        if len(kept) >= self._max_tasks or sum(len(each.value) for each in kept) > self._max_bytes:
+            raise InternalError(f"{len(kept)} tasks are kept already: call again when some have expired")
+        id, now = secrets.token_hex(16), _now()
+        key = _key(incoming, id)
+        record: Record = {
+            "id": id, "status": "working", "message": None, "created": now, "updated": now, "core": core,
+            "ttl": None if ttl is None else math.ceil(ttl * 1000),
+            "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
+        }  # fmt: skip
+        running = TaskRequest(self, key, incoming, tool.plain_route)
+        self.requests.add(running, key)
+        with self._lock:
+            self._running[key] = running
+        try:
+            self._hold_lease()
+            self.store.put(key, to_json(record).encode(), ttl, expect=0)
+            if running.route.start is None:
+                self.pool.submit(running.run)
+            else:
+                running.route.start(running)
+        except BaseException:
+            self.store.delete(key)
+            self._running.pop(key, None)
+            self.requests.claim(running)
+            self.requests.finish(running)
+            raise
+        task = self._view(record, not core)
+        return {"task": task} if core else self._closed({"resultType": "task", **task}, incoming)
+
+    def finish(self, running: TaskRequest, line: bytes) -> None:
+        """The handler of a task has ended.
+
+        Args:
+            running: The task.
+            line: The answer that a request would get.
+        """
+        most, answer = self.requests.most_bytes - ROOM_BYTES, json.loads(line)
+        if len(line) > most:
+            answer = {"error": {"code": InternalError.CODE, "message": f"the result is longer than {most} bytes"}}
+
+        def end(record: Record) -> None:
+            if "error" in answer:
+                record.update(status="failed", message=answer["error"]["message"], error=answer["error"])
+                return
+            result = answer["result"]
+            failed = result.get("isError") is True
+            record.update(status="failed" if failed and record["core"] else "completed", result=result)
+            if failed:
+                texts = [block["text"] for block in result["content"] if block.get("type") == "text"]
+                record["message"] = texts[0] if texts else "the tool failed"
+
+        try:
+            self.change(running.task_key, end)
+        except Exception as error:  # a store that fails, to which the lease is lost too
+            log.error("the end of a task cannot be kept: %s", error, exc_info=error)
+        with self._lock:
+            self._running.pop(running.task_key, None)
+
+    def _hold_lease(self) -> None:
+        """Have the store know that this process runs, from before its first task until after its last one."""
+        with self._lock:
+            begins, self._renewing = not self._renewing, True
+        if begins:
+            self.store.put(self._lease, b"", LEASE_SECONDS)
+            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
+
+    def _renew(self) -> None:
+        """Renew the lease, and end the handlers whose tasks another process has ended, or whose time is over."""
+        with self._lock:
+            running, self._renewing = list(self._running.items()), bool(self._running)
+        if not running:
+            return
+        try:
+            self.store.put(self._lease, b"", LEASE_SECONDS)
+            for key, request in running:
+                record = self.load(key)
+                if record is None or not NEXT[record["status"]]:
+                    request.cancel("the task was cancelled, or its ttl is over")
+        except Exception as error:
+            log.error("the lease of running tasks cannot be renewed: %s", error, exc_info=error)
+        timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
+
+    # ------------------------------------------------------------ the methods
+
+    def _closed(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
+        return self._config.closed(result, incoming.peer.revision)
+
+    def _get(self, incoming: IncomingRequest) -> dict[str, Json]:
+        _, record = self._find(incoming)
+        if incoming.peer.revision.tasks == "core":
+            return self._view(record, False)
+        return self._closed(self._detailed(record), incoming)
+
+    def _cancel(self, incoming: IncomingRequest) -> dict[str, Json]:
+        key, record = self._find(incoming)
+        core = incoming.peer.revision.tasks == "core"
+        if core and not NEXT[record["status"]]:
+            raise InvalidParams(f"the task is {record['status']} already: only one that has not ended is cancelled")
+        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled by the client"))
+        running = self._running.get(key)
+        if running is not None and changed is not None and changed["status"] == "cancelled":
+            running.cancel("the client has cancelled the task")
+        return self._view(changed or record, False) if core else self._closed({}, incoming)
+
+    def _update(self, incoming: IncomingRequest) -> dict[str, Json]:
+        key, _ = self._find(incoming)
+        responses = incoming.request.params.get("inputResponses")
+        if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
+            raise InvalidParams("inputResponses is an object of objects")
+        self._bank(key, {name: {"result": response} for name, response in responses.items()})
+        return self._closed({}, incoming)
+
+    def _bank(self, key: str, answers: Mapping[str, Json]) -> None:
+        """Keep the answers to what is asked; others are ignored."""
+        def take(record: Record) -> None:
+            for name, answer in answers.items():
+                if record["asked"].pop(name, None) is not None:
+                    record["answers"][name] = answer
+
+        self.change(key, take)
+
+    def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
+        if _principal(incoming) is None:
+            raise MethodNotFound("tasks are listed for clients that are authenticated, and this one is not")
+        prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
+        if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
+            raise InvalidParams("this cursor came with no page of this list")
+        entries = self.store.list(prefix, prefix + cursor, PAGE + 1)
+        records = [self.load(entry.key) for entry in entries[:PAGE]]
+        result: dict[str, Json] = {"tasks": [self._view(record, False) for record in records if record is not None]}
+        if len(entries) > PAGE:
+            result["nextCursor"] = _id_of(entries[PAGE - 1].key)
+        return result
+
+    def _result(self, incoming: IncomingRequest) -> dict[str, Json]:
+        """Wait for the end of a task, and ask the client what its handler asks meanwhile."""
+        key, record = self._find(incoming)
+        running = self._running.get(key)
+        forget = int if running is None else CancelToken.on_cancel(running, lambda: incoming.cancel("the task ended"))
+        try:
+            while NEXT[record["status"]]:
+                self._forward(incoming, key, record)
+                self.store.wait([key], record["version"], LEASE_SECONDS, incoming)
+                incoming.check()
+                _, record = self._find(incoming)
+        except Cancelled:
+            _, record = self._find(incoming)
+            if NEXT[record["status"]]:
+                raise
+        finally:
+            forget()
+        if "error" in record:
+            error = record["error"]
+            raise error_from_peer(error["code"], error["message"], error.get("data"))
+        if "result" not in record:
+            raise InvalidParams("the task was cancelled: it has no result")
+        result = record["result"]
+        return {**result, "_meta": {**result.get("_meta", {}), RELATED_KEY: {"taskId": record["id"]}}}
+
+    def _forward(self, incoming: IncomingRequest, key: str, record: Record) -> None:
+        """Ask the client what nobody asks it yet, and keep its answers."""
+        with self._lock:
+            mine = [name for name in record["asked"] if (key, name) not in self._asking]
+            self._asking.update((key, name) for name in mine)
+        if not mine:
+            return
+        related = {RELATED_KEY: {"taskId": record["id"]}}
+        asked = [record["asked"][name] for name in mine]
+        questions = [
+            (one["method"], {**one["params"], "_meta": {**one["params"].get("_meta", {}), **related}}) for one in asked
+        ]
+        try:
+            outcome = incoming.ask(questions, self._limits.ask_timeout)
+            if isinstance(outcome, Failure):
+                error = {"code": outcome.code, "message": outcome.message, "data": outcome.data}
+                self._bank(key, {name: {"error": error} for name in mine})
+            else:
+                self._bank(key, {name: {"result": one} for name, one in zip(mine, outcome)})
+        except RequestTimeout:
+            log.info("the client did not answer the questions of a task")
+        finally:
+            with self._lock:
+                self._asking.difference_update((key, name) for name in mine)
+
+    _METHODS: Mapping[tuple[str, str], Callable[[Tasks, IncomingRequest], dict[str, Json]]] = {
+        ("core", "tasks/get"): _get, ("core", "tasks/cancel"): _cancel,
+        ("core", "tasks/list"): _list, ("core", "tasks/result"): _result,
+        ("extension", "tasks/get"): _get, ("extension", "tasks/cancel"): _cancel,
+        ("extension", "tasks/update"): _update,
+    }  # fmt: skip
+
+    # ------------------------------------------------------------ listening
+
+    def listened(self, incoming: IncomingRequest, ids: Json) -> dict[str, str]:
+        """The tasks of a filter of `subscriptions/listen` that its sender may hear of: from keys to ids.
+
+        Raises:
+            CapabilityNotSupported: The client did not declare the extension.
+            InvalidParams: The filter is no list of ids.
+        """
+        self._check_declared(incoming)
+        if not isinstance(ids, list) or len(ids) > self._max_tasks or not all(isinstance(id, str) for id in ids):
+            raise InvalidParams(f"taskIds is a list of at most {self._max_tasks} ids of tasks")
+        keys = {_key(incoming, id): id for id in ids}
+        return {key: id for key, id in keys.items() if self.store.get(key) is not None}
+
+    def __repr__(self) -> str:
+        return f"<Tasks in {self.store!r}>"
+
+
+def _withdraw(keys: Sequence[str], record: Record) -> None:
+    for key in keys:
+        record["asked"].pop(key, None)
+        record["answers"].pop(key, None)
+
+
+def _principal(incoming: IncomingRequest) -> Optional[str]:
+    principal = getattr(incoming.headers, "principal", None)
+    return incoming.peer.principal if principal is None else principal
+
+
+def _key(incoming: IncomingRequest, id: str) -> str:
+    """Where a task of this request's sender is kept, so that nobody else finds it."""
+    principal = _principal(incoming)
+    owner = "-" if principal is None else hashlib.sha256(principal.encode("utf-8", "replace")).hexdigest()
+    return f"task/{owner}/{id.encode('utf-8', 'replace').decode()}"
+
+
+def _id_of(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _left(record: Record) -> Optional[float]:
+    """Seconds that a task is still kept; None for ever."""
+    return None if record["expires"] is None else max(record["expires"] - time.time(), 0.001)
