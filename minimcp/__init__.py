@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
+    from .client.tasks import Task
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
@@ -88,7 +89,7 @@ __all__ = [
     "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
     "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
     "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn",
-    "SqliteStore", "StdioServer", "Store", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory",
+    "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory",
     "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
     "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all", "current_context",
     "prompt", "resolve_inside", "resource", "serve", "tool",
@@ -104,6 +105,7 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
+    "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",

@@ -179,12 +179,20 @@ class Call:
             return following
         self.deadline.pause()
         try:
-            return {**following, "inputResponses": self._answers(method, asked)}
+            return {**following, "inputResponses": self.answers(method, asked)}
         finally:
             self.deadline.resume()
 
-    def _answers(self, method: str, asked: Mapping[str, Json]) -> Result:
-        """The host's answers by key; all questions are checked before the first is asked."""
+    def answers(self, method: str, asked: Mapping[str, Json]) -> Result:
+        """The host's answers by key; all questions are checked before the first is asked.
+
+        Args:
+            method: Of the call that asks.
+            asked: Questions by key, each with its method and params.
+
+        Raises:
+            Refused, ProtocolViolation, Cancelled, ConnectionLost: As `Client.request`.
+        """
         given_up = CancelToken()
         questions = {key: self._question(method, one, given_up) for key, one in asked.items()}
         answers: Result = {}

@@ -21,7 +21,7 @@ from .. import types
 from ..engine.pool import Pool, waiting
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..errors import HeaderMismatch, McpError, ToolError, logger
+from ..errors import HeaderMismatch, McpError, MethodNotFound, ToolError, logger
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
@@ -31,6 +31,9 @@ from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
 from .subscriptions import Changes, Filter, OpenSession
+
+if TYPE_CHECKING:
+    from .tasks import Task
 
 log = logger("minimcp.client")
 
@@ -312,13 +315,39 @@ class Client:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
+        except MethodNotFound:  # with a handshake a tool may run as a task only
+            if not self._as_task_only(call, params["name"]):
+                raise
+            result = call.request("tools/call", {**params, "task": {}})
+        wire = result if result.get("resultType") == "task" else result.get("task")
+        if wire is not None and "content" not in result:
+            from .tasks import Task
+
+            task = Task.read(self, wire, params["name"])
+            try:
+                result = task.drive(call)
+            except BaseException:
+                task.give_up()
+                raise
+        return self._typed(call, params["name"], result, raise_on_error)
+
+    def _as_task_only(self, call: Call, name: str) -> bool:
+        """Whether the server lists a tool as one that runs as a task only."""
+        if not call.session.era.peer.supports("tasks.requests.tools.call"):
+            return False
+        return any(each.name == name and each.task == "required" for each in self._list_tools(call, "refresh"))
+
+    def _typed(self, call: Call, name: Optional[str], result: Params, raise_on_error: bool) -> CallToolResult:
+        """The result of a call of a tool as an object; None for a tool whose name is not known."""
         typed = read_result("tools/call", CallToolResult.from_wire, result)
-        name, schemas = params["name"], call.opened.schemas
+        schemas = call.opened.schemas
         if typed.is_error:
             if raise_on_error:
                 failed = ToolError(typed.text or f"{name} failed", content=typed.content)
                 failed.result = typed
                 raise failed
+        elif name is None:
+            schemas.fill_in("", typed, wraps=False)
         elif not schemas.fill_in(name, typed, wraps=call.session.era.revision.structured == "object"):
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
@@ -368,6 +397,59 @@ class Client:
                     results[-1].run(work)
             results = [future.exception() or future.result() for future in results]
         return all_or_first(results, return_exceptions)
+
+    # ------------------------------------------------------------ tasks
+
+    def start_task(
+        self, name: str, arguments: Arguments = None, *, ttl: Optional[float] = None, timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> Task:
+        """Call a tool as a task, and do not wait for its end. Arguments and errors as `call_tool`, and:
+
+        Args:
+            ttl: Seconds that the server is asked to keep it; None leaves it to the server. Where requests stand alone
+                the server decides, and this is not sent.
+
+        Returns:
+            The task; where requests stand alone the server may answer the call at once, and it has ended then.
+
+        Raises:
+            CapabilityNotSupported: The server runs nothing as a task, or this client was not told to declare that it
+                knows tasks.
+            MethodNotFound: It does not run this tool as one.
+        """
+        from .tasks import Task, need_tasks
+
+        call = Call(self._sessions, timeout, cancel, "tools")
+        need_tasks(call)
+        params = _call_params(name, arguments)
+        if call.session.era.revision.handshake:
+            asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
+            return Task.read(self, call.request("tools/call", {**params, "task": asked}).get("task"), name)
+        result = call.request("tools/call", params)
+        return Task.read(self, result, name) if result.get("resultType") == "task" else Task(self, "", name, result)
+
+    def task(self, id: str) -> Task:
+        """A task that was started before, maybe by another process; nothing is asked.
+
+        Raises:
+            TypeError: The id is no str.
+        """
+        from .tasks import Task
+
+        return Task(self, expect(id, str, "a task's id is a str"))
+
+    def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
+        """The tasks of this client that the server keeps. Arguments and errors as `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server does not list tasks; where requests stand alone none does.
+        """
+        from .tasks import Task
+
+        call = Call(self._sessions, timeout, cancel)
+        call.session.need("tasks.list")
+        return call.pages("tasks/list", "tasks", partial(Task.read, self), "bypass")
 
     # ------------------------------------------------------------ resources
 

@@ -93,7 +93,7 @@ def connect(
     sampling: Sequence[str] = (),
     elicitation: Sequence[str] = ("form", "url"),
     client_info: Union[Implementation, Mapping[str, Any], None] = None,
-    extensions: Optional[Mapping[str, Json]] = None,
+    extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
     send_shutdown: bool = False,
     stderr: Any = None,
     env: Optional[Mapping[str, str]] = None,
@@ -140,7 +140,8 @@ def connect(
         elicitation: What ``elicit`` can do and this client declares: "form", "url".
         client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
             `Implementation`; None describes the running script.
-        extensions: Extensions to declare, by identifier; None declares none.
+        extensions: Extensions to declare, as `Tasks`, in a list; or by identifier, each with an object of settings;
+            None declares none.
         send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers expect though the
             specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
@@ -176,7 +177,10 @@ def connect(
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
-    expect({} if extensions is None else extensions, Mapping, "extensions is a mapping or None")
+    declared: Any = extensions
+    if isinstance(declared, (list, tuple)):
+        declared = {each.identifier: {} for each in declared}
+    expect({} if declared is None else declared, Mapping, "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -189,7 +193,7 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
+        extensions=declared, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
         connection=target if config is not None else None,
         backlog_bytes=limits.backlog_bytes,
     )

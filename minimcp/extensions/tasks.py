@@ -525,7 +525,9 @@ class Tasks:
             forget()
         if "error" in record:
             error = record["error"]
-            raise error_from_peer(error["code"], error["message"], error.get("data"))
+            raised = error_from_peer(error["code"], error["message"], error.get("data"))
+            raised.from_peer = False  # it goes out as it was written
+            raise raised
         if "result" not in record:
             raise InvalidParams("the task was cancelled: it has no result")
         result = record["result"]

@@ -64,6 +64,7 @@ class Tool(Named):
         annotations: Hints about what it does.
         icons: Pictures of it.
         meta: The member ``_meta``.
+        execution: How it runs, with ``taskSupport`` (2025-11-25).
     """
 
     name: str
@@ -74,6 +75,13 @@ class Tool(Named):
     annotations: Optional[ToolAnnotations] = None
     icons: OptionalItems[Icon] = member(default=None)
     meta: Optional[Json] = None
+    execution: Optional[Json] = None
+
+    @property
+    def task(self) -> Optional[str]:
+        """Whether it runs as a task: "optional" or "required"; None where the server does not say so."""
+        support = self.execution.get("taskSupport") if isinstance(self.execution, dict) else None
+        return support if support in ("optional", "required") else None
 
     @property
     def display_name(self) -> str:
