@@ -786,6 +786,12 @@ class IncomingRequest(CancelToken):
         if self.progress_token is not None:
             self._progress_lock = threading.RLock()
 
+    @property
+    def principal(self) -> Optional[str]:
+        """Who was authenticated; None where nobody is."""
+        named: Optional[str] = getattr(self.headers, "principal", None)
+        return self.peer.principal if named is None else named
+
     def become(self, other: IncomingRequest) -> None:
         """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
         self.request, self.peer, self.headers, self.batch = other.request, other.peer, other.headers, other.batch

@@ -30,6 +30,7 @@ from ..engine.timer import Deadline, timer
 from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, RequestTimeout, error_from_peer, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
+from ..protocol.versions import Revision
 from ..server.questions import Asker
 from ..server.registry import Registry
 from ..server.tools import RegisteredTool
@@ -223,13 +224,13 @@ class Tasks:
 
     # ------------------------------------------------------------ what is declared, and where requests go
 
-    def declare(self, declared: dict[str, Json], incoming: IncomingRequest) -> None:
+    def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
         """Add what a client is told to the capabilities."""
-        design = incoming.peer.revision.tasks
+        design = revision.tasks
         if design == "extension":
             declared["extensions"] = {**declared.get("extensions", {}), IDENTIFIER: {}}
         elif design == "core":
-            listing: dict[str, Json] = {} if _principal(incoming) is None else {"list": {}}
+            listing: dict[str, Json] = {} if principal is None else {"list": {}}
             declared["tasks"] = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
@@ -494,7 +495,7 @@ class Tasks:
         self.change(key, take)
 
     def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
-        if _principal(incoming) is None:
+        if incoming.principal is None:
             raise MethodNotFound("tasks are listed for clients that are authenticated, and this one is not")
         prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
         if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
@@ -590,14 +591,9 @@ def _withdraw(keys: Sequence[str], record: Record) -> None:
         record["answers"].pop(key, None)
 
 
-def _principal(incoming: IncomingRequest) -> Optional[str]:
-    principal = getattr(incoming.headers, "principal", None)
-    return incoming.peer.principal if principal is None else principal
-
-
 def _key(incoming: IncomingRequest, id: str) -> str:
     """Where a task of this request's sender is kept, so that nobody else finds it."""
-    principal = _principal(incoming)
+    principal = incoming.principal
     owner = "-" if principal is None else hashlib.sha256(principal.encode("utf-8", "replace")).hexdigest()
     return f"task/{owner}/{id.encode('utf-8', 'replace').decode()}"
 

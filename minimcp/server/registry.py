@@ -11,7 +11,7 @@ from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
-from ..protocol.versions import REVISIONS
+from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .completion import Completions, TextHandler
 from .context import Context
@@ -96,7 +96,7 @@ class Registry:
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
-        # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, incoming)``.
+        # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, revision, principal)``.
         self.extensions: list[Any] = []
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
@@ -153,12 +153,13 @@ class Registry:
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
-        capabilities = self.capabilities(incoming)
+        capabilities = self.capabilities(revision, incoming.principal)
         return {"protocolVersion": revision.name, "capabilities": capabilities, "serverInfo": info, **config.guide}
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
-        result = {"supportedVersions": list(self.offer.names), "capabilities": self.capabilities(incoming)}
+        capabilities = self.capabilities(revision, incoming.principal)
+        result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities}
         return config.closed({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
@@ -169,9 +170,14 @@ class Registry:
             return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
         return kind in self._offered
 
-    def capabilities(self, incoming: IncomingRequest) -> dict[str, Json]:
-        """What is declared to a client: nothing that is not served, but for what the author adds."""
-        announced, revision = self.config.capabilities, incoming.peer.revision
+    def capabilities(self, revision: Revision, principal: Optional[str] = None) -> dict[str, Json]:
+        """What is declared to a client of this revision: nothing that is not served, but for what the author adds.
+
+        Args:
+            revision: That it speaks.
+            principal: Who was authenticated; None where nobody is.
+        """
+        announced = self.config.capabilities
         declared = {name: value for name, value in announced.items() if name not in DECLARED}
         for kind, members in DECLARED.items():
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
@@ -180,7 +186,7 @@ class Registry:
         if self.config.extensions:
             declared["extensions"] = self.config.extensions
         for extension in self.extensions:
-            extension.declare(declared, incoming)
+            extension.declare(declared, revision, principal)
         return declared
 
     def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> str:

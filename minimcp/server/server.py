@@ -146,6 +146,8 @@ class Server:
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
         for extension in () if isinstance(extensions, Mapping) else extensions or ():
+            if not hasattr(extension, "install"):
+                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
             extension.install(self._registry)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()

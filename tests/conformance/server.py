@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any, Union
 
 import minimcp
-from minimcp import Context, Elicit, EmbeddedResource, Image, ListRoots, Sample, Server, Text
+from minimcp import (
+    Context,
+    Elicit,
+    EmbeddedResource,
+    Image,
+    InternalError,
+    ListRoots,
+    Sample,
+    Server,
+    Tasks,
+    Text,
+    ToolError,
+)
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -72,12 +84,51 @@ ENUMS = {
 }
 
 
+def add_tasks(server: Server) -> None:
+    """Tools that run as tasks."""
+    @server.tool
+    def greet(name: str) -> str:
+        """Never a task."""
+        return f"Hello, {name}!"
+
+    @server.tool(task="optional")
+    def slow_compute(seconds: float, ctx: Context, label: str = "result") -> str:
+        """Takes its time."""
+        ctx.sleep(seconds)
+        return f"{label}: computed for {seconds:g} s"
+
+    @server.tool(task="required")
+    def failing_job(ctx: Context) -> str:
+        """Fails after a while."""
+        ctx.sleep(1)
+        raise ToolError("the job failed")
+
+    @server.tool(task="optional")
+    def protocol_error_job() -> str:
+        """Ends by an error of the protocol."""
+        raise InternalError("the job cannot go on")
+
+    @server.tool(task="optional")
+    def confirm_delete(filename: str, ctx: Context) -> str:
+        """Asks once."""
+        answer = ctx.elicit(f"Delete {filename}?", {"confirm": bool})
+        return f"{filename}: {'deleted' if answer.require()['confirm'] else 'kept'}"
+
+    @server.tool(task="optional")
+    def multi_input(ctx: Context) -> str:
+        """Asks two questions at once."""
+        answers = ctx.ask_all({"name": Elicit("Your name?", {"name": str}), "age": Elicit("Your age?", {"age": int})})
+        return ", ".join(f"{key} {answer.action}" for key, answer in answers.items())
+
+
 def make_server() -> Server:
     """The fixture: tools, resources and prompts by the suite's names."""
     server = Server(
         "conformance-fixture", version="1.0.0",
         capabilities=["tools", "prompts", "resources", "logging", "completions"],
+        extensions=[Tasks(poll_interval=0.2)],
     )  # fmt: skip
+    add_tasks(server)
 
     @server.tool
     def test_simple_text() -> str:

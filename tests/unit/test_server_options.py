@@ -23,7 +23,7 @@ WRONG_TYPES = [
     *[("page_size", "a whole number or None", wrong) for wrong in ("3", 1.5, True, [1])],
     ("list_ttl", "a number of seconds", "1"), ("list_ttl", "a number of seconds", None),
     ("capabilities", "a list of kinds, a mapping or None", 5),
-    ("extensions", "a mapping or None", ["com.example/x"]),
+    ("extensions", "a list of extensions, a mapping or None", "com.example/x"),
     ("revisions", "a list of names or None", 2025), ("state_keys", "a list of keys or None", 5),
     ("on_pump_needed", "a callable", 5), ("executor", "None, 'main', an object with submit()", 5),
     ("trace", "a text file or a callable", 5), ("limits", "a Limits(...) or None", {"workers": 2}),
@@ -71,7 +71,7 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
         ("stateless_http", "sessions=False"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
-        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http$"),
+        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http, auth$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ FACTS: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "result_type": (False, False, False, False, True), "cache_hints": (False, False, False, False, True),
     "url_errors": (False, False, False, True, False), "elicitation_ids": (False, False, False, True, False),
     "full_forms": (False, False, False, True, True), "sampling_tools": (False, False, False, True, True),
+    "tasks": ("none", "none", "none", "core", "extension"),
     "resource_missing": (-32002, -32002, -32002, -32002, -32602),
     "client_capabilities": (
         {"sampling": (), "roots": ("listChanged",)}, {"sampling": (), "roots": ("listChanged",)},

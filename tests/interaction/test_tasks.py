@@ -1,0 +1,703 @@
+"""Tools that run as tasks, in both designs: what a client sees, asks and ends, and what the store keeps of them."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
+
+from minimcp import (
+    Cancelled,
+    CapabilityNotSupported,
+    Client,
+    Context,
+    InternalError,
+    InvalidParams,
+    Limits,
+    MemoryStore,
+    MethodNotFound,
+    RequestTimeout,
+    RpcError,
+    Serial,
+    Server,
+    SqliteStore,
+    Tasks,
+    ToolError,
+    connect,
+)  # fmt: skip  # isort: skip
+from minimcp.engine.requests import IncomingRequest
+from minimcp.extensions import tasks as module
+
+from ..support import WAIT, eventually, run_python
+
+CORE, EXTENSION = "2025-11-25", "2026-07-28"
+DESIGNS = pytest.mark.parametrize("revision", [CORE, EXTENSION])
+ID = "io.modelcontextprotocol/tasks"
+RELATED = "io.modelcontextprotocol/related-task"
+ANSWER = {"action": "accept", "content": {"name": "Ada"}}
+
+
+class Gates:
+    """Lets the handlers of a server go on."""
+
+    def __init__(self) -> None:
+        self.go, self.begun, self.cancelled = threading.Event(), threading.Event(), threading.Event()
+
+
+def make(gates: Optional[Gates] = None, tasks: Optional[Tasks] = None, **options: Any) -> Server:
+    server = Server("jobs", extensions=[tasks or Tasks(poll_interval=0.02)], **options)
+    gates = gates or Gates()
+
+    @server.tool(task="optional")
+    def add(a: int, b: int, ctx: Context) -> List[int]:
+        """Add."""
+        ctx.progress(1, 2, message="half done")
+        return [a + b]
+
+    @server.tool(task="required")
+    def greet(ctx: Context) -> str:
+        """Ask for a name."""
+        return f"Hello, {ctx.elicit('Who?', {'name': str}).require()['name']}"
+
+    @server.tool(task="optional")
+    def ask_two(ctx: Context) -> str:
+        """Ask twice: two questions, and one more."""
+        from minimcp import Elicit
+
+        asked = {key: Elicit(key, {"name": str}) for key in ("one", "two")}
+        names = [answer.require()["name"] for answer in ctx.ask_all(asked).values()]
+        return " ".join([*names, ctx.elicit("three", {"name": str}).require()["name"]])
+
+    @server.tool(task="optional")
+    def fail() -> str:
+        """Fail."""
+        raise ToolError("out of paper")
+
+    @server.tool(task="optional")
+    def refuse() -> str:
+        """End by an error of the protocol."""
+        raise RpcError(7, "not today", {"why": "rain"})
+
+    @server.tool(task="optional")
+    def block(ctx: Context) -> str:
+        """Wait."""
+        ctx.on_cancel(gates.cancelled.set)
+        gates.begun.set()
+        while not gates.go.wait(0.01):
+            ctx.check()
+        return "done"
+
+    @server.tool
+    def plain() -> str:
+        """Never a task."""
+        return "plain"
+
+    return server
+
+
+@contextmanager
+def client(server: Server, revision: str, declares: bool = True, **options: Any) -> Iterator[Client]:
+    with connect(server, revision=revision, extensions=[Tasks()] if declares else None, **options) as connected:
+        yield connected
+
+
+def begin(connected: Client, name: str, **arguments: Any) -> Dict[str, Any]:
+    """A call as a task, and what the server says of the task."""
+    params: Dict[str, Any] = {"name": name, "arguments": arguments}
+    if connected.revision == CORE:
+        result = connected.request("tools/call", {**params, "task": {}})
+        assert list(result) == ["task"]
+        task: Dict[str, Any] = result["task"]
+        return task
+    result = connected.request("tools/call", params)
+    assert result["resultType"] == "task"
+    return result
+
+
+def get(connected: Client, task: Dict[str, Any]) -> Dict[str, Any]:
+    return connected.request("tasks/get", {"taskId": task["taskId"]})
+
+
+def until(connected: Client, task: Dict[str, Any], *states: str) -> Dict[str, Any]:
+    seen: List[Dict[str, Any]] = []
+
+    def reached() -> bool:
+        seen.append(get(connected, task))
+        return seen[-1]["status"] in states
+
+    assert eventually(reached), seen[-1]
+    return seen[-1]
+
+
+# ------------------------------------------------------------ what is declared
+
+
+@pytest.mark.requirement("TASK-01", "TASK-39", "M:TASK-1", "M:TASK-32", "M:EXT-4", "M:EXT-1")
+def test_what_is_declared() -> None:
+    server = make()
+    with client(server, CORE) as core:
+        assert core.capabilities["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        assert ID not in core.capabilities.get("extensions", {})
+        support = {tool.name: tool.task for tool in core.list_tools()}
+        assert (support["add"], support["greet"], support["plain"]) == ("optional", "required", None)
+    with client(server, EXTENSION) as newer:
+        assert newer.capabilities["extensions"] == {ID: {}}
+        assert "tasks" not in newer.capabilities
+        assert all(tool.execution is None for tool in newer.list_tools())
+    with client(server, "2025-06-18", declares=False) as older:
+        assert not {"tasks", "extensions"} & set(older.capabilities)
+        assert older.call_tool("add", {"a": 1, "b": 2}).value == [3]
+        with pytest.raises(MethodNotFound):
+            older.request("tasks/get", {"taskId": "x"})
+    with connect(Server("none")) as none:
+        assert "extensions" not in none.capabilities
+
+
+def test_what_cannot_be_said() -> None:
+    with pytest.raises(ValueError, match=r"needs Server\(..., extensions=\[Tasks\(\)\]\)"):
+        Server("x").add_tool(len, name="length", task="optional")
+    with pytest.raises(ValueError, match='"optional", "required" or None'):
+        make().add_tool(max, name="most", task="sometimes")
+    with pytest.raises(TypeError, match="objects such as Tasks"):
+        Server("x", extensions=["tasks"])
+    with pytest.raises(ValueError, match="poll_interval"):
+        Tasks(poll_interval=0)
+    tasks = Tasks()
+    Server("one", extensions=[tasks])
+    with pytest.raises(ValueError, match="serves one server"):
+        Server("two", extensions=[tasks])
+
+
+# ------------------------------------------------------------ which calls are tasks
+
+
+@pytest.mark.requirement("TASK-05", "TASK-06", "TASK-07", "TASK-08")
+def test_with_a_handshake_the_client_decides() -> None:
+    with client(make(), CORE) as core:
+        assert core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})["content"]
+        assert begin(core, "add", a=1, b=2)["status"] == "working"
+        with pytest.raises(MethodNotFound, match="as a task only"):
+            core.request("tools/call", {"name": "greet"})
+        with pytest.raises(MethodNotFound, match="does not run as a task"):
+            core.request("tools/call", {"name": "plain", "task": {}})
+        for wrong in (5, {"ttl": "long"}, {"ttl": 0}, {"ttl": True}):
+            with pytest.raises(InvalidParams, match="task"):
+                core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wrong})
+
+
+@pytest.mark.requirement("TASK-09")
+def test_a_server_without_tasks_runs_the_call() -> None:
+    server = Server("x")
+
+    @server.tool
+    def plain() -> str:
+        """Plain."""
+        return "plain"
+
+    with client(server, CORE) as core:
+        assert core.request("tools/call", {"name": "plain", "task": {}})["content"][0]["text"] == "plain"
+        with pytest.raises(CapabilityNotSupported):
+            core.start_task("plain")
+
+
+@pytest.mark.requirement("M:TASK-2", "M:TASK-3", "M:TASK-4", "M:TASK-20", "M:TASK-25", "M:EXT-3")
+def test_where_requests_stand_alone_the_server_decides() -> None:
+    server = make()
+    with client(server, EXTENSION) as newer:
+        assert begin(newer, "add", a=1, b=2)["status"] == "working"
+        plain = newer.request("tools/call", {"name": "plain", "task": {"ttl": 5}})
+        assert (plain["resultType"], "taskId" in plain) == ("complete", False)
+    with client(server, EXTENSION, declares=False) as undeclared:
+        assert undeclared.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})["content"]
+        for method, params in (
+            ("tools/call", {"name": "greet"}), ("tasks/get", {"taskId": "x"}),
+            ("tasks/cancel", {"taskId": "x"}), ("tasks/update", {"taskId": "x", "inputResponses": {}}),
+        ):  # fmt: skip
+            with pytest.raises(CapabilityNotSupported) as caught:
+                undeclared.request(method, params)
+            assert caught.value.data == {"requiredCapabilities": {"extensions": {ID: {}}}}
+    with client(server, CORE) as core:
+        assert "content" in core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+
+
+@pytest.mark.requirement("M:TASK-21", "TASK-45")
+def test_methods_of_the_other_design_are_unknown() -> None:
+    server = make()
+    with client(server, EXTENSION) as newer:
+        for method in ("tasks/result", "tasks/list"):
+            with pytest.raises(MethodNotFound):
+                newer.request(method, {"taskId": "x"})
+    with client(server, CORE) as core:
+        for method in ("tasks/update", "tasks/list"):
+            with pytest.raises(MethodNotFound):
+                core.request(method, {"taskId": "x", "inputResponses": {}})
+
+
+# ------------------------------------------------------------ the life of a task
+
+
+@pytest.mark.requirement("TASK-11", "TASK-13", "TASK-16", "TASK-19", "M:TASK-5", "M:TASK-6", "M:TASK-7", "M:TASK-22")
+@DESIGNS
+def test_what_a_task_says_of_itself(revision: str) -> None:
+    gates = Gates()
+    unit = "Ms" if revision == EXTENSION else ""
+    with client(make(gates), revision) as connected:
+        task = begin(connected, "block")
+        members = {"taskId", "status", "createdAt", "lastUpdatedAt", f"ttl{unit}", f"pollInterval{unit}"}
+        assert set(task) - {"resultType", "_meta"} == members
+        assert task["status"] == "working"
+        assert (task[f"ttl{unit}"], task[f"pollInterval{unit}"]) == (3_600_000, 20)
+        for member in ("createdAt", "lastUpdatedAt"):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", task[member])
+        now = get(connected, task)  # at once
+        assert now["status"] == "working"
+        assert not {"task", "result", "error", "requestState", "inputRequests"} & set(now)
+        gates.go.set()
+        until(connected, task, "completed")
+
+
+@pytest.mark.requirement("TASK-21", "TASK-22", "TASK-23", "TASK-25", "TASK-26")
+def test_the_result_is_waited_for_with_a_handshake() -> None:
+    gates, results = Gates(), list[Dict[str, Any]]()
+    with client(make(gates), CORE) as core:
+        task = begin(core, "block")
+        params = {"taskId": task["taskId"], "_meta": {RELATED: {"taskId": "another"}}}
+        thread = threading.Thread(target=lambda: results.append(core.request("tasks/result", params)))
+        thread.start()
+        assert gates.begun.wait(WAIT)
+        assert not results
+        gates.go.set()
+        thread.join(WAIT)
+        related = {RELATED: {"taskId": task["taskId"]}}
+        assert results == [{"content": [{"type": "text", "text": "done"}], "_meta": related}]
+        assert core.request("tasks/result", params) == results[0]
+        assert "_meta" not in get(core, task)
+
+
+@pytest.mark.requirement("TASK-37", "M:TASK-8", "M:TASK-9", "M:TASK-10", "M:TASK-31", "M:TASK-36", "TASK-48")
+@DESIGNS
+def test_how_a_task_ends(revision: str) -> None:
+    is_core = revision == CORE
+    with client(make(), revision) as connected:
+        ended = {}
+        for name, arguments in (("add", {"a": 1, "b": 2}), ("fail", {}), ("refuse", {})):
+            ended[name] = until(connected, begin(connected, name, **arguments), "completed", "failed")
+        assert {name: task["status"] for name, task in ended.items()} == {
+            "add": "completed", "fail": "failed" if is_core else "completed", "refuse": "failed",
+        }  # fmt: skip
+        assert [task["statusMessage"] for task in ended.values()] == ["half done", "out of paper", "not today"]
+        if is_core:
+            failed = connected.request("tasks/result", {"taskId": ended["fail"]["taskId"]})
+            assert (failed["isError"], failed["content"][0]["text"]) == (True, "out of paper")
+            with pytest.raises(RpcError) as caught:
+                connected.request("tasks/result", {"taskId": ended["refuse"]["taskId"]})
+            assert (caught.value.code, caught.value.message, caught.value.data) == (7, "not today", {"why": "rain"})
+        else:
+            assert {task["resultType"] for task in ended.values()} == {"complete"}
+            assert ended["add"]["result"]["content"][0]["text"] == "[3]"
+            assert ended["fail"]["result"]["isError"] is True
+            assert RELATED not in ended["add"]["result"].get("_meta", {})
+            assert ended["refuse"]["error"] == {"code": 7, "message": "not today", "data": {"why": "rain"}}
+            assert "result" not in ended["refuse"]
+
+
+@pytest.mark.requirement("TASK-33", "TASK-34", "TASK-46", "M:TASK-17", "M:TASK-11", "TASK-15", "TASK-35")
+@DESIGNS
+def test_cancelling(revision: str) -> None:
+    gates = Gates()
+    with client(make(gates), revision) as connected:
+        task = begin(connected, "block")
+        assert gates.begun.wait(WAIT)
+        said = connected.request("tasks/cancel", {"taskId": task["taskId"]})
+        assert gates.cancelled.wait(WAIT)
+        if revision == CORE:
+            assert said["status"] == "cancelled"
+            with pytest.raises(InvalidParams, match="cancelled already"):
+                connected.request("tasks/cancel", {"taskId": task["taskId"]})
+            with pytest.raises(InvalidParams, match="no result"):
+                connected.request("tasks/result", {"taskId": task["taskId"]})
+        else:
+            assert set(said) == {"resultType", "_meta"}
+            assert connected.request("tasks/cancel", {"taskId": task["taskId"]})["resultType"] == "complete"
+        gates.go.set()
+        assert get(connected, task)["status"] == "cancelled"
+        done = begin(connected, "add", a=1, b=2)
+        until(connected, done, "completed")
+        if revision == EXTENSION:
+            connected.request("tasks/cancel", {"taskId": done["taskId"]})
+            assert get(connected, done)["status"] == "completed"
+
+
+@pytest.mark.requirement("TASK-14", "TASK-15", "M:TASK-11")
+def test_the_table_of_states() -> None:
+    terminal = {"completed", "failed", "cancelled"}
+    assert set(module.NEXT) == {"working", "input_required"} | terminal
+    assert {state for state, following in module.NEXT.items() if not following} == terminal
+    assert module.NEXT["working"] == module.NEXT["input_required"] == set(module.NEXT)
+    for state in sorted(terminal):
+        tasks, gates = Tasks(), Gates()
+        with client(make(gates, tasks), EXTENSION) as newer:
+            task = begin(newer, "block")
+            key = tasks.store.list("task/")[0].key
+            tasks.change(key, partial(_set, state))
+            gates.go.set()
+            assert eventually(lambda tasks=tasks: not tasks._running)  # the handler has ended, and is not heard
+            later = tasks.change(key, partial(_set, "working"))
+            assert later is not None
+            assert (later["status"], "result" in later) == (state, False)
+            assert get(newer, task)["status"] == state
+
+
+def _set(state: str, record: Dict[str, Any]) -> None:
+    record["status"] = state
+
+
+@pytest.mark.requirement("TASK-36", "M:TASK-19", "M:TASK-27", "TASK-12")
+@DESIGNS
+def test_ids_are_unknown_and_cannot_be_guessed(revision: str) -> None:
+    with client(make(), revision) as connected:
+        ids = {begin(connected, "add", a=1, b=2)["taskId"] for _ in range(20)}
+        assert len(ids) == 20
+        assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
+        for wrong in ("nothing", "", "../-/" + ids.pop(), "\ud800", 5, None):
+            for method in ("tasks/get", "tasks/cancel", "tasks/result" if revision == CORE else "tasks/update"):
+                with pytest.raises(InvalidParams):
+                    connected.request(method, {"taskId": wrong, "inputResponses": {}})
+
+
+# ------------------------------------------------------------ questions
+
+
+@pytest.mark.requirement("M:TASK-14", "M:TASK-15", "M:TASK-16", "M:TASK-8")
+def test_questions_by_keys_where_requests_stand_alone() -> None:
+    with client(make(), EXTENSION, elicit=lambda asked: None) as newer:
+        task = begin(newer, "ask_two")
+        first = until(newer, task, "input_required")["inputRequests"]
+        assert [one["params"]["message"] for one in first.values()] == ["one", "two"]
+        one, two = first
+        update = {"taskId": task["taskId"], "inputResponses": {one: ANSWER, "unknown": ANSWER}}
+        assert set(newer.request("tasks/update", update)) == {"resultType", "_meta"}
+        now = get(newer, task)
+        assert (now["status"], list(now["inputRequests"])) == ("input_required", [two])
+        other = {"action": "accept", "content": {"name": "Bob"}}
+        newer.request("tasks/update", {**update, "inputResponses": {one: other, two: other}})
+        assert eventually(lambda: set(get(newer, task).get("inputRequests", ())) - {one, two})
+        third = until(newer, task, "input_required")["inputRequests"]
+        assert len(third) == 1 and not set(third) & set(first)  # keys are not used again
+        newer.request("tasks/update", {**update, "inputResponses": dict.fromkeys(third, other)})
+        assert until(newer, task, "completed")["result"]["content"][0]["text"] == "Ada Bob Bob"
+        for wrong in (None, [], {"x": 5}):
+            with pytest.raises(InvalidParams, match="inputResponses"):
+                newer.request("tasks/update", {**update, "inputResponses": wrong})
+
+
+@pytest.mark.requirement("TASK-24", "TASK-27", "TASK-28", "TASK-44")
+def test_questions_on_the_way_of_the_result_with_a_handshake() -> None:
+    metas: List[Any] = []
+    transcript: List[str] = []
+
+    def elicit(asked: Any) -> Dict[str, str]:
+        metas.append(asked.message)
+        return {"name": f"N{len(metas)}"}
+
+    with client(make(trace=lambda arrow, text: transcript.append(text)), CORE, elicit=elicit) as core:
+        task = begin(core, "ask_two")
+        until(core, task, "input_required")
+        assert not metas
+        result = core.request("tasks/result", {"taskId": task["taskId"]})
+        assert sorted(metas) == ["one", "three", "two"]
+        assert result["content"][0]["text"].endswith("N3")
+    asked = [text for text in transcript if '"elicitation/create"' in text]
+    assert len(asked) == 3
+    assert all(f'"{RELATED}":{{"taskId":"{task["taskId"]}"}}' in text for text in asked)
+
+
+def test_a_question_that_the_client_refuses_reaches_the_handler() -> None:
+    def elicit(asked: Any) -> Any:
+        raise RuntimeError("no user here")
+
+    with client(make(), CORE, elicit=elicit) as core:
+        with pytest.raises(RpcError):
+            core.start_task("greet").result(WAIT)
+
+
+@DESIGNS
+def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
+    asked = threading.Event()
+    server = make()
+    with client(server, revision, elicit=lambda question: asked.set()) as connected:
+        task = begin(connected, "greet")
+        until(connected, task, "input_required")
+        connected.request("tasks/cancel", {"taskId": task["taskId"]})
+        assert get(connected, task)["status"] == "cancelled"
+        tasks = server._config.tasks
+        assert eventually(lambda: not tasks._running)
+        assert not asked.is_set()
+
+
+# ------------------------------------------------------------ notifications
+
+
+@pytest.mark.requirement("TASK-29", "PROG-12")
+def test_status_notifications_with_a_handshake() -> None:
+    told: List[Any] = []
+    with client(make(), CORE, on_notification=lambda method, params: told.append((method, params))) as core:
+        task = begin(core, "add", a=1, b=2)
+        assert eventually(lambda: [one for one in told if one[1].get("status") == "completed"])
+    assert {method for method, _ in told} == {"notifications/tasks/status"}
+    last = told[-1][1]
+    assert (last["taskId"], "_meta" in last, "task" in last) == (task["taskId"], False, False)
+
+
+@pytest.mark.requirement("M:TASK-24", "M:TASK-26")
+def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
+    gates, transcript = Gates(), list[str]()
+    server = make(gates, trace=lambda arrow, text: transcript.append(text) if arrow == "-->" else None)
+    with client(server, EXTENSION) as newer:
+        task = begin(newer, "block")
+        heard: List[Any] = []
+        session = newer._sessions.newest.session
+        wanted = {"notifications": {"taskIds": [task["taskId"], "unknown"]}}
+        end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
+        assert eventually(lambda: heard)
+        assert heard[0].params["notifications"] == {"taskIds": [task["taskId"]]}
+        gates.go.set()
+        assert eventually(lambda: len(heard) > 1)
+        said = heard[-1]
+        assert said.method == "notifications/tasks"
+        assert (said.params["status"], said.params["result"]["content"][0]["text"]) == ("completed", "done")
+        end()
+    assert not [text for text in transcript if "notifications/progress" in text]
+
+
+# ------------------------------------------------------------ limits and time
+
+
+@pytest.mark.requirement("TASK-17", "TASK-18", "TASK-36", "M:TASK-13")
+def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = [0.0]
+    monotonic = time.monotonic
+    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
+    tasks = Tasks(ttl=100, max_ttl=200)
+    with client(make(tasks=tasks), CORE) as core:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        given = [core.request("tools/call", {**params, "task": task})["task"]["ttl"]
+                 for task in ({}, {"ttl": 50_000}, {"ttl": 10**12}, {"ttl": None})]  # fmt: skip
+        assert given == [100_000, 50_000, 200_000, 100_000]
+        task = begin(core, "add", a=1, b=2)
+        until(core, task, "completed")
+        ahead[0] = 101
+        with pytest.raises(InvalidParams, match="its ttl is over"):
+            get(core, task)
+
+
+@pytest.mark.requirement("TASK-40")
+def test_there_are_so_many_tasks_at_most() -> None:
+    with client(make(tasks=Tasks(max_tasks=2)), EXTENSION) as newer:
+        begin(newer, "add", a=1, b=2)
+        begin(newer, "add", a=1, b=2)
+        with pytest.raises(InternalError, match="2 tasks are kept already"):
+            begin(newer, "add", a=1, b=2)
+    with client(make(limits=Limits(message_bytes=32 * 1024)), EXTENSION) as newer:
+        task = until(newer, begin(newer, "add", a=10**4000, b=1), "completed", "failed")
+        assert task["status"] == "completed"
+
+
+def test_tasks_hold_no_thread_before_they_begin() -> None:
+    gates, before = Gates(), threading.active_count()
+    with client(make(gates, limits=Limits(workers=2)), EXTENSION) as newer:
+        begun = [begin(newer, "block") for _ in range(50)]
+        assert threading.active_count() - before < 20
+        assert get(newer, begun[-1])["status"] == "working"  # what asks of tasks does not wait behind them
+        gates.go.set()
+        for task in begun:
+            until(newer, task, "completed")
+
+
+def test_a_task_runs_where_its_tool_says() -> None:
+    server, serial, names = Server("x", extensions=[Tasks(poll_interval=0.02)]), Serial(), list[str]()
+
+    @server.tool(task="optional", executor=serial)
+    def where() -> str:
+        """Where."""
+        names.append(threading.current_thread().name)
+        return names[-1]
+
+    with client(server, EXTENSION) as newer, client(server, CORE) as core:
+        assert newer.start_task("where").result(WAIT).text == core.call_tool("where").text
+        assert len(set(names)) == 1
+
+
+# ------------------------------------------------------------ clients
+
+
+@pytest.mark.requirement("M:TASK-29", "M:TASK-34", "M:TASK-35", "TASK-20", "M:TASK-12", "M:TASK-30")
+@DESIGNS
+def test_a_call_does_not_show_that_it_is_a_task(revision: str) -> None:
+    asked: List[str] = []
+
+    def elicit(question: Any) -> Dict[str, str]:
+        asked.append(question.message)
+        return {"name": "Ada"}
+
+    with client(make(), revision, elicit=elicit) as connected:
+        assert connected.call_tool("add", {"a": 1, "b": 2}).value == [3]
+        assert connected.call_tool("greet").text == "Hello, Ada"
+        assert connected.call_tool("plain").text == "plain"
+        with pytest.raises(ToolError, match="out of paper"):
+            connected.call_tool("fail")
+        with pytest.raises(RpcError, match="not today"):
+            connected.call_tool("refuse")
+    assert asked == ["Who?"]
+
+
+@DESIGNS
+def test_a_task_is_started_and_found_again(revision: str) -> None:
+    gates = Gates()
+    server = make(gates)
+    with client(server, revision) as one:
+        task = one.start_task("block")
+        assert (task.status, task.ttl) == ("working", 3600)
+        with pytest.raises(RequestTimeout, match="did not end within"):
+            task.wait(0.05)
+    with client(server, revision) as two:
+        again = two.task(task.id)
+        assert again.refresh() == "working"
+        gates.go.set()
+        assert again.wait(WAIT) == "completed"
+        assert again.result().text == "done"
+        with pytest.raises(CapabilityNotSupported, match="tasks.list"):
+            two.list_tasks()
+        done = two.start_task("add", {"a": 1, "b": 2}, ttl=60)
+        assert done.result(WAIT).value == [3]
+        assert done.status_message == "half done"
+        assert done.ttl == (60 if revision == CORE else 3600)
+
+
+@DESIGNS
+def test_a_task_that_is_cancelled(revision: str) -> None:
+    gates = Gates()
+    with client(make(gates), revision) as connected:
+        task = connected.start_task("block")
+        assert gates.begun.wait(WAIT)
+        task.cancel()
+        assert gates.cancelled.wait(WAIT)
+        assert task.wait(WAIT) == "cancelled"
+        with pytest.raises(Cancelled):
+            task.result(WAIT)
+        task.cancel()
+
+
+def test_a_call_that_is_given_up_cancels_its_task() -> None:
+    gates = Gates()
+    with client(make(gates), EXTENSION) as newer:
+        with pytest.raises(RequestTimeout):
+            newer.call_tool("block", timeout=0.2)
+        assert gates.cancelled.wait(WAIT)
+
+
+def test_a_client_that_declares_nothing_starts_none() -> None:
+    with client(make(), EXTENSION, declares=False) as newer:
+        with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
+            newer.start_task("add", {"a": 1, "b": 2})
+    with client(make(), "2025-03-26", declares=False) as older:
+        with pytest.raises(CapabilityNotSupported, match="has no tasks"):
+            older.start_task("add", {"a": 1, "b": 2})
+
+
+# ------------------------------------------------------------ a store that survives
+
+DIES = """
+import os, sys
+sys.path.insert(0, {root!r})
+from tests.interaction.test_tasks import begin, client, make, until
+from minimcp import SqliteStore, Tasks
+with client(make(tasks=Tasks(SqliteStore(sys.argv[1]))), "2026-07-28", elicit=lambda asked: None) as newer:
+    done, works, asks = begin(newer, "add", a=1, b=2), begin(newer, "block"), begin(newer, "greet")
+    until(newer, done, "completed")
+    until(newer, asks, "input_required")
+    print(done["taskId"], works["taskId"], asks["taskId"], flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_a_killed_server_loses_nothing_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ..support import ROOT
+
+    path = tmp_path / "tasks.db"
+    ended = run_python(["-c", DIES.format(root=str(ROOT)), str(path)])
+    ids = ended.stdout.decode().split()
+    assert len(ids) == 3, ended.stderr
+    store = SqliteStore(path)
+    with client(make(tasks=Tasks(store)), EXTENSION) as newer:
+        def state(id: str) -> Dict[str, Any]:
+            return newer.request("tasks/get", {"taskId": id})
+
+        assert state(ids[0])["result"]["content"][0]["text"] == "[3]"
+        assert {state(id)["status"] for id in ids[1:]} <= {"working", "input_required", "failed"}
+        wall = time.time
+        monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall() + module.LEASE_SECONDS + 1)
+        for id in ids[1:]:
+            lost = state(id)
+            assert (lost["status"], lost["statusMessage"]) == ("failed", module.LOST)
+            assert lost["error"] == {"code": -32603, "message": module.LOST}
+        assert state(ids[0])["status"] == "completed"
+    store.close()
+
+
+def test_two_servers_share_a_store(tmp_path: Path) -> None:
+    gates = Gates()
+    stores = [SqliteStore(tmp_path / "tasks.db") for _ in range(2)]
+    one, two = (make(gates, Tasks(store, poll_interval=0.02)) for store in stores)
+    with client(one, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as here:
+        with client(two, EXTENSION, elicit=lambda asked: {"name": "Bob"}) as there:
+            assert there.task(here.start_task("greet").id).result(WAIT).text == "Hello, Bob"
+            blocked = here.start_task("block")
+            assert gates.begun.wait(WAIT)
+            there.task(blocked.id).cancel()
+            one._config.tasks._renew()
+            assert gates.cancelled.wait(WAIT)
+            assert blocked.wait(WAIT) == "cancelled"
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.requirement("M:TASK-33")
+def test_the_designs_share_their_tasks() -> None:
+    server = make()
+    with client(server, CORE) as core, client(server, EXTENSION) as newer:
+        task = core.start_task("add", {"a": 1, "b": 2})
+        assert newer.task(task.id).result(WAIT).text == "[3]"
+
+
+@pytest.mark.requirement("TASK-31", "TASK-32", "TASK-38", "M:TASK-27")
+def test_a_task_belongs_to_who_is_authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
+    who: List[Optional[str]] = ["ada"]
+    monkeypatch.setattr(IncomingRequest, "principal", property(lambda incoming: who[0]))
+    monkeypatch.setattr(module, "PAGE", 2)
+    server = make()
+    with client(server, CORE) as core:
+        assert "list" in core.capabilities["tasks"]
+        tasks = [core.start_task("add", {"a": 1, "b": 2}) for _ in range(5)]
+        assert {task.id for task in core.list_tasks()} == {task.id for task in tasks}
+        with pytest.raises(InvalidParams, match="cursor"):
+            core.request("tasks/list", {"cursor": 5})
+        who[0] = "bob"
+        assert core.list_tasks() == []
+        for method in ("tasks/get", "tasks/cancel", "tasks/result"):
+            with pytest.raises(InvalidParams, match="unknown"):
+                core.request(method, {"taskId": tasks[0].id})
+
+
+def test_a_memory_store_is_the_default() -> None:
+    tasks = Tasks()
+    assert isinstance(tasks.store, MemoryStore)
+    assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
