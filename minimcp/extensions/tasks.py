@@ -430,6 +430,8 @@ class Tasks:
             log.error("the end of a task cannot be kept: %s", error, exc_info=error)
         with self._lock:
             self._running.pop(running.task_key, None)
+            if not self._running:
+                self.pool.close()  # until the next task
 
     def _hold_lease(self) -> None:
         """Have the store know that this process runs, from before its first task until after its last one."""
