@@ -31,7 +31,7 @@ from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, Re
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
 from ..protocol.versions import Revision
-from ..server.questions import Asker
+from ..server.questions import Asked, Asker
 from ..server.registry import Registry
 from ..server.tools import RegisteredTool
 
@@ -70,15 +70,18 @@ class TaskRequest(IncomingRequest):
         key: Of the task, in the store.
         origin: The request that it answers with the task.
         route: Of the tool.
+        before: Knows what was answered before the call became a task; None when it began as one.
     """
 
-    def __init__(self, tasks: Tasks, key: str, origin: IncomingRequest, route: Route) -> None:
+    def __init__(
+        self, tasks: Tasks, key: str, origin: IncomingRequest, route: Route, before: Optional[Asker] = None
+    ) -> None:
         params = {name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS}
         request = Request(origin.request.id, origin.request.method, params)
         super().__init__(request, origin.peer, route, _TaskSink(tasks), origin.size, origin.server, origin.headers)
         self._tasks, self.task_key = tasks, key
         self._numbers = count(1)
-        self.asker = Asker(self)
+        self.asker = _TaskAsker(self, before)
 
     @property
     def related(self) -> dict[str, Json]:
@@ -144,6 +147,24 @@ class TaskRequest(IncomingRequest):
 
 
 _OF_ROUNDS = ("inputResponses", "requestState", "task")
+
+
+class _TaskAsker(Asker):
+    """Asks by the task what was not answered before the call became one."""
+
+    def __init__(self, incoming: IncomingRequest, before: Optional[Asker]) -> None:
+        super().__init__(incoming)
+        self._given: dict[str, Json] = {}
+        if before is not None:
+            self._given, self._steps = before.given(), before.steps
+            self.call_id, self.round = before.call_id, before.round + 1
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        found = {each.key: each.question.read(self._given[each.key]) for each in asked if each.key in self._given}
+        missing = [each for each in asked if each.key not in found]
+        if missing:
+            found.update(super()._answers(missing))
+        return {each.key: found[each.key] for each in asked}
 
 
 class _TaskSink(Sink):
@@ -251,7 +272,7 @@ class Tasks:
             declared = incoming.peer.supports("ext:" + IDENTIFIER)
             if tool.task == "required" and not declared:
                 raise lacks("ext:" + IDENTIFIER, tool.owner)
-            return declared and tool.task is not None
+            return declared and tool.task in ("optional", "required")
         if design == "core" and given is not None:
             if tool.task is None:
                 raise MethodNotFound(f"{tool.owner} does not run as a task: call it without one")
@@ -357,8 +378,18 @@ class Tasks:
 
     # ------------------------------------------------------------ a task's life
 
-    def create(self, tool: RegisteredTool, incoming: IncomingRequest) -> dict[str, Json]:
+    def may_become(self, incoming: IncomingRequest) -> bool:
+        """Whether a call that runs in its request can be made a task."""
+        declared = incoming.peer.revision.tasks == "extension" and incoming.peer.supports("ext:" + IDENTIFIER)
+        return declared and incoming.request.method == "tools/call" and not isinstance(incoming, TaskRequest)
+
+    def create(self, tool: RegisteredTool, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
         """Begin a call of a tool as a task; the result that says so.
+
+        Args:
+            tool: The tool.
+            incoming: The call.
+            before: Knows what was answered before it became a task; None when it begins as one.
 
         Raises:
             InternalError: There are too many.
@@ -382,7 +413,7 @@ class Tasks:
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
             "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
         }  # fmt: skip
-        running = TaskRequest(self, key, incoming, tool.plain_route)
+        running = TaskRequest(self, key, incoming, tool.plain_route, before)
         self.requests.add(running, key)
         with self._lock:
             self._running[key] = running

@@ -21,7 +21,7 @@ from ..schema.forms import Schema
 from ..schema.mismatch import nearest
 from ..types import Answer, Implementation, ModelPreferences, Root, SampleResult, Tool, ToolChoice
 from .input_rounds import asker_of
-from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
+from .questions import BecomeTask, Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
 if TYPE_CHECKING:
     from ..auth.bearer import AccessToken
@@ -316,6 +316,16 @@ class Context:
             Cancelled: The request was cancelled.
         """
         return asker_of(self._incoming).step(f"{self._prefix}{key}" if self._prefix else key, function)
+
+    def become_task(self) -> None:
+        """Go on as a task, where requests stand alone and the client knows tasks; the tool has ``task="later"``.
+
+        The request is answered with the task, and the handler runs again from the top, where its earlier questions and
+        steps find their answers. Elsewhere, and in a task, this returns at once.
+        """
+        tasks = self._incoming.server.tasks
+        if tasks is not None and tasks.may_become(self._incoming):
+            raise BecomeTask
 
     @property
     def call_id(self) -> str:

@@ -114,6 +114,10 @@ class ReplayAsker(Asker):
             raise Suspend
         return found
 
+    def given(self) -> dict[str, Json]:
+        """As `Asker.given`."""
+        return {key: answer for key, (_, answer) in self._answered.items() if not isinstance(answer, Exception)}
+
     def unasked(self) -> str:
         """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
         left = min(self._expected - self._used, default=None)
@@ -156,6 +160,7 @@ class WaitingAsker(Asker):
         # The answers that came, by key; None to have the request looked at again.
         self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
         self._rounds = 1
+        self._given: dict[str, Json] = {}
         if before is not None:
             self.call_id, self._rounds, self.round = before.call_id, before._rounds, before.round + 1
 
@@ -202,7 +207,12 @@ class WaitingAsker(Asker):
             with _asked_again(each):
                 if responses is not None and each.key in responses:
                     found[each.key] = each.question.read(responses[each.key])
+                    self._given[each.key] = responses[each.key]
         return found
+
+    def given(self) -> dict[str, Json]:
+        """As `Asker.given`."""
+        return dict(self._given)
 
     def take(self, responses: Mapping[str, Json]) -> None:
         """The client has come back with these answers. Never blocks."""

@@ -237,6 +237,10 @@ def _answer(result: Mapping[str, Json]) -> types.Answer:
 # ------------------------------------------------------------ who asks
 
 
+class BecomeTask(BaseException):
+    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let it pass yours."""
+
+
 class Asked(NamedTuple):
     """A question that a handler asks: by its key, with its params."""
 
@@ -267,6 +271,15 @@ class Asker:
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
+
+    def given(self) -> dict[str, Json]:
+        """What the client has answered in earlier rounds, as it came, by key."""
+        return {}
+
+    @property
+    def steps(self) -> dict[str, Json]:
+        """What steps have returned, by key."""
+        return dict(self._steps)
 
     def new_key(self, question: Question) -> str:
         """The key of a question that was given none: its place among those without one."""

@@ -216,8 +216,8 @@ class Server:
             headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
                 ``Mcp-Param-Region``. Never a secret. None mirrors none.
             scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
-            task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional" or
-                "required"; None never lets them.
+            task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional",
+                "required", or "later", when the handler calls ``ctx.become_task()``; None never lets them.
             replace: Take the place of a tool of the same name.
 
         Raises:

@@ -24,6 +24,7 @@ from ..types.content import Audio, BlobResourceContents, EmbeddedResource, Image
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
+from .questions import BecomeTask
 from .registered import RegisteredFunction, ServerConfig, only
 
 log = logger("minimcp.tools")
@@ -107,8 +108,8 @@ class RegisteredTool(RegisteredFunction):
     def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self.task: Optional[str] = options.get("task")
         super().__init__(config, function, options)
-        if self.task not in (None, "optional", "required"):
-            raise ValueError(f'{self.owner}: task is "optional", "required" or None, not {self.task!r:.60}')
+        if self.task not in (None, "optional", "required", "later"):
+            raise ValueError(f'{self.owner}: task is "optional", "required", "later" or None, not {self.task!r:.60}')
         if self.task is not None and config.tasks is None:
             raise ValueError(f"{self.owner}: task= needs Server(..., extensions=[Tasks()])")
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
@@ -150,6 +151,12 @@ class RegisteredTool(RegisteredFunction):
         if tasks is None:
             return
 
+        def run(incoming: IncomingRequest) -> Any:
+            try:
+                return plain.handle(incoming)
+            except BecomeTask:
+                return tasks.create(self, incoming, incoming.asker)
+
         def start(incoming: IncomingRequest) -> None:
             if tasks.is_task(self, incoming):  # the store is no work for the thread that takes messages in
                 incoming.route = Route(partial(tasks.create, self))
@@ -159,9 +166,9 @@ class RegisteredTool(RegisteredFunction):
                 plain.start(incoming)
 
         def handle(incoming: IncomingRequest) -> Any:
-            return tasks.create(self, incoming) if tasks.is_task(self, incoming) else plain.handle(incoming)
+            return tasks.create(self, incoming) if tasks.is_task(self, incoming) else run(incoming)
 
-        self.route = Route(handle) if plain.start is None else Route(plain.handle, start=start)
+        self.route = Route(handle) if plain.start is None else Route(run, start=start)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
@@ -257,6 +264,8 @@ class RegisteredTool(RegisteredFunction):
             if blocks is not None:
                 return config.closed({"content": [fit(each, revision) for each in blocks], "isError": True}, revision)
             told = "ToolError takes content blocks as its content"
+        elif isinstance(error, BecomeTask):
+            raise error
         else:
             incoming.interrupted = isinstance(error, KeyboardInterrupt)
             if isinstance(error, errors.Cancelled) and incoming.cancelled:
@@ -278,7 +287,7 @@ class RegisteredTool(RegisteredFunction):
         """As it stands in a list of a revision."""
         wire: dict[str, Json] = self.shown.to_wire()
         if self.task is not None and self.config.tasks is not None:
-            wire["execution"] = {"taskSupport": self.task}
+            wire["execution"] = {"taskSupport": "required" if self.task == "required" else "optional"}
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
             wire["outputSchema"] = wrapped_schema(output)

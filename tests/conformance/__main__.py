@@ -25,6 +25,8 @@ BESIDE = {  # what the suite runs with a set and does not count, and we do
 
 OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
 SKILLS = "sep-2640-"
+TASKS, NEVER_CHECKED = "tasks-", "tasks-status-notifications"  # which this build of the suite always skips
+TASK_SCENARIOS = 9
 
 
 class Score:
@@ -62,6 +64,14 @@ def server_side(score: Score) -> Iterator[str]:
             found = suite.servers(url, "--suite", "all", "--spec-version", revision)
             missing = [Verdict(f"({number} more)") for number in range(1, count - len(found) + 1)]
             yield f"server {revision}: {score.take(f'server {revision}', [*found.values(), *missing])}"
+        known = suite.listed(suite.ask("list"), "Server")
+        names = [name for name in known if name.startswith(TASKS) and name != NEVER_CHECKED]
+        if len(names) != TASK_SCENARIOS:
+            raise Broken(f"{len(names)} scenarios of tasks are listed, not {TASK_SCENARIOS}")
+        each = [suite.servers(url, "--scenario", name, "--spec-version", "2026-07-28", "--force").get(name)
+                for name in names]
+        verdicts = [verdict or Verdict(name) for verdict, name in zip(each, names)]
+        yield f"server tasks: {score.take('server tasks', verdicts)}"
 
 
 def client_side(score: Score) -> Iterator[str]:

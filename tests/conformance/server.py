@@ -120,6 +120,13 @@ def add_tasks(server: Server) -> None:
         answers = ctx.ask_all({"name": Elicit("Your name?", {"name": str}), "age": Elicit("Your age?", {"age": int})})
         return ", ".join(f"{key} {answer.action}" for key, answer in answers.items())
 
+    @server.tool(task="later")
+    def test_tool_with_task(ctx: Context) -> str:
+        """Asks first, and then goes on as a task."""
+        name = ctx.elicit("What is your name?", {"name": str}, key="user_name").require()["name"]
+        ctx.become_task()
+        return f"Hello, {name}!"
+
 
 def make_server() -> Server:
     """The fixture: tools, resources and prompts by the suite's names."""

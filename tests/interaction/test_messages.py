@@ -151,7 +151,7 @@ NUMBER, FLAG = "a number of seconds or None", "True or False"
 
 
 @for_each(("name", "what", "wrong"), [
-    ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1), ("extensions", "a mapping or None", "x"),
+    ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1), ("extensions", "a list of extensions, a mapping or None", "x"),
     ("client_info", "an Implementation, a mapping or None", "x"),
     *((name, NUMBER, "x") for name in ("timeout", "probe_timeout", "connect_timeout")),
 ])

@@ -169,7 +169,7 @@ def _tool() -> None:
 def test_what_cannot_be_said() -> None:
     with pytest.raises(ValueError, match=r"needs Server\(..., extensions=\[Tasks\(\)\]\)"):
         Server("x").add_tool(_tool, task="optional")
-    with pytest.raises(ValueError, match='"optional", "required" or None'):
+    with pytest.raises(ValueError, match='"optional", "required", "later" or None'):
         make().add_tool(_tool, task="sometimes")
     with pytest.raises(TypeError, match="objects such as Tasks"):
         Server("x", extensions=["tasks"])
@@ -449,6 +449,38 @@ def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
         tasks = server._config.tasks
         assert eventually(lambda: not tasks._running)
         assert not asked.is_set()
+
+
+@pytest.mark.requirement("M:TASK-23")
+@pytest.mark.parametrize("replays", [False, True])
+def test_rounds_end_before_a_call_becomes_a_task(replays: bool) -> None:
+    server, steps = Server("x", extensions=[Tasks(poll_interval=0.02)], check_replay=replays), list[str]()
+
+    @server.tool(task="later")
+    def deploy(ctx: Context) -> str:
+        """Ask, become a task, and ask again."""
+        ctx.step("once", lambda: steps.append("step"))
+        first = ctx.elicit("where?", {"name": str}).require()["name"]
+        ctx.become_task()
+        return f"{first} {ctx.elicit('when?', {'name': str}).require()['name']}"
+
+    with client(server, EXTENSION, elicit=lambda asked: None) as newer:
+        params: Dict[str, Any] = {"name": "deploy", "arguments": {}}
+        asks = newer.request("tools/call", params, raw=True)
+        assert (asks["resultType"], "taskId" in asks) == ("input_required", False)
+        answers = dict.fromkeys(asks["inputRequests"], ANSWER)
+        params.update(inputResponses=answers, requestState=asks["requestState"])
+        task = newer.request("tools/call", params, raw=True)
+        assert (task["resultType"], {"requestState", "inputRequests"} & set(task)) == ("task", set())
+        asked = until(newer, task, "input_required")["inputRequests"]
+        assert [one["params"]["message"] for one in asked.values()] == ["when?"]
+        newer.request("tasks/update", {"taskId": task["taskId"], "inputResponses": dict.fromkeys(asked, ANSWER)})
+        assert until(newer, task, "completed")["result"]["content"][0]["text"] == "Ada Ada"
+        assert steps == ["step"]
+    with client(server, EXTENSION, declares=False, elicit=lambda asked: {"name": "Bob"}) as undeclared:
+        assert undeclared.call_tool("deploy").text == "Bob Bob"
+    with client(server, CORE, elicit=lambda asked: {"name": "Bob"}) as core:
+        assert core.start_task("deploy").result(WAIT).text == "Bob Bob"
 
 
 # ------------------------------------------------------------ notifications

@@ -223,7 +223,7 @@ def test_an_author_who_gives_the_wrong_type_is_told_which() -> None:
     (("a",), {"inputschema": {}}, "Tool: missing a required argument: 'input_schema'"),
     (("a", {}), {"name": "b"}, "Tool: multiple values for argument 'name'"),
     (("a", {}), {"titel": "b"}, "Tool: got an unexpected keyword argument 'titel'"),
-    (("a", {}, *"cdefghi"), {}, "Tool: too many positional arguments"),
+    (("a", {}, *"cdefghij"), {}, "Tool: too many positional arguments"),
 ])  # fmt: skip
 def test_wrong_arguments_are_named(args: tuple[Any, ...], given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=re.escape(message)):
