@@ -1,0 +1,180 @@
+"""`Task` against a scripted server, whose answers, order and intervals are odd."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from minimcp import Cancelled, Client, ProtocolViolation, RpcError, Tasks, connect
+
+from ..answering import R4, R5, Answering, discovered, error, initialized, result
+from ..support import WAIT
+
+ID = "io.modelcontextprotocol/tasks"
+DONE = {"content": [{"type": "text", "text": "done"}]}
+QUESTION = {"method": "elicitation/create", "params": {
+    "mode": "form", "message": "who?",
+    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+}}  # fmt: skip
+CORE = initialized(R4, tools={}, tasks={"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}})
+
+
+def state(status: str, kind: str = "complete", **more: Any) -> Callable[[Dict[str, Any]], Any]:
+    stamp = "2030-01-01T00:00:00Z"
+    return result(
+        resultType=kind, taskId="t1", status=status, createdAt=stamp, lastUpdatedAt=stamp,
+        **{"ttlMs": None, "pollIntervalMs": 1, **more},
+    )  # fmt: skip
+
+
+class Script(Answering):
+    """A server where requests stand alone, with one task.
+
+    Args:
+        answers: Of `tasks/get`, one after the other.
+        more: Of other methods.
+    """
+
+    def __init__(self, *answers: Any, **more: Any) -> None:
+        self.updates: List[Any] = []
+        script = {
+            "server/discover": lambda message: {"result": {
+                **discovered()(message)["result"], "capabilities": {"tools": {}, "extensions": {ID: {}}},
+            }},
+            "tools/call": state("working", "task"), "tasks/get": list(answers), "tasks/cancel": result(),
+            "tasks/update": lambda message: self.updates.append(message["params"]) or {"result": {}},
+        }  # fmt: skip
+        super().__init__({**script, **more}, modern=True)
+
+    def polls(self) -> int:
+        return int(self.pipe.methods().count("tasks/get"))
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> List[float]:
+    """How long a client wanted to sleep between two looks; it does not."""
+    slept: List[float] = []
+
+    def sleep(session: Any, deadline: Any, cancel: Any = None) -> None:
+        slept.append(deadline.seconds)
+
+    monkeypatch.setattr("minimcp.client.session.ClientSession.sleep", sleep)
+    return slept
+
+
+def opened(script: Answering, revision: str = R5, **options: Any) -> Client:
+    return connect(script, revision=revision, extensions=[Tasks()], **options)
+
+
+@pytest.mark.requirement("M:TASK-12", "M:TASK-37")
+def test_the_latest_interval_counts_within_bounds(sleeps: List[float]) -> None:
+    odd = [2000, 5, 10**9, -1, "soon", None, True]
+    script = Script(*[state("working", pollIntervalMs=each) for each in odd], state("completed", result=DONE))
+    with opened(script) as client:
+        assert client.call_tool("work").text == "done"
+    assert [round(each, 2) for each in sleeps] == [2, 0.02, 60, 60, 60, 60, 60]
+
+
+@pytest.mark.requirement("M:TASK-14")
+def test_a_key_is_asked_once(sleeps: List[float]) -> None:
+    asks = state("input_required", inputRequests={"k1": QUESTION})
+    both = state("input_required", inputRequests={"k1": QUESTION, "k2": QUESTION})
+    script = Script(asks, asks, both, state("working"), state("completed", result=DONE))
+    count: List[str] = []
+
+    def elicit(question: Any) -> Dict[str, str]:
+        count.append(question.message)
+        return {"name": f"N{len(count)}"}
+
+    with opened(script, elicit=elicit) as client:
+        assert client.call_tool("work").text == "done"
+    assert len(count) == 2
+    names = [{key: one["content"]["name"] for key, one in each["inputResponses"].items()} for each in script.updates]
+    assert names == [{"k1": "N1"}, {"k1": "N1"}, {"k1": "N1", "k2": "N2"}]
+
+
+@pytest.mark.requirement("M:TASK-18")
+def test_no_cancelled_notification_names_a_task(sleeps: List[float]) -> None:
+    script = Script(state("working"), state("cancelled"))
+    with opened(script) as client:
+        task = client.start_task("work")
+        task.cancel()
+        with pytest.raises(Cancelled):
+            task.result(WAIT)
+        assert "notifications/cancelled" not in script.pipe.methods()
+
+
+def test_what_has_ended_stays_so(sleeps: List[float]) -> None:
+    script = Script(state("completed", result=DONE), state("working"))
+    with opened(script) as client:
+        task = client.start_task("work")
+        assert task.wait(WAIT) == "completed"
+        assert task.refresh() == "completed"
+        assert task.result().text == "done"
+
+
+def test_a_task_that_had_ended_when_it_was_told_of(sleeps: List[float]) -> None:
+    done = state("completed", "task")
+    with opened(Script(state("completed", result=DONE), **{"tools/call": done})) as client:
+        assert client.call_tool("work").text == "done"
+
+
+def test_a_result_at_once_is_a_task_that_has_ended() -> None:
+    with opened(Script(**{"tools/call": result(resultType="complete", **DONE)})) as client:
+        task = client.start_task("work")
+        assert (task.id, task.status, task.wait(), task.result().text) == ("", "completed", "completed", "done")
+        task.cancel()
+
+
+@pytest.mark.parametrize("answer", [
+    state("resting"), state("completed", result=5), state("completed"), state("failed", error={"code": "x"}),
+    result(resultType="complete", taskId="another", status="completed", result=DONE), result(resultType="complete"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused(answer: Any, sleeps: List[float]) -> None:
+    script = Script(answer)
+    with opened(script) as client:
+        with pytest.raises(ProtocolViolation):
+            client.call_tool("work")
+
+
+def test_the_error_of_a_task(sleeps: List[float]) -> None:
+    with opened(Script(state("failed", error={"code": -32050, "message": "no", "data": 5}))) as client:
+        with pytest.raises(RpcError, match="no") as caught:
+            client.call_tool("work")
+        assert (caught.value.code, caught.value.data) == (-32050, 5)
+
+
+@pytest.mark.requirement("M:TASK-30")
+def test_a_task_is_the_result_of_no_other_method() -> None:
+    with opened(Script(**{"prompts/get": state("working", "task")})) as client:
+        with pytest.raises(ProtocolViolation):
+            client.request("prompts/get", {"name": "x"})
+    with connect(Script(), revision=R5) as undeclared:
+        with pytest.raises(ProtocolViolation):
+            undeclared.call_tool("work")
+
+
+@pytest.mark.requirement("TASK-20", "TASK-30", "TASK-47")
+def test_with_a_handshake_it_polls_until_the_end(sleeps: List[float]) -> None:
+    def told(status: str) -> Callable[[Dict[str, Any]], Any]:
+        stamp = "2030-01-01T00:00:00Z"
+        return result(taskId="t1", status=status, createdAt=stamp, lastUpdatedAt=stamp, ttl=None, pollInterval=700)
+
+    task = told("working")({})["result"]
+    script = Answering({
+        "initialize": CORE, "tools/call": result(task=task), "tasks/result": result(**DONE),
+        "tasks/get": [told("working"), told("working"), told("completed")],
+        "tasks/list": [result(tasks=[task], nextCursor="c"), result(tasks=[task])],
+    })  # fmt: skip
+    with opened(script, R4) as client:
+        assert client.start_task("work").result(WAIT).text == "done"
+        assert script.pipe.methods()[-4:] == ["tasks/get", "tasks/get", "tasks/get", "tasks/result"]
+        assert [each.id for each in client.list_tasks()] == ["t1", "t1"]
+    assert [round(each, 2) for each in sleeps] == [0.7, 0.7]
+
+
+def test_a_server_that_forgets_a_task(sleeps: List[float]) -> None:
+    with opened(Script(error(-32602, "no such task"))) as client:
+        with pytest.raises(RpcError, match="no such task"):
+            client.call_tool("work")
