@@ -53,6 +53,9 @@ NEXT: Mapping[str, frozenset[str]] = {
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 LOST = f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
 
+# Seconds after which a task is begun again that found as many running as may (`Limits.requests`).
+BUSY_SECONDS = 1.0
+
 # Tasks on a page of `tasks/list`.
 PAGE = 100
 
@@ -82,6 +85,15 @@ class TaskRequest(IncomingRequest):
         self._tasks, self.task_key = tasks, key
         self._numbers = count(1)
         self.asker = _TaskAsker(self, before)
+
+    def run(self) -> None:
+        """As `IncomingRequest.run`; where as many requests run as may, it is tried again later."""
+        try:
+            self.sink.requests.begin(self)
+        except InternalError:
+            timer.after(BUSY_SECONDS, lambda: self.sink.pool.submit(self.run))
+        else:
+            super().run()
 
     @property
     def related(self) -> dict[str, Json]:

@@ -141,7 +141,7 @@ def until(connected: Client, task: Dict[str, Any], *states: str) -> Dict[str, An
 # ------------------------------------------------------------ what is declared
 
 
-@pytest.mark.requirement("TASK-01", "TASK-39", "M:TASK-1", "M:EXT-4", "M:EXT-1")
+@pytest.mark.requirement("TASK-01", "X-17", "TASK-39", "M:TASK-1", "M:EXT-4", "M:EXT-1")
 def test_what_is_declared() -> None:
     server = make()
     with client(server, CORE) as core:
@@ -566,6 +566,29 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
             until(newer, task, "completed")
 
 
+def test_no_more_run_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_SECONDS", 0.01)
+    server = make(limits=Limits(requests=2))
+    with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
+        begun = [newer.start_task("greet") for _ in range(6)]
+        assert eventually(lambda: server._config.tasks.requests.running == 2)
+        assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
+
+
+@pytest.mark.requirement("PROG-12")
+def test_progress_goes_on_under_the_token_of_the_call() -> None:
+    transcript: List[str] = []
+    with client(make(trace=lambda arrow, text: transcript.append(text)), CORE) as core:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {}, "_meta": {"progressToken": "mine"}}
+        task = core.request("tools/call", params)["task"]
+        until(core, task, "completed")
+    told = [json.loads(text)["params"] for text in transcript if '"notifications/progress"' in text]
+    assert told == [{
+        "progressToken": "mine", "progress": 1, "total": 2, "message": "half done",
+        "_meta": {RELATED: {"taskId": task["taskId"]}},
+    }]  # fmt: skip
+
+
 def test_a_task_runs_where_its_tool_says() -> None:
     server, serial, names = Server("x", extensions=[Tasks(poll_interval=0.02)]), Serial(), list[str]()
 
@@ -627,6 +650,7 @@ def test_a_task_is_started_and_found_again(revision: str) -> None:
         assert done.ttl == (60 if revision == CORE else 3600)
 
 
+@pytest.mark.requirement("CANC-10")
 @DESIGNS
 def test_a_task_that_is_cancelled(revision: str) -> None:
     gates = Gates()
@@ -725,7 +749,7 @@ def test_the_designs_share_their_tasks() -> None:
         assert newer.task(task.id).result(WAIT).text == "[3]"
 
 
-@pytest.mark.requirement("TASK-31", "TASK-32", "TASK-38", "M:TASK-27")
+@pytest.mark.requirement("PAGE-09", "TASK-31", "TASK-32", "TASK-38", "M:TASK-27")
 def test_a_task_belongs_to_who_is_authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
     who: List[Optional[str]] = ["ada"]
     monkeypatch.setattr(IncomingRequest, "principal", property(lambda incoming: who[0]))

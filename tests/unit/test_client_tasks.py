@@ -145,7 +145,7 @@ def test_the_error_of_a_task(sleeps: List[float]) -> None:
         assert (caught.value.code, caught.value.data) == (-32050, 5)
 
 
-@pytest.mark.requirement("M:TASK-30")
+@pytest.mark.requirement("M:TASK-30", "M:EXT-6")
 def test_a_task_is_the_result_of_no_other_method() -> None:
     with opened(Script(**{"prompts/get": state("working", "task")})) as client:
         with pytest.raises(ProtocolViolation):
