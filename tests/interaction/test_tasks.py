@@ -772,3 +772,22 @@ def test_a_memory_store_is_the_default() -> None:
     tasks = Tasks()
     assert isinstance(tasks.store, MemoryStore)
     assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
+
+
+@pytest.mark.requirement("M:TASK-28", "TASK-44")
+@DESIGNS
+def test_over_http(revision: str, tmp_path: Path) -> None:
+    """Where requests stand alone the server refuses one whose Mcp-Name is not its taskId."""
+    gates, store = Gates(), SqliteStore(tmp_path / "tasks.db")
+    server = make(gates, Tasks(store, poll_interval=0.02))
+    with server.start_http() as running:
+        with client(running.url, revision, elicit=lambda asked: {"name": "Ada"}) as connected:  # type: ignore[arg-type]
+            assert connected.call_tool("greet").text == "Hello, Ada"
+            assert connected.start_task("ask_two").result(WAIT).text == "Ada Ada Ada"
+            task = connected.start_task("block")
+            assert gates.begun.wait(WAIT)
+            task.cancel()
+            assert gates.cancelled.wait(WAIT)
+            assert task.wait(WAIT) == "cancelled"
+            assert eventually(lambda: not server._config.tasks._running)
+    store.close()
