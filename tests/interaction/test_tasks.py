@@ -774,7 +774,7 @@ def test_a_memory_store_is_the_default() -> None:
     assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
 
 
-@pytest.mark.requirement("M:TASK-28", "TASK-44")
+@pytest.mark.requirement("M:TASK-28")
 @DESIGNS
 def test_over_http(revision: str, tmp_path: Path) -> None:
     """Where requests stand alone the server refuses one whose Mcp-Name is not its taskId."""
