@@ -26,6 +26,9 @@ log = logger("minimcp.auth")
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 
+# By which tokens are signed, where nothing else is said.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+
 # Given a token, what is known by it; None where it is none.
 Verify = Callable[[str], Optional[Mapping[str, Json]]]
 
@@ -87,7 +90,8 @@ class AccessToken:
 class Bearer:
     """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if ``verify`` is.
 
-    ``Bearer.static`` takes fixed tokens. Over stdio nothing of this holds: there the environment has the credentials.
+    `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks their issuer. Over
+    stdio nothing of this holds: there the environment has the credentials.
 
     Args:
         verify: Given the token of each request, returns the claims, by the names that JWTs have for them: ``sub`` (whom
@@ -164,6 +168,46 @@ class Bearer:
             fixed(tokens, {"aud": audience, "scope": list(scopes)}), resource=resource, audience=audience,
             authorization_servers=authorization_servers, scopes=scopes,
         )
+
+    @classmethod
+    def jwt(
+        cls, issuer: str, *, keys: Union[str, Mapping[str, Json], None] = None, algorithms: Sequence[str] = ALGORITHMS,
+        authorization_servers: Optional[Sequence[str]] = None, **options: Any,
+    ) -> Bearer:
+        """Signed tokens (RFC 9068), verified by the issuer's public keys. Needs PyJWT[crypto].
+
+        Args:
+            issuer: Who has signed them: a URL, byte for byte as tokens say it in ``iss``.
+            keys: The key set: its URL, or the document. None asks the issuer's metadata where it is. It is asked for at
+                the first token, after 5 minutes, and for a token that names an unknown key; every 10 seconds at most.
+            algorithms: By which they may be signed, none of them with a shared secret.
+            authorization_servers: None takes the issuer.
+            options: ``resource``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+
+        Raises:
+            ImportError: PyJWT[crypto] is not installed.
+            TypeError, ValueError: As of `Bearer`; or an algorithm is unknown or takes a shared secret.
+        """
+        from .verifiers import KeySet
+
+        servers = [issuer] if authorization_servers is None else authorization_servers
+        return cls(KeySet(issuer, keys, algorithms).verify, authorization_servers=servers, **options)
+
+    @classmethod
+    def introspection(cls, url: str, client_id: str, client_secret: str, **options: Any) -> Bearer:
+        """Tokens of any form, which their issuer is asked about with each request (RFC 7662).
+
+        Args:
+            url: The issuer's introspection endpoint.
+            client_id, client_secret: By which this server signs in there (HTTP Basic).
+            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+
+        Raises:
+            TypeError, ValueError: As of `Bearer`.
+        """
+        from .verifiers import introspected
+
+        return cls(introspected(url, client_id, client_secret), **options)
 
     # ------------------------------------------------------------ for the HTTP server
 

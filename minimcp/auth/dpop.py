@@ -21,14 +21,25 @@ NEEDS_JWT = "signatures need the package 'PyJWT[crypto]': install it with: pip i
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 
 
-def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
-    """A JWT with these claims and an id. Raises AuthorizationError: there is no PyJWT, or the key is none."""
+def pyjwt() -> Any:
+    """The package. Raises ImportError: it is not there, or not whole; the message says what to install."""
     try:
         import jwt
     except ImportError as error:
-        raise AuthorizationError(NEEDS_JWT) from error
+        raise ImportError(NEEDS_JWT) from error
+    if not jwt.algorithms.has_crypto:
+        raise ImportError(NEEDS_JWT)
+    return jwt
+
+
+def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
+    """A JWT with these claims and an id. Raises AuthorizationError: there is no PyJWT, or the key is none."""
     try:
-        return jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {}))
+        jwt = pyjwt()
+    except ImportError as error:
+        raise AuthorizationError(str(error)) from error
+    try:
+        return str(jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {})))
     except Exception as error:  # of a key: its words may show it
         raise AuthorizationError(f"the private key cannot sign by {algorithm} ({type(error).__name__})") from None
 
