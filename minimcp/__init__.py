@@ -76,19 +76,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
-    "CallToolResult", "CancelToken",
-    "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials", "Completion", "ConnectionFailed",
-    "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource",
-    "EnterpriseManaged", "EventStore", "GetPromptResult", "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions",
-    "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation", "InternalError", "InvalidParams",
-    "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound",
-    "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation",
-    "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest",
-    "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "StdioServer", "Text", "TextResourceContents",
-    "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse",
-    "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all",
-    "current_context", "prompt", "resolve_inside", "resource", "serve", "tool",
+    "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
+    "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
+    "EmbeddedResource", "EnterpriseManaged", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
+    "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
+    "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError",
+    "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
+    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
+    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
+    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "StdioServer", "Text",
+    "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
+    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
+    "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.

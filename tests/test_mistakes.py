@@ -316,7 +316,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a web page": [answered(200, "text/html", b"<html></html>"),
         "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
-        "AuthorizationError: ... 401: a token, please"],
+        "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http"],
     "prints before it serves": [connects("prints.py"), EARLY],
     # registering
     "no annotation": [takes("a, b"),

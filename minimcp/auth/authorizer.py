@@ -18,7 +18,7 @@ from ..protocol.messages import Request, encode
 from .discovery import Exchange, Place, authorization_server, canonical, challenges, discover, words
 from .dpop import ProofKey
 from .store import Store
-from .tokens import Credentials, Token, TokenRefused, refreshed
+from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
 
@@ -40,6 +40,8 @@ class Grant:
 
     # Seconds that a person gets, while the clock of a call stands; None where no person is asked.
     seconds: Optional[float] = None
+    # Whether there may be a token where none is stored.
+    can_obtain = True
     # Whether the credentials are those of one authorization server.
     has_fixed_credentials = True
 
@@ -56,10 +58,6 @@ class Grant:
     def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
         """Get a token. Raises AuthorizationError: none is to be had."""
         raise NotImplementedError
-
-    def credentials(self, place: Place, token: Token) -> Optional[Credentials]:
-        """As whom a token is refreshed; None where it cannot be."""
-        return None
 
 
 class Authorizer:
@@ -143,7 +141,7 @@ class Authorizer:
         error = asked.get("dpop", {}).get("error") or challenge.get("error")
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
-        if status == 401:
+        if status == 401 and (self._grant.can_obtain or self._token is not None):
             dpop_only = "dpop" in asked and "bearer" not in asked
             return token != self._untried and self._renew(challenge, dpop_only, token, request)
         return error == "insufficient_scope" and self._step_up(challenge, token, request)
@@ -213,12 +211,9 @@ class Authorizer:
         token = self._token
         assert token is not None
         place = place or Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
-        credentials = self._grant.credentials(place, token)
-        if credentials is None:
-            return False
         key = None if token.proof_key is None else self._proof_of(token)
         try:
-            self._keep(refreshed(exchange, place, credentials, token, key), key)
+            self._keep(refreshed(exchange, place, token, key), key)
         except TokenRefused as refusal:
             if not refusal.error:  # its server has a fault: it may take the refresh token later
                 raise
@@ -307,9 +302,9 @@ class Authorizer:
         with suppress(McpError):  # it ends by itself, too
             exchange = self._exchange(request)
             place = Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
-            credentials, url = self._grant.credentials(place, token), place.server.get("revocation_endpoint")
-            if credentials is not None and url is not None:
-                headers, proof = credentials.prove(place.server)
+            url = place.server.get("revocation_endpoint")
+            if url is not None:
+                headers, proof = token.credentials.prove(place.server)
                 form = {"token": token.refresh_token or token.access_token, **proof}
                 exchange.post(exchange.checked(url, "the revocation endpoint"), form, headers)
         return True

@@ -11,10 +11,11 @@ from base64 import urlsafe_b64encode
 from contextlib import ExitStack
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ..errors import AuthorizationError, ConnectionLost, one_line
+from ..http.client import how_to_sign_in
 from ..http.fetch import without_secrets
 from .authorizer import Grant
 from .discovery import Exchange, Place, words
@@ -77,32 +78,31 @@ class SignIn(Grant):
         self.has_fixed_credentials = client_id is not None
         self._document, self._client_name = client_metadata_url, client_name
 
-    def sign_in(self, url: str, **settings: Any) -> dict[str, Any]:
+    def sign_in(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> dict[str, Any]:
         """Sign in now, whether there is a token or not; what is known of it, without secrets.
 
         Args:
             url: Of the server.
-            settings: ``verify`` and ``proxies``, as `HttpServer`.
+            verify, proxies: As `HttpServer`.
 
         Raises:
             AuthorizationError: There is no token.
         """
-        return self.for_server(url, **settings).sign_in()
+        return self.for_server(url, verify=verify, proxies=proxies).sign_in()
 
-    def sign_out(self, url: str, **settings: Any) -> bool:
+    def sign_out(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> bool:
         """Forget the token of a server, and have it revoked where that can be; whether there was one."""
-        return self.for_server(url, **settings).sign_out()
+        return self.for_server(url, verify=verify, proxies=proxies).sign_out()
 
     def whoami(self, url: str) -> Optional[dict[str, Any]]:
         """What is known of the token of a server, without secrets; None where there is none."""
         return self.for_server(url).known()
 
     # ------------------------------------------------------------ as whom
-
-    def credentials(self, place: Place, token: Token) -> Optional[Credentials]:
-        """As `Grant`."""
-        found = self._known_client(place)
-        return None if found is None or found[0].client_id != token.client_id else found[0]
 
     def _known_client(self, place: Place) -> Optional[tuple[Credentials, str]]:
         """As whom to ask, and the redirect URI where that is settled; None where a client is to be registered."""
@@ -221,8 +221,9 @@ class SignIn(Grant):
 class StoredToken(SignIn):
     """The token that ``minimcp login`` has stored, used and refreshed; what `connect` takes without ``auth``."""
 
+    can_obtain = False
+
     def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
         """As `Grant`: nobody is asked."""
         shown = without_secrets(exchange.url)
-        way = f"sign in by: minimcp login {shown} (or in a program: connect(..., auth=minimcp.SignIn()))"
-        raise AuthorizationError(f"{shown}: the server wants to know who asks: {way}")
+        raise AuthorizationError(f"{shown}: the stored token is not taken any more{how_to_sign_in(shown)}")

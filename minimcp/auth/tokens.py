@@ -46,8 +46,16 @@ class Token:
     expires_at: Optional[float] = None
     """Seconds since 1970; None where the server did not say."""
     refresh_token: Optional[str] = field(default=None, repr=False)
+    client_secret: Optional[str] = field(default=None, repr=False)
+    client_method: Optional[str] = None
+    """How the client proved itself, as `Credentials` has it: it does so again to refresh the token."""
     proof_key: Optional[str] = field(default=None, repr=False)
     """The private key that it is bound to (DPoP), in PEM; None for a bearer token."""
+
+    @property
+    def credentials(self) -> Credentials:
+        """As whom it was got, and is refreshed."""
+        return Credentials(self.client_id, self.client_secret, method=self.client_method)
 
     @property
     def is_old(self) -> bool:
@@ -66,10 +74,11 @@ class Token:
         except (TypeError, KeyError):
             return None
         texts = (token.access_token, token.issuer, token.resource, token.client_id)
-        others = (token.refresh_token, token.proof_key)
-        is_sound = all(isinstance(each, str) for each in texts) and isinstance(token.expires_at, (int, float, type(None)))
-        is_sound = is_sound and all(each is None or isinstance(each, str) for each in others)
-        return token if is_sound and _VISIBLE.fullmatch(token.access_token) else None
+        others = (token.refresh_token, token.proof_key, token.client_secret, token.client_method)
+        is_sound = all(isinstance(each, str) for each in texts) and _VISIBLE.fullmatch(token.access_token)
+        if not is_sound or not all(each is None or isinstance(each, str) for each in others):
+            return None
+        return token if isinstance(token.expires_at, (int, float, type(None))) else None
 
 
 @dataclass(frozen=True)
@@ -148,15 +157,15 @@ def request_token(
         scopes=tuple(dict.fromkeys([*asked, *words(answer.get("scope"))])),
         expires_at=None if seconds is None else time.time() + min(seconds, 1e10),
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
+        client_secret=credentials.secret, client_method=credentials.method,
         proof_key=None if key is None else key.pem,
     )
     return token if token.refresh_token or before is None else replace(token, refresh_token=before.refresh_token)
 
 
-def refreshed(
-    exchange: Exchange, place: Place, credentials: Credentials, token: Token, key: Optional[ProofKey]
-) -> Token:
+def refreshed(exchange: Exchange, place: Place, token: Token, key: Optional[ProofKey]) -> Token:
     """A new token for an old one, by its refresh token. Errors as `request_token`."""
+    credentials = token.credentials
     form = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
     return request_token(exchange, place, credentials, form, key=key, before=token)
 

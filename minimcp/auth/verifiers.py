@@ -68,9 +68,9 @@ class KeySet:
     """
 
     def __init__(self, issuer: str, keys: Union[str, Mapping[str, Json], None], algorithms: Sequence[str]) -> None:
-        from .dpop import pyjwt
+        from .dpop import jwt_package
 
-        self._jwt = pyjwt()
+        self._jwt = jwt_package()
         for url in (issuer, keys):
             if isinstance(url, str):
                 check_url(url)

@@ -331,7 +331,7 @@ class HttpClientSession(ClientSession):
         self, server: HttpServer, host: Host, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        self._fetcher, self._url = server.fetcher(), server.url
+        self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
         super().__init__(self._fetcher.shown, host)
         self.mirror: Any = RequestHeaders(self.name)
         self.refused: Optional[int] = None
@@ -532,6 +532,8 @@ class HttpClientSession(ClientSession):
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         told += "".join([f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers])
+        if status == 401 and not self._has_auth:
+            told += how_to_sign_in(self.name)
         if status in (401, 403):
             raise AuthorizationError(told)
         told += _page(media_type(headers.get("Content-Type"))[0])
@@ -704,6 +706,11 @@ class _AnswerSink(Sink):
             self._session._send(line)
         else:
             self._session._tell(line)
+
+
+def how_to_sign_in(url: str) -> str:
+    """The end of a message that a server wants a token."""
+    return f": sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
 
 
 def _page(kind: str) -> str:

@@ -368,7 +368,12 @@ class Fetcher:
         for left in reversed(range(MOST_SENDS)):
             sent = authorizer.authorize(method, url, request)
             response = self._send(request, method, {**headers, **sent}, body, url)
-            if not authorizer.answered(response.status, response.headers, sent, request) or not left:
+            try:
+                again = left and authorizer.answered(response.status, response.headers, sent, request)
+            except BaseException:
+                response.close()
+                raise
+            if not again:
                 break
             with closing(response):
                 response.start(PIECE_BYTES)

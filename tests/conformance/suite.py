@@ -149,7 +149,8 @@ def client(scenario: str, revision: str) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         try:
-            code, _ = run(["client", "--command", command, "--scenario", scenario, *at, *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
+            code, _ = run(["client", "--command", command, "--scenario", scenario, *at,
+                            *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
         except Broken as error:
             return Verdict(scenario, problem=str(error))
         checks = results(out).get(scenario)
