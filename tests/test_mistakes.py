@@ -395,7 +395,7 @@ MISTAKES: Dict[str, List[Any]] = {
         "INFO ... pay (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
         "needs a client with sampling, such as connect("],
-    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... server.wsgi"],
+    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... auth=minimcp.Bearer"],
     # what a caller does
     "another tool": [client_does(lambda c: c.call_tool("delte")),
         "InvalidParams: Unknown tool: delte, did you mean delete?"],

@@ -135,7 +135,8 @@ class WsgiApp:
         body, headers = response.body, list(response.headers)
         if isinstance(body, bytes):
             request.body.skip()
-            headers.append(("Content-Length", str(len(body))))
+            if response.status != 204:  # which has no body by itself
+                headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
         if environ["REQUEST_METHOD"] == "HEAD":
             return []  # not every host drops a body here, and the next response would begin with it

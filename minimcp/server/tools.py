@@ -43,8 +43,8 @@ _ADVICE = (
     ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
     ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
      "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
-    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. Refuse a wrong token "
-     "with HTTP 401 in a WSGI application round server.wsgi(...)"),
+    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
+     "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
 )  # fmt: skip
 
 
