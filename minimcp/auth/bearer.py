@@ -91,7 +91,8 @@ class Bearer:
     """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if ``verify`` is.
 
     `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks their issuer. Over
-    stdio nothing of this holds: there the environment has the credentials.
+    stdio nothing of this holds: there the environment has the credentials. Where a WSGI host serves `Server.wsgi` below
+    a prefix, it has to serve ``/.well-known/oauth-protected-resource`` and what is below by the same application.
 
     Args:
         verify: Given the token of each request, returns the claims, by the names that JWTs have for them: ``sub`` (whom

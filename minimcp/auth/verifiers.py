@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Optional, Union
 from urllib.parse import quote_plus
 
+from ..engine.pool import renewed_in_fork
 from ..errors import AuthorizationError, McpError, logger
 from ..protocol.messages import Json
 from .bearer import ALGORITHMS, Verify, check_url
@@ -77,14 +78,20 @@ class KeySet:
         unknown = set(algorithms).difference(ALGORITHMS)
         if unknown or isinstance(algorithms, str):
             raise ValueError(f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}")
-        self._issuer, self._algorithms, self._lock = issuer, list(algorithms), threading.Lock()
+        self._issuer, self._algorithms = issuer, list(algorithms)
         self._url = keys if isinstance(keys, str) else None
         # Each as it came, and as PyJWT has it.
         self._keys: list[tuple[Mapping[str, Json], Any]] = []
         self._asked_at = float("-inf")
         self._is_fixed = isinstance(keys, Mapping)
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
         if isinstance(keys, Mapping):
             self._take(keys)
+
+    def renew_in_fork(self) -> None:
+        """Begin with a lock that nobody holds. Python calls this in a forked process."""
+        self._lock = threading.Lock()
 
     def verify(self, token: str) -> Optional[Mapping[str, Json]]:
         """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while keys are asked for.

@@ -147,8 +147,9 @@ class WsgiApp:
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        if path != self._server.path:  # mounted below a prefix, which the host has cut off
-            path = environ.get("SCRIPT_NAME", "") + path
+        whole = environ.get("SCRIPT_NAME", "") + path
+        if path != self._server.path or whole.startswith("/.well-known/"):
+            path = whole  # mounted below a prefix, which the host has cut off
         url = f"{path}?{query}" if query else path
         return HttpRequest(environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR"))
 

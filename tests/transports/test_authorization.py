@@ -6,6 +6,7 @@ import http.client
 import json
 from contextlib import closing
 from typing import Any, Callable, Dict, Iterator, List, Optional
+from wsgiref.validate import validator
 
 import pytest
 
@@ -176,6 +177,13 @@ def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
     assert ask(get(path, "POST")).status == 405
     assert ask(get("/.well-known/oauth-authorization-server")).status == 404
     assert ask(get(path, "HEAD")).status == 200
+
+
+@pytest.mark.parametrize(("script", "path"), [(WELL_KNOWN, "/mcp"), (WELL_KNOWN, ""), ("", WELL_KNOWN)])
+def test_a_host_may_mount_the_metadata_by_itself(server: Server, script: str, path: str) -> None:
+    status, headers, body = whole(Host(server.wsgi(), SCRIPT_NAME=script)(get(path)))
+    assert (status, headers["Content-Length"]) == (200, str(len(body)))
+    assert json.loads(body)["resource"] == RESOURCE
 
 
 @requirement("AUTH-04", "AUTH-13", "AUTH-14", "M:AUTH-30", "M:AUTH-46", "SEC-05")
@@ -386,6 +394,8 @@ def test_every_response_is_shown_to_the_page(open_server: Server) -> None:
 
 def test_so_it_is_with_sockets_streams_and_wsgi(open_server: Server) -> None:
     request = with_token(call("count", token=1), "ada-1", Origin=PAGE)
+    status, headers, body = whole(Host(validator(open_server.wsgi()))(preflight(PAGE)))
+    assert (status, body, "Content-Length" in headers) == (204, b"", False)
     status, headers, body = whole(Host(open_server.wsgi())(request))
     assert (status, headers["Content-Type"]) == (200, "text/event-stream")
     assert cors_of(HttpResponse(status, list(headers.items()))) == SHOWN
