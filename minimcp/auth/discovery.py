@@ -96,10 +96,10 @@ class Exchange:
 
     def _allowed(self, address: str) -> bool:
         """Whether an address may be connected to: one of a private network only by a server that is in one."""
-        asked = ip_address(address.partition("%")[0])
+        asked = _ip(address)
         if asked.is_global and not asked.is_multicast:
             return True
-        own = [ip_address(str(found[4][0]).partition("%")[0]) for found in socket.getaddrinfo(self._host, None)]
+        own = [_ip(str(found[4][0])) for found in socket.getaddrinfo(self._host, None)]
         return not any(each.is_global for each in own) and (
             not asked.is_link_local or any(each.is_link_local for each in own)
         )
@@ -156,6 +156,12 @@ class Exchange:
         given = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
         status, answered, body = self.ask("POST", url, given, urlencode(form).encode(), named=named)
         return status, answered, json_object(body) or {}
+
+
+def _ip(address: str) -> Any:
+    """An address without its zone; one of IPv4 in the form of IPv6 is one of IPv4."""
+    found: Any = ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def json_object(body: bytes) -> Optional[dict[str, Any]]:
