@@ -188,12 +188,12 @@ def words(value: Any) -> tuple[str, ...]:
 # ------------------------------------------------------------ documents
 
 
-def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[str] = None) -> Place:
+def discover(exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None) -> Place:
     """Find out who issues tokens for a server.
 
     Args:
         exchange: By which documents are asked for.
-        challenge: The parameters of the server's challenge; empty when it has sent none.
+        challenge: The parameters of the server's challenge; None when it has not asked for a token.
         issuer: The one to choose of several; None takes the first.
 
     Raises:
@@ -201,7 +201,7 @@ def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[
         ConnectionLost: It was given up.
     """
     base, path = _split(exchange.url)
-    named = challenge.get("resource_metadata")
+    named = (challenge or {}).get("resource_metadata")
     if named is None:
         probed = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA] if path else [base + RESOURCE_METADATA]
     else:
@@ -212,6 +212,8 @@ def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[
             return _protected(exchange, url, found, issuer)
         if named is not None:
             raise AuthorizationError(f"the resource metadata that the server names is not there: {why}")
+    if challenge is None:
+        raise AuthorizationError(f"{without_secrets(exchange.url)} asks for no token")
     # the procedure of 2025-03-26: the server is its own authorization server
     server, _ = exchange.document(base + SERVER_METADATA)
     if server is None:
