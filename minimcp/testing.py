@@ -144,7 +144,7 @@ def context(
 
         incoming.headers = headers = Headers()
         headers.auth = AccessToken.of(auth)
-        peer.principal = headers.principal
+        peer.principal = headers.principal = headers.auth.principal
     made = UnitContext(incoming)
     made.sent, made.questions, made._outer = sink.sent, sink.questions, []
     return made

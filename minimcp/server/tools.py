@@ -141,8 +141,8 @@ class RegisteredTool(RegisteredFunction):
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self.requires:
             self.check_required(incoming)
-        if self.scopes and self.lacking(incoming.headers):  # HTTP+SSE: elsewhere the response says so, by status 403
-            raise errors.InvalidRequest(f"{self.key} needs a token with more scopes: {' '.join(self.scopes)}")
+        if self.scopes and self.lacking(incoming.headers):  # where the response could not say so, by status 403
+            raise errors.InvalidRequest(f"{self.key} needs a token with the scopes {' '.join(self.scopes)}")
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:
