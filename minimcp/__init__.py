@@ -42,6 +42,10 @@ from .errors import (
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
     from . import testing as testing
+    from .auth.bearer import AccessToken, Bearer
+    from .auth.grants import ClientCredentials, EnterpriseManaged, WorkloadIdentity
+    from .auth.signin import SignIn
+    from .auth.store import TokenFile, TokenMemory
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
@@ -71,25 +75,28 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
 __version__ = "0.1.0"
 
 __all__ = [
-    "Annotations", "Answer", "Audio", "AuthorizationError", "BlobResourceContents", "CallToolResult", "CancelToken",
-    "Cancelled", "CapabilityNotSupported", "Change", "Client", "Completion", "ConnectionFailed", "ConnectionLost",
-    "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl", "EmbeddedResource", "EventStore",
-    "GetPromptResult", "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse",
-    "HttpServer",
-    "Icon", "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots",
-    "LogHandler", "LogMessage", "McpError", "Message", "MethodNotFound", "ModelPreferences", "ParseError",
-    "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
-    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
-    "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
-    "SamplingMessage", "Serial", "Server", "StdioServer", "Text", "TextResourceContents", "Tool", "ToolAnnotations",
-    "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired",
-    "__version__", "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve",
-    "tool",
+    "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
+    "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
+    "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
+    "EmbeddedResource", "EnterpriseManaged", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
+    "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
+    "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError",
+    "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt", "PromptArgument",
+    "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected", "RequestTimeout",
+    "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError",
+    "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "StdioServer", "Text",
+    "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
+    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
+    "connect", "connect_all", "current_context", "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
 # Every other name of `__all__` is in `types`.
 _MODULES = {
+    "auth.bearer": "AccessToken Bearer",
+    "auth.grants": "ClientCredentials EnterpriseManaged WorkloadIdentity",
+    "auth.signin": "SignIn",
+    "auth.store": "TokenFile TokenMemory",
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",

@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     they share a folder of this run's own.
     """
     usual_signals()
+    os.environ["MINIMCP_TOKENS"] = os.path.join(tempfile.gettempdir(), "minimcp-no-such-folder", "tokens.json")
     config.stash[HANG_LOG] = os.fdopen(os.dup(2), "w")
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:

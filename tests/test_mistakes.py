@@ -316,7 +316,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a web page": [answered(200, "text/html", b"<html></html>"),
         "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
-        "AuthorizationError: ... 401: a token, please"],
+        "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http"],
     "prints before it serves": [connects("prints.py"), EARLY],
     # registering
     "no annotation": [takes("a, b"),
@@ -395,7 +395,7 @@ MISTAKES: Dict[str, List[Any]] = {
         "INFO ... pay (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
         "needs a client with sampling, such as connect("],
-    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... server.wsgi"],
+    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... auth=minimcp.Bearer"],
     # what a caller does
     "another tool": [client_does(lambda c: c.call_tool("delte")),
         "InvalidParams: Unknown tool: delte, did you mean delete?"],

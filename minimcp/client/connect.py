@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 from contextlib import ExitStack, suppress
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
@@ -146,7 +147,9 @@ def connect(
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
         headers: Sent with every request to a URL; None adds none. So the next four, too.
-        auth: A bearer token, a callable that returns one for each request, or an AuthBase of `requests`.
+        auth: A bearer token, a callable that returns one for each request, an AuthBase of `requests`, or how to get
+            tokens: `SignIn`, `ClientCredentials`, `EnterpriseManaged` or `WorkloadIdentity`. None uses the token that
+            ``minimcp login URL`` has stored, if the server wants one.
         verify: Whether the server's certificate is checked (None: it is); a path names a bundle of CAs to check it by.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths.
         proxies: By scheme, as `requests` takes them; None leaves it to the environment.
@@ -195,6 +198,8 @@ def connect(
     elif not isinstance(client_info, Implementation):
         info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
         client_info = Implementation(**info)
+    if found.is_web and not getattr(found.object, "has_auth", True):
+        found = found._replace(object=_with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
     plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
@@ -370,7 +375,8 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
     for _ in range(MOST_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
-        within = deadline if plan.handshake is None else deadline.within(plan.probe_timeout)
+        limited = plan.handshake is not None and plan.probe_timeout is not None
+        within = deadline.within(plan.probe_timeout) if limited else deadline
         envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
         try:
             answer = _described(session, "server/discover", {"_meta": envelope}, within)
@@ -483,6 +489,17 @@ def read_target(
     if not command:
         raise ValueError("an empty command starts nothing")
     return Target(what, StdioServer(command, env=env, cwd=cwd))
+
+
+def _with_stored_token(server: Any) -> Any:
+    """The same `HttpServer`, which is sent what ``minimcp login`` has stored for it."""
+    try:
+        from ..auth.signin import StoredToken
+    except ImportError:  # this copy has no auth/
+        return server
+    server = copy(server)
+    server.fetcher = partial(server.fetcher, auth=StoredToken())
+    return server
 
 
 def _refuse(given: object, why: str) -> None:

@@ -19,6 +19,7 @@ import time
 from contextlib import closing
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Union
+from urllib.parse import urlsplit
 
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
@@ -119,7 +120,8 @@ class HttpServer:
     Args:
         url: With http or https.
         headers: Sent with every request; None adds none.
-        auth: None, a bearer token, a callable that returns one (asked for each request), or an AuthBase of `requests`.
+        auth: None, a bearer token, a callable that returns one (asked for each request), an AuthBase of `requests`, or
+            a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or `WorkloadIdentity`.
         verify: Whether the server's certificate is checked; a path names a bundle of CAs to check it by.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths; None shows none.
         proxies: By scheme, as `requests` takes them; None leaves it to the environment.
@@ -137,6 +139,9 @@ class HttpServer:
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
         parse_web_url(url, userinfo=True)
         self.url = url.partition("#")[0]
+        # Whether it was said how to prove who asks.
+        names = [name.lower() for name in headers or ()]
+        self.has_auth = auth is not None or "authorization" in names or "@" in urlsplit(url).netloc
         # Makes what sends requests to it.
         self.fetcher = partial(
             Fetcher, self.url, headers=dict(headers or {}), auth=auth, verify=verify, cert=cert, proxies=proxies
@@ -211,7 +216,7 @@ class _Call(PendingCall):
 
     def __init__(self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline) -> None:
         super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
-        self.request, self.line, self.http = request, encode(request), AbortableRequest()
+        self.request, self.line, self.http = request, encode(request), AbortableRequest(deadline)
 
     def end(self, ending: Any) -> None:
         super().end(ending)
@@ -326,7 +331,7 @@ class HttpClientSession(ClientSession):
         self, server: HttpServer, host: Host, limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        self._fetcher, self._url = server.fetcher(), server.url
+        self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
         super().__init__(self._fetcher.shown, host)
         self.mirror: Any = RequestHeaders(self.name)
         self.refused: Optional[int] = None
@@ -527,6 +532,8 @@ class HttpClientSession(ClientSession):
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         told += "".join([f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers])
+        if status == 401 and not self._has_auth:
+            told += how_to_sign_in(self.name)
         if status in (401, 403):
             raise AuthorizationError(told)
         told += _page(media_type(headers.get("Content-Type"))[0])
@@ -699,6 +706,11 @@ class _AnswerSink(Sink):
             self._session._send(line)
         else:
             self._session._tell(line)
+
+
+def how_to_sign_in(url: str) -> str:
+    """The end of a message that a server wants a token."""
+    return f": sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
 
 
 def _page(kind: str) -> str:

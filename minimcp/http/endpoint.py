@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .. import errors
 from ..engine.limits import Limits
@@ -40,6 +40,7 @@ from .headers import (
     HostPolicy,
     HttpError,
     HttpRequest,
+    HttpResponse,
     ResponseWriter,
     accepts,
     is_json,
@@ -47,6 +48,9 @@ from .headers import (
 )
 from .options import HttpOptions
 from .sessions import STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
+
+if TYPE_CHECKING:
+    from ..auth.bearer import Bearer
 
 log = logger("minimcp.http")
 
@@ -73,6 +77,7 @@ SHORT_BODY_BYTES = 4 * 1024
 
 _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
+_HEADER_NAMES = re.compile(r"[A-Za-z0-9\-_, ]{1,4096}")
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 # Whose a message is, None where there is no session; who sends a request, and who serves it.
@@ -84,10 +89,11 @@ class HttpService:
 
     Args:
         options: How it is served over HTTP.
+        bearer: Who may send requests; None lets everybody.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
-        self.options, self.closing = options, False
+    def __init__(self, options: HttpOptions, bearer: Optional[Bearer] = None) -> None:
+        self.options, self.bearer, self.closing = options, bearer, False
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
@@ -96,10 +102,37 @@ class HttpService:
         headers, asked = request.headers, (request.method, request.path, streams)
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
-            self.check_head(request, streams)
+            try:
+                if self.answer_aside(request) is None:
+                    self.check_path(request.path.partition("?")[0])
+                    if self.bearer is not None:
+                        self.bearer.token_in(headers)
+                    self.check_head(request, streams)
+            except HttpError as refusal:
+                refusal.headers += self.policy.cors(headers)
+                raise
             headers.cache[self] = asked
         if self.closing:
             raise HttpError(503, "the server is closing")
+
+    def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens. None: it is."""
+        headers = request.headers
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in headers and self.policy.cors(headers):
+            wanted = headers.get("Access-Control-Request-Headers", "")
+            return HttpResponse(204, [
+                ("Access-Control-Allow-Methods", "GET, POST, DELETE"), ("Access-Control-Max-Age", "7200"),
+                *([("Access-Control-Allow-Headers", wanted)] if _HEADER_NAMES.fullmatch(wanted) else []),
+            ])
+        document = None if self.bearer is None else self.bearer.document_at(request.path.partition("?")[0])
+        if document is None:
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise HttpError(405, "this is read with GET", (("Allow", "GET, HEAD"),), code=None)
+        return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
+
+    def check_path(self, path: str) -> None:
+        """Return if there is something at a path. Raises HttpError: there is nothing."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         """Return if a request may be served as far as its head tells, whose Host and Origin are right.
@@ -121,6 +154,16 @@ class HttpService:
         """
         try:
             self.check(request, streams)
+            headers = request.headers
+            if "origin" in headers.lists:
+                writer.added = self.policy.cors(headers)
+            aside = None if request.method == "POST" else self.answer_aside(request)
+            if aside is not None:
+                writer.send(aside.status, aside.headers, aside.body)
+                return
+            if self.bearer is not None:
+                headers.auth = token = self.bearer.admit(headers)
+                headers.principal = token.principal
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -177,13 +220,15 @@ class Endpoint(HttpService):
         cap: How many requests may be begun; that of the server.
         max_streams: Streams of change notifications that are open at once; None means no limit, 0 serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
+        bearer: Who may send requests; None lets everybody.
     """
 
     def __init__(
         self, registry: Any, make_role: MakeRole, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
         cap: Optional[list[None]] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
+        bearer: Optional[Bearer] = None,
     ) -> None:
-        super().__init__(options)
+        super().__init__(options, bearer)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
@@ -208,10 +253,11 @@ class Endpoint(HttpService):
         self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
 
+    def check_path(self, path: str) -> None:
+        require(path == self.path, 404, f"there is nothing here: the server is at {self.path}", None)
+
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         headers, method = request.headers, request.method
-        path = request.path.partition("?")[0]
-        require(path == self.path, 404, f"there is nothing here: the server is at {self.path}", None)
         wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
@@ -301,6 +347,14 @@ class Endpoint(HttpService):
         newer = version is not None and (revision is None or not revision.handshake)
         return newer or not self._offer.handshakes
 
+    def _check_scopes(self, bearer: Bearer, message: Any, headers: Headers) -> None:
+        """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with status 403."""
+        called = isinstance(message, Request) and message.method == "tools/call"
+        name = message.params.get("name") if called else None
+        tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
+        if tool is not None and tool.lacking(headers):
+            raise bearer.insufficient(tool.scopes, message.id)
+
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
         version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER) or ""
@@ -308,7 +362,7 @@ class Endpoint(HttpService):
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
         session = self.sessions.get(id)
-        if session is None:
+        if session is None or session.principal != headers.principal:  # which nobody else is told that there is
             named = _SESSION_ID.fullmatch(id)
             require(named, 400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
             raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
@@ -334,7 +388,7 @@ class Endpoint(HttpService):
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
-        opened = Session(self._make_role, self._end_behind) if self.options.sessions else None
+        opened = Session(self._make_role, self._end_behind, headers.principal) if self.options.sessions else None
         return opened, revision or assumed
 
     def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
@@ -424,6 +478,8 @@ class Endpoint(HttpService):
             self._array(message, headers, writer, streams, size)
             return
         session, peer, route = self._admit(message, headers)
+        if self.bearer is not None:
+            self._check_scopes(self.bearer, message, headers)
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -459,6 +515,9 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
+        if self.bearer is not None:
+            for item in items:
+                self._check_scopes(self.bearer, item, headers)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -488,7 +547,9 @@ class Endpoint(HttpService):
         run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
-        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, headers, batch)
+        peer.principal = headers.principal
+        shown = headers if headers.auth is None else headers.without_token()
+        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, shown, batch)
         self.requests.add(incoming, key=id(incoming))  # a client may use an id twice: each POST has its own response
         response.incoming.append(incoming)
         if route.start is not None:

@@ -14,12 +14,13 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
-from typing import Any, Mapping, Optional, Union
+from contextlib import closing, suppress
+from typing import Any, Callable, Mapping, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
 from .. import __version__
 from ..engine.pool import renewed_in_fork
+from ..engine.timer import NEVER, Deadline
 from ..errors import (
     AuthorizationError,
     ConnectionFailed,
@@ -52,8 +53,11 @@ NEEDS_REQUESTS = "a server that is named by a URL needs the package 'requests': 
 # What users cannot set.
 OWN_HEADERS = frozenset({"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"})
 
-# None, a bearer token, a callable that returns one, or an AuthBase of `requests`.
+# None, a bearer token, a callable that returns one, an AuthBase of `requests`, or an object such as `SignIn`.
 Auth = Any
+
+# How often one request is sent at most, with one token and then another.
+MOST_SENDS = 5
 
 # What is likely wrong where there is no connection, by a word of the error.
 LIKELY = {
@@ -67,18 +71,31 @@ current = threading.local()
 
 
 class AbortableRequest:
-    """One HTTP request from before it is sent until its response is read. Any thread may abort it."""
+    """One HTTP request from before it is sent until its response is read. Any thread may abort it.
 
-    def __init__(self) -> None:
+    Args:
+        deadline: Of who waits for it; it is paused while a person signs in.
+        allowed: Gets an IP address, and tells whether it may be connected to; None allows all. Proxies are not asked.
+    """
+
+    def __init__(self, deadline: Deadline = NEVER, allowed: Optional[Callable[[str], bool]] = None) -> None:
+        self.deadline, self.allowed = deadline, allowed
         self.aborted = threading.Event()
         # That it goes over; it may serve another request by now.
         self.connection: Any = None
+        # A request that has to be answered before this one is sent: for a token.
+        self.first: Optional[AbortableRequest] = None
 
     def abort(self) -> None:
         """Make its thread raise ConnectionLost, wherever it is. Idempotent; never blocks."""
         self.aborted.set()
-        if self.connection is not None:
-            self.connection.abort_for(self)
+        for each in (self.connection, self.first):
+            if each is not None:
+                each.abort_for(self)
+
+    def abort_for(self, request: AbortableRequest) -> None:
+        """As `AbortableConnection`: what waits for this one is aborted."""
+        self.abort()
 
 
 class NotConnected(Exception):
@@ -146,6 +163,7 @@ class AbortableConnection(_Mixed):
         failed = OSError("its name has no address")
         found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
+            self._check_address(str(address[0]))
             sock = self._socket = socket.socket(family, kind, protocol)
             try:
                 for option in self.socket_options or ():
@@ -159,6 +177,11 @@ class AbortableConnection(_Mixed):
                 failed = error
             self._check()
         raise failed
+
+    def _check_address(self, address: str) -> None:
+        allowed = None if self._owner is None or getattr(self, "proxy", None) else self._owner.allowed
+        if allowed is not None and not allowed(address):
+            raise OSError(f"{address} is an address of a private network, and the server is none")
 
     def request(self, *args: Any, **keywords: Any) -> None:
         """As in `http.client`, but head and body are sent in one piece."""
@@ -279,6 +302,7 @@ class Fetcher:
     Args:
         url: Of the server; other URLs that are asked must be of the same origin.
         headers, auth, verify, cert, proxies: As `HttpServer`.
+        redirects: Whether those are followed.
 
     Raises:
         ImportError: There is no `requests`.
@@ -288,6 +312,7 @@ class Fetcher:
     def __init__(
         self, url: str, *, headers: Optional[Mapping[str, str]] = None, auth: Auth = None,
         verify: Union[bool, str] = True, cert: Any = None, proxies: Optional[Mapping[str, str]] = None,
+        redirects: bool = True,
     ) -> None:
         try:
             import requests
@@ -298,6 +323,9 @@ class Fetcher:
         self._no_retries, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown, self._requests = without_secrets(url), requests
         self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
+        self._redirects, self._authorizer = redirects, None
+        if hasattr(auth, "for_server"):
+            self._auth, self._authorizer = None, auth.for_server(url, verify=verify, proxies=proxies)
         self._session, self._adapter = requests.Session(), _adapter()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
@@ -334,8 +362,27 @@ class Fetcher:
 
         Blocks: until then; a connection that is not there in `CONNECT_SECONDS` has failed.
         """
+        url, authorizer = url or self._url, self._authorizer
+        if authorizer is None:
+            return self._send(request, method, headers, body, url)
+        for left in reversed(range(MOST_SENDS)):
+            sent = authorizer.authorize(method, url, request)
+            response = self._send(request, method, {**headers, **sent}, body, url)
+            try:
+                again = left and authorizer.answered(response.status, response.headers, sent, request)
+            except BaseException:
+                response.close()
+                raise
+            if not again:
+                break
+            with closing(response):
+                response.start(PIECE_BYTES)
+        return response
+
+    def _send(
+        self, request: AbortableRequest, method: str, headers: Mapping[str, str], body: Optional[bytes], url: str
+    ) -> HttpResponse:
         where = f"{method} {self.shown}"
-        url = url or self._url
         headers = {**self._headers, **headers}
         if self._auth is not None and not self._has_auth_object:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -344,7 +391,7 @@ class Fetcher:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
             response = HttpResponse(where, self._sent(method, self._moved.get(url, url), headers, body))
-            location = response.headers.get("Location")
+            location = response.headers.get("Location") if self._redirects else None
             if response.status in (307, 308) and location is not None and url not in self._moved:
                 target = same_origin(url, location)
                 if target is not None:

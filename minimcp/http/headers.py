@@ -39,8 +39,13 @@ class Headers(Mapping[str, str]):
         given: A mapping or pairs; a name may come several times.
 
     ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
-    sends the same again: never anything about Content-Length.
+    sends the same again: never anything about Content-Length. ``auth`` is what is known by the token in them (an
+    `AccessToken`), once that was verified; ``principal`` is who sends them, one text for each user of each client. Both
+    are None where nobody asks.
     """
+
+    auth: Any = None
+    principal: Optional[str] = None
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -63,6 +68,12 @@ class Headers(Mapping[str, str]):
         """The first value; `default` where there is none."""
         values = self.lists.get(name.lower())
         return values[0] if values else default
+
+    def without_token(self) -> Headers:
+        """As handlers see them where tokens are verified: a token must go nowhere else."""
+        shown = Headers.of({name: each for name, each in self.lists.items() if name != "authorization"}, {})
+        shown.auth, shown.principal = self.auth, self.principal
+        return shown
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, in order."""
@@ -158,6 +169,9 @@ class ResponseWriter(CancelToken):
 
     # Whether the peer is known to have closed.
     gone = False
+
+    # Headers that the response has beside those it is given.
+    added: tuple[tuple[str, str], ...] = ()
 
     on_gone = CancelToken.on_cancel
 
@@ -300,6 +314,18 @@ class HostPolicy:
             if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1])):
                 reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
                 raise HttpError(403, reason)
+
+    def cors(self, headers: Headers) -> tuple[tuple[str, str], ...]:
+        """What a response says so that a browser shows it to the page that asks: only to those in `allowed_origins`.
+
+        https://fetch.spec.whatwg.org/#http-cors-protocol
+        """
+        found = headers.all("Origin")
+        if len(found) != 1 or not (self._any_origin or parse_origin(found[0]) in self._origins):
+            return ()
+        exposed = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate"
+        shown = "*" if self._any_origin else found[0]
+        return (("Access-Control-Allow-Origin", shown), ("Access-Control-Expose-Headers", exposed), ("Vary", "Origin"))
 
     def _is_allowed(self, host: Optional[Authority]) -> bool:
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import parse_qs
 
 from ..engine.pool import waiting
 from ..engine.transport import Frame, Transport
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
-from .headers import HttpError, HttpRequest, ResponseWriter, accepted, require
+from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
 from .sessions import SHORT_BYTES, STREAM_HEADERS
 
+if TYPE_CHECKING:
+    from ..auth.bearer import Bearer
+
 STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
+_VERBS = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}
 _ID = "session_id"
 # Of messages that wait to be read, in number and together; one of any length always may.
 _MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
@@ -33,7 +37,9 @@ class SseTransport(Transport):
         headers: Of the request that opened the stream.
     """
 
-    def __init__(self, writer: ResponseWriter, headers: Mapping[str, str]) -> None:
+    headers: Headers
+
+    def __init__(self, writer: ResponseWriter, headers: Headers) -> None:
         self.name, self.headers = "sse", headers
         self._writer = writer
         self._frames: list[Frame] = []
@@ -95,20 +101,23 @@ class SseServer(HttpService):
         connect: Serves a transport from now on, on threads of its own.
         options: As of the server at the other path.
         max_streams: Clients at the same time; None means no limit.
+        bearer: Who may send requests; None lets everybody.
     """
 
     def __init__(
-        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int]
+        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int],
+        bearer: Optional[Bearer] = None,
     ) -> None:
-        super().__init__(options)
+        super().__init__(options, bearer)
         self._connect, self._most = connect, max_streams
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
 
+    def check_path(self, path: str) -> None:
+        require(path in _VERBS, 404, f"there is nothing here: the stream is at {STREAM_PATH}", None)
+
     def check_head(self, request: HttpRequest, streams: bool) -> None:
-        verb = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}.get(request.path.partition("?")[0])
-        if verb is None:
-            raise HttpError(404, f"there is nothing here: the stream is at {STREAM_PATH}", code=None)
+        verb = _VERBS[request.path.partition("?")[0]]
         if request.method != verb:
             raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
         if verb == "POST":
@@ -122,13 +131,20 @@ class SseServer(HttpService):
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":
             self._stream(request, writer)
-        elif self._transport_of(request).put(self.body_of(request)):
+            return
+        transport = self._transport_of(request)
+        if transport.headers.principal != request.headers.principal:
+            raise _no_session()
+        body = self.body_of(request)
+        transport.headers.auth = request.headers.auth  # the newest of the same client and user
+        if transport.put(body):
             writer.send(202, [], b"")
         else:
             raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers)
+        shown = request.headers if self.bearer is None else request.headers.without_token()
+        id, transport = secrets.token_urlsafe(32), SseTransport(writer, shown)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
                 raise HttpError(503, f"no more than {self._most} streams may be open here (Limits.streams)")
@@ -148,7 +164,7 @@ class SseServer(HttpService):
         id = parse_qs(request.path.partition("?")[2]).get(_ID, [""])[0]
         transport = self._transports.get(id)
         if transport is None:
-            raise HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+            raise _no_session()
         return transport
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
@@ -156,3 +172,7 @@ class SseServer(HttpService):
         self.closing = True
         for transport in list(self._transports.values()):
             transport.close()
+
+
+def _no_session() -> HttpError:
+    return HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")

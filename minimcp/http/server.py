@@ -131,7 +131,7 @@ class SocketWriter(ResponseWriter):
             raise RuntimeError("one request has one response, and this one has begun")
         head = self._head
         keep = head.keep_alive and not self._connection.server.closing and (head.http11 or length is not None)
-        data, self._has_body = response_head(head, status, headers, length, keep)
+        data, self._has_body = response_head(head, status, (*headers, *self.added), length, keep)
         self.begun, self._keep_alive = True, keep
         return data
 

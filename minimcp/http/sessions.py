@@ -432,6 +432,7 @@ class Session:
     Args:
         make_role: Makes what its messages mean.
         end: Called when the client wants the session to end.
+        principal: Who has opened it, and nobody else may use it; None where nobody asks who it is.
     """
 
     peer: Optional[Peer] = None
@@ -441,7 +442,10 @@ class Session:
     initialized = False
     shut = False
 
-    def __init__(self, make_role: MakeRole, end: Callable[[Session], None]) -> None:
+    def __init__(
+        self, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str] = None
+    ) -> None:
+        self.principal = principal
         self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
         self.role = make_role(self.post, partial(end, self))
         self.responses: list[ResponseSink] = []

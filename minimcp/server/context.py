@@ -24,6 +24,7 @@ from .input_rounds import asker_of
 from .questions import Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
 if TYPE_CHECKING:
+    from ..auth.bearer import AccessToken
     from ..types import ReadResourceResult
 
 
@@ -416,9 +417,17 @@ class Context:
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request that it came by, names without regard to case; empty where it was none.
 
-        Over HTTP+SSE those of the request that opened the stream.
+        Over HTTP+SSE those of the request that opened the stream. Without the token, where the server verifies one.
         """
         return self._incoming.headers
+
+    @property
+    def auth(self) -> Optional[AccessToken]:
+        """What is known by the token that came with the request, which was verified; None without ``Server(auth=)``.
+
+        Over HTTP+SSE by the newest that the client has sent.
+        """
+        return getattr(self._incoming.headers, "auth", None)
 
     @property
     def session(self) -> Optional[dict[str, Any]]:

@@ -67,10 +67,11 @@ class ToolOptions(_CommonOptions, total=False):
     timeout: Optional[float]
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
+    scopes: Sequence[str]
 
 
 # What an option is when it is left out, where that is not None.
-_DEFAULTS: Mapping[str, Any] = {"requires": (), "replace": False, "ttl": 0, "cache_scope": "private"}
+_DEFAULTS: Mapping[str, Any] = {"requires": (), "scopes": (), "replace": False, "ttl": 0, "cache_scope": "private"}
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -158,6 +159,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "structured": ((bool, _NONE), "True, False or None"),
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
     "requires": ((Iterable,), "the name of a capability, or a list of names"),
+    "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
     "instructions": ((str, _NONE), "text or None"),
     "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
     "extensions": ((Mapping, _NONE), "a mapping or None"),

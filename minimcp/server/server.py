@@ -37,6 +37,7 @@ from .run import FOR_A_PERSON, Run, Served, log
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..auth.bearer import Bearer
     from ..http.endpoint import Endpoint
     from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
@@ -84,6 +85,7 @@ class Server:
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
+        auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is asked.
 
     Raises:
         TypeError: The name is no text, or an option is of another type or unknown; the message says what to write.
@@ -119,6 +121,7 @@ class Server:
         trace: Any = None,
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
+        auth: Optional[Bearer] = None,
         **unknown: NoReturn,
     ) -> None:
         given = dict(locals())
@@ -126,7 +129,7 @@ class Server:
         info = Implementation(name, version, title=title, description=description, website_url=website_url, icons=icons)
         self.name, self.version = name, version
         self._limits = limits = limits or Limits()
-        self._http, self._trace = http, tracer(trace)
+        self._http, self._auth, self._trace = http, auth, tracer(trace)
         main = Main(on_pump_needed)
         executors: set[Executor] = {main}
         if not isinstance(capabilities, Mapping):
@@ -208,6 +211,7 @@ class Server:
             requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
             headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
                 ``Mcp-Param-Region``. Never a secret. None mirrors none.
+            scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
             replace: Take the place of a tool of the same name.
 
         Raises:
@@ -624,7 +628,7 @@ class Server:
         options, limits = self._http or HttpOptions(), self._limits
         running = RunningHttp(
             self._endpoint(path, limits.streams) if newer else None,
-            SseServer(self.connect, options, limits.streams) if older else None,
+            SseServer(self.connect, options, limits.streams, self._auth) if older else None,
             options, path=path, host=host, port=port,
             write_timeout=limits.write_timeout, drain_grace=limits.drain_grace,
         )
@@ -643,7 +647,7 @@ class Server:
         return Endpoint(
             self._registry, partial(ServerRole, self._registry), path=path,
             options=replace(self._http or HttpOptions(), **given), limits=self._limits,
-            pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace,
+            pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace, bearer=self._auth,
         )
 
     # ------------------------------------------------------------ the end
@@ -717,7 +721,7 @@ def serve(
 
 def _check_given(given: Mapping[str, Any]) -> None:
     """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
-    name, http = given["name"], given["http"]
+    name, http, auth = given["name"], given["http"], given["auth"]
     for option in given["unknown"]:
         from ..http.options import HttpOptions
 
@@ -736,4 +740,6 @@ def _check_given(given: Mapping[str, Any]) -> None:
         check_names(given["capabilities"] or (), DECLARED, "capabilities: no server declares", error=ValueError)
     if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
+    if auth is not None and type(auth).__name__ != "Bearer":
+        raise TypeError(f"auth is a minimcp.Bearer(...) or None, not {type(auth).__name__}")  # it may be a token
 

@@ -31,6 +31,7 @@ CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 # The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`.
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
 # Words that stay where references from inside look for them.
@@ -42,8 +43,8 @@ _ADVICE = (
     ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
     ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
      "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
-    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. Refuse a wrong token "
-     "with HTTP 401 in a WSGI application round server.wsgi(...)"),
+    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
+     "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
 )  # fmt: skip
 
 
@@ -128,6 +129,10 @@ class RegisteredTool(RegisteredFunction):
         if given_output is not None:
             self._check_output = compile_check(dict(given_output), where=f"{self.key} output")
         self.mirrored = mirrored(self.shown.input_schema)
+        self.scopes: tuple[str, ...] = tuple(options.get("scopes", ()))
+        for scope in self.scopes:
+            if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+                raise ValueError(f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}")
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
         self._is_text = self._schema is None and self.structured is not True
         self._says_blocks = self.signature.output_kind is None and self.signature.returns is not NOTHING
@@ -136,6 +141,8 @@ class RegisteredTool(RegisteredFunction):
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self.requires:
             self.check_required(incoming)
+        if self.scopes and self.lacking(incoming.headers):  # where the response could not say so, by status 403
+            raise errors.InvalidRequest(f"{self.key} needs a token with the scopes {' '.join(self.scopes)}")
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:
@@ -152,6 +159,12 @@ class RegisteredTool(RegisteredFunction):
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = Context(incoming)
         return self.function(**keywords)
+
+    def lacking(self, headers: Any) -> set[str]:
+        """The scopes that it needs, and that the token of a request does not have; none where it came not by HTTP."""
+        if not self.scopes or not hasattr(headers, "auth"):
+            return set()
+        return set(self.scopes).difference(() if headers.auth is None else headers.auth.scopes)
 
     # ------------------------------------------------------------ what it returned
 

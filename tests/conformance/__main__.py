@@ -1,7 +1,7 @@
 """`python -m tests.conformance`: install the official conformance suite, run it both ways, print the score.
 
 Exit code 1 when a scenario failed, warned, checked nothing or gave no result, or when the suite could not run. There
-is no list of failures that are expected. Left out: authorization of clients, and extensions that are not here.
+is no list of failures that are expected. Left out: the extension for skills, which is not here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BESIDE = {  # what the suite runs with a set and does not count, and we do
 }
 
 OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
-AUTHORIZATION, EXTENSION = "auth/", "extension"
+SKILLS = "sep-2640-"
 
 
 class Score:
@@ -68,7 +68,7 @@ def client_side(score: Score) -> Iterator[str]:
     """Run every scenario at every revision it has with our client; yield the lines of the score."""
     known = suite.listed(suite.ask("list"), "Client")
     at = [(name, revision) for name, revisions in known.items() for revision in revisions
-          if revision != EXTENSION and not name.startswith(AUTHORIZATION)]
+          if not name.startswith(SKILLS)]
     if not at:
         raise Broken("no scenario for clients is listed")
     with ThreadPoolExecutor(3) as pool:  # each is a few processes that wait for one another

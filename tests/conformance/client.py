@@ -13,6 +13,8 @@ from typing import Any, Callable, Dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import requests
+
 import minimcp
 
 SECONDS = 25.0
@@ -67,6 +69,11 @@ def echo_schema(client: minimcp.Client) -> None:
     client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
 
 
+def call_test_tool(client: minimcp.Client) -> None:
+    client.list_tools()
+    client.call_tool("test-tool", {})
+
+
 SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
     "initialize": list_only,
     "tools_call": call_sum,
@@ -84,13 +91,55 @@ SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
 }
 
 
+AUTHORIZATION = "auth/"
+REDIRECT_URI = "http://localhost:3000/callback"
+CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
+
+
+class Browser:
+    """A person who agrees to everything: the page redirects at once."""
+
+    def __init__(self) -> None:
+        self.came = ""
+
+    def open(self, url: str) -> None:
+        self.came = requests.get(url, allow_redirects=False, timeout=SECONDS).headers["Location"]
+
+    def wait(self, state: str, timeout: float) -> str:
+        return self.came
+
+
+def authorization(scenario: str) -> Any:
+    """How to get tokens in a scenario of authorization."""
+    if scenario == "auth/client-credentials-jwt":
+        key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
+        return minimcp.ClientCredentials(CONTEXT["client_id"], private_key=key, algorithm=algorithm)
+    if scenario == "auth/client-credentials-basic":
+        return minimcp.ClientCredentials(CONTEXT["client_id"], CONTEXT["client_secret"])
+    if scenario == "auth/wif-jwt-bearer":
+        return minimcp.WorkloadIdentity(CONTEXT["valid_jwt"], CONTEXT["client_id"])
+    if scenario == "auth/enterprise-managed-authorization":
+        return minimcp.EnterpriseManaged(
+            CONTEXT["client_id"], CONTEXT["client_secret"], id_token=CONTEXT["idp_id_token"],
+            idp_token_endpoint=CONTEXT["idp_token_endpoint"], idp_client_id=CONTEXT["idp_client_id"],
+        )
+    browser = Browser()
+    return minimcp.SignIn(
+        store=minimcp.TokenMemory(), redirect_uri=REDIRECT_URI, on_redirect=browser.open, on_callback=browser.wait,
+        client_id=CONTEXT.get("client_id"), client_secret=CONTEXT.get("client_secret"), issuer=CONTEXT.get("issuer"),
+        client_metadata_url=CLIENT_METADATA_URL,
+    )
+
+
 def answer(request: minimcp.ElicitRequest) -> Dict[str, Any]:
     return {"confirmed": True} if "confirmed" in (request.schema or {}).get("properties", {}) else {}
 
 
 def main() -> int:
     """Run the scenario; 2 for one that is not known here."""
-    run = SCENARIOS.get(os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    authorized = scenario.startswith(AUTHORIZATION)
+    run = call_test_tool if authorized else SCENARIOS.get(scenario)
     if run is None:
         return 2
     with minimcp.connect(
@@ -101,6 +150,7 @@ def main() -> int:
         elicit=answer,
         sample=lambda request: "a sample",
         roots=[],
+        auth=authorization(scenario) if authorized else None,
         client_info={"name": "minimcp-conformance", "version": "1"},
     ) as client:
         run(client)

@@ -71,7 +71,7 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
         ("stateless_http", "sessions=False"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
-        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http$"),
+        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http, auth$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]

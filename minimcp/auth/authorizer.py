@@ -1,0 +1,311 @@
+"""The token of one server: kept, renewed, stepped up and sent by `Authorizer`, however it is got.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Iterator, Mapping, Optional
+
+from ..engine.pool import renewed_in_fork
+from ..errors import AuthorizationError, ConnectionLost, McpError, describe, logger, one_line
+from ..http.client import POST_HEADERS
+from ..http.fetch import AbortableRequest, without_secrets
+from ..protocol.messages import Request, encode
+from .discovery import Exchange, Place, authorization_server, canonical, challenges, discover, words
+from .dpop import ProofKey
+from .store import Store
+from .tokens import Token, TokenRefused, refreshed
+
+log = logger("minimcp.auth")
+
+# How often who waits for another thread's token looks whether it is given up.
+LOOK_SECONDS = 0.2
+
+# What another process gets to renew a token, where no person is asked.
+RENEW_SECONDS = 60.0
+
+
+class Grant:
+    """A way to get tokens; `connect` takes one as ``auth``. Thread-safe: one for any number of connections.
+
+    Args:
+        store: Where tokens are kept.
+        scopes: What to ask for beside what the server names.
+        issuer: The authorization server that the credentials are for; None takes the one that the server names.
+    """
+
+    # Seconds that a person gets, while the clock of a call stands; None where no person is asked.
+    seconds: Optional[float] = None
+    # Whether there may be a token where none is stored.
+    can_obtain = True
+    # Whether the credentials are those of one authorization server.
+    has_fixed_credentials = True
+
+    def __init__(self, store: Store, scopes: Any = (), issuer: Optional[str] = None) -> None:
+        if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
+            raise TypeError("scopes is a sequence of str")
+        self.store, self.scopes, self.issuer = store, tuple(scopes), issuer
+        self._authorizers: dict[str, Authorizer] = {}
+
+    def for_server(self, url: str, *, verify: Any = True, proxies: Any = None) -> Authorizer:
+        """What gets tokens for one server: the same for all of its connections."""
+        return self._authorizers.setdefault(url, Authorizer(self, url, verify, proxies))
+
+    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+        """Get a token. Raises AuthorizationError: none is to be had."""
+        raise NotImplementedError
+
+
+class Authorizer:
+    """Sends the token of one server with each request, and gets another one when the server wants that.
+
+    One thread gets it, and the others wait; so do other processes where the store has a lock.
+
+    Args:
+        grant: The way to get one.
+        url: Of the server.
+        verify, proxies: As `HttpServer`.
+    """
+
+    def __init__(self, grant: Grant, url: str, verify: Any = True, proxies: Any = None) -> None:
+        self._grant, self._url, self._verify, self._proxies = grant, url, verify, proxies
+        self._key = canonical(url)
+        self._token: Optional[Token] = None
+        self._proof: Optional[ProofKey] = None
+        # The token that was just got, until the server has taken it; it is not renewed when it is refused.
+        self._untried: Optional[str] = None
+        # Scopes that were asked for in vain.
+        self._asked: set[str] = set()
+        self._is_loaded = False
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Who holds the lock is in another process."""
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------ for each request
+
+    def authorize(self, method: str, url: str, request: AbortableRequest) -> dict[str, str]:
+        """The headers that prove who asks, of one request.
+
+        Args:
+            method: Of the request.
+            url: Where it goes.
+            request: By which it is aborted.
+
+        Raises:
+            AuthorizationError: The store cannot be read.
+            ConnectionLost: The request was aborted while another thread got the token.
+        """
+        if not self._is_loaded or (self._token is not None and self._token.is_old):
+            with self._alone(request):
+                self._load()
+                if self._token is not None and self._token.is_old and self._token.refresh_token:
+                    with suppress(AuthorizationError):  # the server's answer is asked for; then it is got anew
+                        self._refresh(self._exchange(request))
+        token = self._token
+        if token is None:
+            return {}
+        if token.proof_key is None:
+            return {"Authorization": f"Bearer {token.access_token}"}
+        proof = self._proof_of(token)
+        return {"Authorization": f"DPoP {token.access_token}", "DPoP": proof.proof(method, url, token.access_token)}
+
+    def answered(
+        self, status: int, headers: Mapping[str, str], sent: Mapping[str, str], request: AbortableRequest
+    ) -> bool:
+        """Look at the head of a response; whether the request is to be sent again, because there is another token.
+
+        Args:
+            status: Of the response.
+            headers: Of the response.
+            sent: What `authorize` gave for the request.
+            request: By which the request is aborted.
+
+        Raises:
+            AuthorizationError: The server wants a token, and none is to be had.
+            ConnectionLost: The request was aborted.
+        """
+        token, proof = sent.get("Authorization", " ").split(" ", 1)[1], self._proof
+        has_nonce = proof is not None and proof.note(self._url, headers)
+        if status not in (401, 403):
+            self._untried = None if token and token == self._untried else self._untried
+            return False
+        asked = challenges(headers.get("WWW-Authenticate", ""))
+        challenge = asked.get("bearer") or asked.get("dpop") or {}
+        error = asked.get("dpop", {}).get("error") or challenge.get("error")
+        if status == 401 and error == "use_dpop_nonce":
+            return has_nonce
+        if status == 401 and (self._grant.can_obtain or self._token is not None):
+            dpop_only = "dpop" in asked and "bearer" not in asked
+            return token != self._untried and self._renew(challenge, dpop_only, token, request)
+        return error == "insufficient_scope" and self._step_up(challenge, token, request)
+
+    # ------------------------------------------------------------ getting a token
+
+    def _renew(
+        self, challenge: Optional[Mapping[str, str]], dpop_only: bool, sent: str, request: AbortableRequest, *, anew: bool = False
+    ) -> bool:
+        """Get another token than the one that was refused; `anew` leaves out what may be there or refreshed."""
+        with self._alone(request):
+            self._load()
+            token, before = self._token, tuple[str, ...]()
+            if token is not None and token.access_token != sent and not anew:
+                return True  # another thread or process got it
+            exchange = self._exchange(request)
+            place = discover(exchange, challenge, self._grant.issuer)
+            if token is not None and token.issuer == place.issuer:
+                before = token.scopes
+                is_renewable = token.refresh_token and token.resource == place.resource and not anew
+                if is_renewable and self._refresh(exchange, place):
+                    return True
+            elif token is not None:
+                if self._grant.has_fixed_credentials:
+                    told = f"the server takes tokens of {one_line(place.issuer)} now"
+                    raise AuthorizationError(f"{told}, and the credentials are for {one_line(token.issuer)}")
+                self._keep(None)
+            scopes = words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
+            wanted = (*before, *scopes, *self._grant.scopes)
+            self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
+            return True
+
+    def _step_up(self, challenge: Mapping[str, str], sent: str, request: AbortableRequest) -> bool:
+        """Get a token for more than before, once for the same scopes."""
+        with self._alone(request):
+            self._load()
+            token = self._token
+            if token is not None and token.access_token != sent:
+                return True
+            wanted = words(challenge.get("scope"))
+            if not wanted or self._asked.issuperset(wanted):
+                return False
+            exchange = self._exchange(request)
+            place = discover(exchange, challenge, self._grant.issuer)
+            self._asked.update(wanted)
+            before = () if token is None or token.issuer != place.issuer else token.scopes
+            is_bound = token is not None and token.proof_key is not None
+            self._obtain(exchange, place, (*before, *wanted), is_bound or place.takes_dpop_only)
+            return True
+
+    def _obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool) -> None:
+        grant, deadline, key = self._grant, exchange.request.deadline, ProofKey() if is_bound else None
+        deadline.pause() if grant.seconds is not None else None
+        try:
+            token = grant.obtain(exchange, place, tuple(dict.fromkeys(scopes)), key)
+        except McpError:
+            raise
+        except Exception as error:  # of a hook, or of an object of the user's
+            raise AuthorizationError(f"{without_secrets(self._url)}: {describe(error)}") from error
+        finally:
+            deadline.resume() if grant.seconds is not None else None
+        self._untried = token.access_token
+        self._keep(token, key)
+
+    def _refresh(self, exchange: Exchange, place: Optional[Place] = None) -> bool:
+        """Get a token by the refresh token; whether there is one. Raises AuthorizationError: nobody knows."""
+        token = self._token
+        assert token is not None
+        place = place or Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
+        key = None if token.proof_key is None else self._proof_of(token)
+        try:
+            self._keep(refreshed(exchange, place, token, key), key)
+        except TokenRefused as refusal:
+            if not refusal.error:  # its server has a fault: it may take the refresh token later
+                raise
+            log.debug("%s: the refresh token is not taken: %s", without_secrets(self._url), refusal)
+            self._keep(replace(token, refresh_token=None))
+            return False
+        return True
+
+    # ------------------------------------------------------------ keeping it
+
+    def _proof_of(self, token: Token) -> ProofKey:
+        if self._proof is None or self._proof.pem != token.proof_key:
+            self._proof = ProofKey(token.proof_key)
+        return self._proof
+
+    def _exchange(self, request: AbortableRequest) -> Exchange:
+        return Exchange(self._url, self._verify, self._proxies, request)
+
+    def _load(self) -> None:
+        """Take what another process may have got since."""
+        pointer = self._grant.store.get(f"server {self._key}")
+        record = None
+        if isinstance(pointer, dict):
+            record = self._grant.store.get(f"token {pointer.get('issuer')} {pointer.get('resource')}")
+        self._token, self._is_loaded = Token.from_record(record), True
+
+    def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
+        before, store = self._token, self._grant.store
+        if token is None and before is not None:
+            store.put(f"token {before.issuer} {before.resource}", None)
+        elif token is not None:
+            store.put(f"token {token.issuer} {token.resource}", token.to_record())
+            store.put(f"server {self._key}", {"issuer": token.issuer, "resource": token.resource})
+            self._proof = proof or self._proof
+        self._token = token
+
+    @contextmanager
+    def _alone(self, request: AbortableRequest) -> Iterator[None]:
+        """No other thread, and no other process with this store, gets a token for this server meanwhile."""
+        seconds, waits = self._grant.seconds, request.deadline
+        waits.pause() if seconds is not None else None
+        try:
+            while not self._lock.acquire(timeout=LOOK_SECONDS):
+                if request.aborted.is_set():
+                    raise ConnectionLost(f"{without_secrets(self._url)}: given up while another thread got a token")
+        finally:
+            waits.resume() if seconds is not None else None
+        with ExitStack() as held:
+            held.callback(self._lock.release)
+            lock = getattr(self._grant.store, "lock", None)
+            if lock is not None:
+                held.enter_context(lock(f"server {self._key}", RENEW_SECONDS if seconds is None else seconds))
+            yield
+
+    # ------------------------------------------------------------ for the command line
+
+    def sign_in(self) -> dict[str, Any]:
+        """Get a token though no call has asked for one; as `known`. Errors as `answered`."""
+        request = AbortableRequest()
+        body = encode(Request(1, "ping", {}))
+        status, headers, _ = self._exchange(request).ask("POST", self._url, POST_HEADERS, body, named=True)
+        asked = challenges(headers.get("WWW-Authenticate", "")) if status == 401 else {}
+        dpop_only = "dpop" in asked and "bearer" not in asked
+        challenge = asked.get("bearer") or asked.get("dpop") or {}
+        self._renew(challenge if status == 401 else None, dpop_only, "", request, anew=True)
+        return self.known() or {}
+
+    def known(self) -> Optional[dict[str, Any]]:
+        """What is known of the token in the store, without secrets; None where there is none."""
+        self._load()
+        token = self._token
+        if token is None:
+            return None
+        shown = {name: getattr(token, name) for name in ("issuer", "resource", "client_id", "expires_at")}
+        return {**shown, "scopes": list(token.scopes), "can_be_refreshed": token.refresh_token is not None}
+
+    def sign_out(self) -> bool:
+        """Forget the token, and have it revoked if the authorization server can; whether there was one."""
+        request = AbortableRequest()
+        with self._alone(request):
+            self._load()
+            token = self._token
+            if token is None:
+                return False
+            self._keep(None)
+            self._grant.store.put(f"server {self._key}", None)
+        with suppress(McpError):  # it ends by itself, too
+            exchange = self._exchange(request)
+            place = Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
+            url = place.server.get("revocation_endpoint")
+            if url is not None:
+                headers, proof = token.credentials.prove(place.server)
+                form = {"token": token.refresh_token or token.access_token, **proof}
+                exchange.post(exchange.checked(url, "the revocation endpoint"), form, headers)
+        return True

@@ -1,0 +1,110 @@
+"""Signatures of a client: assertions, and proofs that it has the key that a token is bound to (DPoP, RFC 9449).
+
+They need the package PyJWT[crypto].
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import urlsafe_b64encode
+from contextlib import suppress
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Any, Mapping, Optional
+from urllib.parse import urlsplit
+
+from ..errors import AuthorizationError
+
+NEEDS_JWT = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
+
+_NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
+
+
+def jwt_package() -> Any:
+    """The package PyJWT, with what public keys need. Raises ImportError: it is not there."""
+    try:
+        import cryptography  # noqa: F401
+        import jwt
+    except ImportError as error:
+        raise ImportError(NEEDS_JWT) from error
+    return jwt
+
+
+def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
+    """A JWT with these claims and an id. Raises AuthorizationError: there is no PyJWT, or the key is none."""
+    try:
+        jwt = jwt_package()
+    except ImportError as error:
+        raise AuthorizationError(str(error)) from error
+    try:
+        return str(jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {})))
+    except Exception as error:  # of a key: its words may show it
+        raise AuthorizationError(f"the private key cannot sign by {algorithm} ({type(error).__name__})") from None
+
+
+class ProofKey:
+    """A key of a client, and the nonces that servers want to see in its proofs. Thread-safe.
+
+    Args:
+        pem: The private key; None makes one.
+
+    Raises:
+        AuthorizationError: There is no PyJWT[crypto], or the key is none.
+    """
+
+    def __init__(self, pem: Optional[str] = None) -> None:
+        try:
+            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+            from cryptography.hazmat.primitives.serialization import (
+                Encoding,
+                NoEncryption,
+                PrivateFormat,
+                load_pem_private_key,
+            )
+        except ImportError as error:
+            raise AuthorizationError(NEEDS_JWT) from error
+        key: Any = None
+        with suppress(ValueError, TypeError):
+            key = generate_private_key(SECP256R1()) if pem is None else load_pem_private_key(pem.encode(), None)
+        if getattr(getattr(key, "curve", None), "name", "") != "secp256r1":
+            raise AuthorizationError("the key that the token is bound to is no key on the curve P-256")
+        self.pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        public = key.public_key().public_numbers()
+        point = {"x": _base64(public.x.to_bytes(32, "big")), "y": _base64(public.y.to_bytes(32, "big"))}
+        self._head = {"typ": "dpop+jwt", "jwk": {"kty": "EC", "crv": "P-256", **point}}
+        self._nonces: dict[str, str] = {}
+
+    def proof(self, method: str, url: str, token: Optional[str] = None) -> str:
+        """The header ``DPoP`` of one request.
+
+        Args:
+            method: Of the request.
+            url: Where it goes; its query is not part of the proof.
+            token: The access token that goes with it; None where one is asked for.
+        """
+        parts = urlsplit(url)
+        claims: dict[str, Any] = {"htm": method, "htu": f"{_origin(url)}{parts.path}", "iat": int(time.time())}
+        if token is not None:
+            claims["ath"] = _base64(sha256(token.encode()).digest())
+        nonce = self._nonces.get(_origin(url))
+        if nonce is not None:
+            claims["nonce"] = nonce
+        return sign(claims, self.pem, "ES256", self._head)
+
+    def note(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Keep the nonce of a response for the next proof; whether it is another one than before."""
+        nonce, before = headers.get("DPoP-Nonce"), self._nonces.get(_origin(url))
+        if nonce is None or nonce == before or not _NONCE.fullmatch(nonce):
+            return False
+        self._nonces[_origin(url)] = nonce
+        return True
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _base64(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()

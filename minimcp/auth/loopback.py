@@ -1,0 +1,189 @@
+"""How a person gets to a page and the answer gets back: `open_browser`, `LoopbackListener`, `paste`.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Callable, Optional
+from urllib.parse import parse_qs, quote, urlsplit
+
+from ..errors import AuthorizationError, printable
+from ..protocol.uri_template import parse_web_url
+from .discovery import is_loopback
+
+# What a connection may take, and how many there are at once: a browser opens some that it may need.
+CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
+
+PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1><p>{text}</p></body></html>
+"""
+DONE = PAGE.format(title="Back to the program", text="The program has the answer: this page may be closed.")
+WRONG = PAGE.format(title="Nothing here", text="No program waits for this page: begin the sign-in anew.")
+
+HEADERS = {
+    "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'", "Connection": "close",
+}
+
+
+def safe_to_open(url: str) -> str:
+    """A URL that may be given to a browser, written anew. Raises ValueError: it may not."""
+    parts, found = parse_web_url(url), urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.host):
+        raise ValueError("a browser is sent to https only")
+    host = f"[{parts.host}]" if ":" in parts.host else parts.host
+    path, query = (quote(each, safe="/%:@&+,=~-._?") for each in (found.path, found.query))
+    port = f":{parts.port}" if found.port is not None else ""
+    return f"{parts.scheme}://{host}{port}{path}" + (f"?{query}" if query else "")
+
+
+def open_browser(url: str) -> None:
+    """Open a page in the person's browser.
+
+    Raises:
+        ValueError: The URL is none with https (or http on this machine).
+        AuthorizationError: There is no browser.
+    """
+    import webbrowser
+
+    if not webbrowser.open(safe_to_open(url)):
+        raise AuthorizationError("there is no browser here: use --no-browser, or SignIn(no_browser=True)")
+
+
+def paste(
+    url: str, read: Optional[Callable[[], str]] = None, write: Optional[Callable[[str], object]] = None
+) -> str:
+    """Have a person open a page somewhere else, and paste where their browser was sent to in the end; that URL.
+
+    Args:
+        url: Of the page.
+        read: Reads a line; None reads stdin.
+        write: Shows text; None writes to stderr.
+
+    Raises:
+        ValueError: The URL is none with https (or http on this machine).
+        AuthorizationError: Nothing was pasted.
+    """
+    show = write or sys.stderr.write
+    show(f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n")
+    show("The browser is sent to a page that it cannot show. Paste the address of that page here: ")
+    sys.stderr.flush()
+    answer = (read or sys.stdin.readline)().strip()
+    if not answer:
+        raise AuthorizationError("nothing was pasted")
+    return answer if "?" in answer else f"?{answer}"
+
+
+class LoopbackListener(ThreadingMixIn, TCPServer):
+    """Listens on this machine for the browser that comes back from a sign-in.
+
+    Args:
+        redirect_uri: Where; None takes a free port.
+
+    Attributes:
+        redirect_uri: Where the browser has to be sent.
+
+    Raises:
+        ValueError: The URI is none with http on this machine.
+        OSError: Another program has the port.
+    """
+
+    daemon_threads, block_on_close = True, False
+    allow_reuse_address = os.name != "nt"  # there, two programs could have one port
+
+    def __init__(self, redirect_uri: Optional[str] = None) -> None:
+        uri = redirect_uri or "http://127.0.0.1/callback"
+        parts, found = parse_web_url(uri), urlsplit(uri)
+        if parts.scheme != "http" or not is_loopback(parts.host):
+            raise ValueError("a redirect URI that is listened on is http on this machine: for others give on_callback")
+        if ":" in parts.host:
+            self.address_family = socket.AF_INET6
+        host = "127.0.0.1" if parts.host == "localhost" else parts.host
+        super().__init__((host, 0 if redirect_uri is None else parts.port), _Handler)
+        name = f"127.0.0.1:{self.server_address[1]}" if redirect_uri is None else found.netloc
+        self.redirect_uri, self.host, self.path = redirect_uri or f"http://{name}/callback", name.lower(), found.path
+        self._found: queue.Queue[str] = queue.Queue()
+        self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.state = ""
+
+    def wait(self, state: str, timeout: float) -> Optional[str]:
+        """Wait for the browser; the URL that it was sent to, or None when it has not come.
+
+        Args:
+            state: That the URL has to carry; others are ignored.
+            timeout: In seconds.
+        """
+        self.state, ends = state, time.monotonic() + timeout
+        while True:
+            self.timeout = max(0.0, min(0.05, ends - time.monotonic()))
+            self.handle_request()
+            try:
+                return self._found.get_nowait()
+            except queue.Empty:
+                if time.monotonic() >= ends:
+                    return None
+
+    def is_awaited(self, target: str) -> bool:
+        """Whether a request's target is the one that is waited for."""
+        parts = urlsplit(target)
+        given = parse_qs(parts.query, max_num_fields=100).get("state", [""])[0]
+        is_it = bool(self.state) and hmac.compare_digest(given.encode(), self.state.encode())
+        return is_it and parts.path == self.path
+
+    def put(self, target: str) -> None:
+        """Hand the request's target to the thread that waits."""
+        self._found.put(f"{self.redirect_uri.partition('?')[0]}?{urlsplit(target).query}")
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """As in the standard library, for a bounded number at once."""
+        if self._left.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As in the standard library."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._left.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is no news."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = CONNECTION_SECONDS
+    server: LoopbackListener
+    server_version, sys_version = "minimcp", ""
+
+    def do_GET(self) -> None:
+        try:
+            is_it = self.headers.get("Host", "").lower() == self.server.host and self.server.is_awaited(self.path)
+        except ValueError:
+            is_it = False
+        page = (DONE if is_it else WRONG).encode()
+        self.send_response(200 if is_it else 404)
+        for name, value in {**HEADERS, "Content-Length": str(len(page))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(page)
+        if is_it:
+            self.server.put(self.path)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The address carries a code: it is not logged."""

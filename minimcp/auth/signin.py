@@ -1,0 +1,230 @@
+"""A person signs in: `SignIn`, the authorization code flow with PKCE; `StoredToken` uses what it has left.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from base64 import urlsafe_b64encode
+from contextlib import ExitStack
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from ..errors import AuthorizationError, ConnectionLost, one_line
+from ..http.client import how_to_sign_in
+from ..http.fetch import without_secrets
+from .authorizer import Grant
+from .discovery import Exchange, Place, words
+from .dpop import ProofKey
+from .loopback import LoopbackListener, open_browser, paste
+from .registration import check_metadata_url, check_redirect_uri, register, registered, takes_document
+from .store import Store, TokenFile
+from .tokens import Credentials, Token, TokenRefused, request_token
+
+# Where a browser is sent that nobody listens for: a person copies its address from there.
+PASTED_URI = "http://127.0.0.1/callback"
+
+# Seconds between two looks whether who waits for the person has given up.
+LOOK_SECONDS = 0.2
+
+
+class SignIn(Grant):
+    """Signs a person in with their browser, when a server wants that, and keeps the token; for ``connect(auth=)``.
+
+    Nothing happens before a server wants a token. Thread-safe: one for any number of connections.
+
+    Args:
+        store: Where tokens and registrations are kept: an object with ``get(key)`` and ``put(key, value)``, such as a
+            `TokenMemory`; None takes the `TokenFile` of this user.
+        redirect_uri: Where the browser is sent to in the end: https, or this machine; None takes a free port of it.
+        on_redirect: Gets the URL that the person has to open; None opens the browser.
+        on_callback: Gets ``state`` and ``timeout`` in seconds, waits, and returns the whole URL that the browser was
+            sent to; None listens on the redirect URI.
+        no_browser: Prints the address instead, and reads by paste where the browser was sent to.
+        client_id: Of a client that its operator has registered; None uses ``client_metadata_url`` or registers one.
+        client_secret: Of that client; None where it has none.
+        issuer: The authorization server that this client is registered with; None takes the one of the server.
+        client_metadata_url: An https URL of a metadata document of this client, used where the authorization server
+            reads them; None has none.
+        client_name: Shown to the person where a client is registered.
+        scopes: What to ask for beside what the server names.
+        timeout: Seconds that the person gets. The clock of the call that waits stands meanwhile.
+
+    Raises:
+        ValueError: A URL cannot be what it is.
+        TypeError: ``scopes`` is no sequence of str, or the store is none.
+    """
+
+    def __init__(
+        self, *, store: Optional[Store] = None, redirect_uri: Optional[str] = None,
+        on_redirect: Optional[Callable[[str], object]] = None,
+        on_callback: Optional[Callable[[str, float], str]] = None, no_browser: bool = False,
+        client_id: Optional[str] = None, client_secret: Optional[str] = None, issuer: Optional[str] = None,
+        client_metadata_url: Optional[str] = None, client_name: str = "minimcp", scopes: Sequence[str] = (),
+        timeout: float = 300.0,
+    ) -> None:
+        super().__init__(TokenFile() if store is None else store, scopes, issuer)
+        if redirect_uri is not None:
+            check_redirect_uri(redirect_uri)
+        if client_metadata_url is not None:
+            check_metadata_url(client_metadata_url)
+        self.seconds, self._redirect_uri, self._no_browser = timeout, redirect_uri, no_browser
+        self._on_redirect, self._on_callback = on_redirect, on_callback
+        self._given = None if client_id is None else Credentials(client_id, client_secret)
+        self.has_fixed_credentials = client_id is not None
+        self._document, self._client_name = client_metadata_url, client_name
+
+    def sign_in(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> dict[str, Any]:
+        """Sign in now, whether there is a token or not; what is known of it, without secrets.
+
+        Args:
+            url: Of the server.
+            verify, proxies: As `HttpServer`.
+
+        Raises:
+            AuthorizationError: There is no token.
+        """
+        return self.for_server(url, verify=verify, proxies=proxies).sign_in()
+
+    def sign_out(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> bool:
+        """Forget the token of a server, and have it revoked where that can be; whether there was one."""
+        return self.for_server(url, verify=verify, proxies=proxies).sign_out()
+
+    def whoami(self, url: str) -> Optional[dict[str, Any]]:
+        """What is known of the token of a server, without secrets; None where there is none."""
+        return self.for_server(url).known()
+
+    # ------------------------------------------------------------ as whom
+
+    def _known_client(self, place: Place) -> Optional[tuple[Credentials, str]]:
+        """As whom to ask, and the redirect URI where that is settled; None where a client is to be registered."""
+        if self._given is not None:
+            return self._given, ""
+        if self._document is not None and takes_document(place):
+            return Credentials(self._document), ""
+        return registered(self.store.get(self._client_key(place)))
+
+    def _client_key(self, place: Place) -> str:
+        way = self._redirect_uri or ("paste" if self._no_browser or self._on_callback else "loopback")
+        return f"client {place.issuer} {way}"
+
+    # ------------------------------------------------------------ the flow
+
+    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+        """As `Grant`: ask the person, and get a token for the code that comes back."""
+        supported = words(place.server.get("code_challenge_methods_supported"))
+        if "S256" not in supported:
+            raise AuthorizationError(f"{one_line(place.issuer)} does not say that it knows PKCE with S256")
+        exchange.checked(place.server.get("token_endpoint"), "the token endpoint")  # before a person is asked
+        page = exchange.checked(place.server.get("authorization_endpoint"), "the authorization endpoint")
+        if scopes and "offline_access" in words(place.server.get("scopes_supported")):
+            scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
+        try:
+            return self._flow(exchange, place, page, scopes, key)
+        except TokenRefused as refusal:
+            if refusal.error != "invalid_client" or self._given is not None:
+                raise
+            self.store.put(self._client_key(place), None)  # its server knows the registration no more
+            raise
+
+    def _flow(
+        self, exchange: Exchange, place: Place, page: str, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
+        with ExitStack() as afterwards:
+            found = self._known_client(place)
+            uri, listener = self._redirect_uri or PASTED_URI, None
+            if not self._no_browser and self._on_callback is None:
+                listener = self._listen(self._redirect_uri, found)
+                afterwards.callback(listener.close)
+                uri = listener.redirect_uri
+            if found is None or found[1] not in ("", uri):
+                record = register(exchange, place, uri, self._client_name)
+                self.store.put(self._client_key(place), record)
+                found = registered(record)
+            assert found is not None
+            credentials, state, verifier = found[0], token_urlsafe(32), token_urlsafe(48)
+            challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+            query = {
+                "response_type": "code", "client_id": credentials.client_id, "redirect_uri": uri, "state": state,
+                "code_challenge": challenge, "code_challenge_method": "S256", "resource": place.resource,
+            }
+            if scopes:
+                query["scope"] = " ".join(scopes)
+            if "offline_access" in scopes:
+                query["prompt"] = "consent"  # OpenID Connect gives no refresh token without it
+            url = f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"
+            came = self._asked(exchange, url, state, listener)
+            form = {
+                "grant_type": "authorization_code", "code": self._code(place, came, state), "redirect_uri": uri,
+                "code_verifier": verifier,
+            }
+            return request_token(exchange, place, credentials, form, scopes=(), asked=scopes, key=key)
+
+    @staticmethod
+    def _listen(uri: Optional[str], found: Optional[tuple[Credentials, str]]) -> LoopbackListener:
+        if uri is None and found is not None and found[1]:
+            try:
+                return LoopbackListener(found[1])  # that this client was registered with
+            except OSError:  # another program has the port
+                pass
+        return LoopbackListener(uri)
+
+    def _asked(self, exchange: Exchange, url: str, state: str, listener: Optional[LoopbackListener]) -> str:
+        """Send the person to a page, and wait; the URL that the browser was sent to in the end."""
+        assert self.seconds is not None
+        if self._no_browser:
+            return paste(url)
+        (self._on_redirect or open_browser)(url)
+        if listener is None:
+            assert self._on_callback is not None
+            return self._on_callback(state, self.seconds)
+        ends = time.monotonic() + self.seconds
+        while time.monotonic() < ends:
+            if exchange.request.aborted.is_set():
+                raise ConnectionLost(f"{without_secrets(exchange.url)}: given up while a person was to sign in")
+            came = listener.wait(state, LOOK_SECONDS)
+            if came is not None:
+                return came
+        raise AuthorizationError(f"nobody has signed in within {self.seconds:g} s")
+
+    @staticmethod
+    def _code(place: Place, came: Any, state: str) -> str:
+        """The code in the URL that the browser was sent to. Raises AuthorizationError: it is no answer to ours."""
+        if not isinstance(came, str):
+            raise AuthorizationError(f"on_callback returns the URL that the browser came to, not {type(came).__name__}")
+        answer = parse_qs(urlsplit(came).query, keep_blank_values=True, max_num_fields=100)
+        if any(len(values) > 1 for values in answer.values()):
+            raise AuthorizationError("the browser came back with a parameter twice")
+        (code,), (error,), (issuer,), (its_state,) = (
+            answer.get(name, [None]) for name in ("code", "error", "iss", "state")
+        )
+        if its_state is None or not hmac.compare_digest(its_state.encode(), state.encode()):
+            raise AuthorizationError("the browser came back from another sign-in: its state is not ours")
+        advertised = place.server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != place.issuer and not (issuer is None and not advertised):
+            raise AuthorizationError(f"the browser came back from another server than {one_line(place.issuer)} (iss)")
+        if error is not None:
+            told = ": ".join([error[:100], *answer.get("error_description", [])])
+            raise AuthorizationError(f"{one_line(place.issuer)} refuses: {one_line(told)}")
+        if not code:
+            raise AuthorizationError(f"{one_line(place.issuer)} sent the browser back without a code")
+        return code
+
+
+class StoredToken(SignIn):
+    """The token that ``minimcp login`` has stored, used and refreshed; what `connect` takes without ``auth``."""
+
+    can_obtain = False
+
+    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+        """As `Grant`: nobody is asked."""
+        shown = without_secrets(exchange.url)
+        raise AuthorizationError(f"{shown}: the stored token is not taken any more{how_to_sign_in(shown)}")

@@ -1,0 +1,203 @@
+"""`Bearer`: which requests are let in, what the others are told, and the metadata of the protected resource."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, Mapping, Optional
+
+import pytest
+
+from minimcp import AccessToken, Bearer
+from minimcp.http.headers import Headers, HttpError
+
+RESOURCE, ISSUER = "https://mcp.example.com/mcp", "https://as.example.com"
+PUBLISHED: Dict[str, Any] = {"resource": RESOURCE, "authorization_servers": [ISSUER]}
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+METADATA = f"https://mcp.example.com{WELL_KNOWN}/mcp"
+GOOD = {"sub": "ada", "client_id": "app", "scope": "read write", "aud": RESOURCE, "iss": ISSUER}
+
+
+def taking(claims: Optional[Mapping[str, Any]], **options: Any) -> Bearer:
+    return Bearer(lambda token: claims, **{**PUBLISHED, **options})
+
+
+def sent(token: str = "t") -> Headers:
+    return Headers({"Authorization": f"Bearer {token}"})
+
+
+def refusal(bearer: Bearer, headers: Headers) -> HttpError:
+    with pytest.raises(HttpError) as caught:
+        bearer.admit(headers)
+    return caught.value
+
+
+def challenge(bearer: Bearer, headers: Headers) -> str:
+    (name, value), = refusal(bearer, headers).headers
+    assert name == "WWW-Authenticate"
+    return value
+
+
+@pytest.mark.requirement("AUTH-22", "M:AUTH-47")
+def test_a_token_that_is_verified_becomes_what_is_known_by_it() -> None:
+    found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).admit(sent())
+    assert (found.subject, found.client_id, found.issuer) == ("ada", "app", ISSUER)
+    assert (found.scopes, found.audience, found.claims["team"]) == ({"read", "write"}, (RESOURCE,), "x")
+
+
+@pytest.mark.requirement("AUTH-03", "AUTH-09", "AUTH-10", "AUTH-12", "M:AUTH-3", "M:AUTH-30")
+def test_without_a_token_the_challenge_says_where_to_get_one() -> None:
+    bearer = taking(GOOD, scopes=["read", "write"])
+    for headers in ({}, {"Authorization": "Basic eDp5"}, {"Authorization": "t"}):
+        assert refusal(bearer, Headers(headers)).status == 401
+        assert challenge(bearer, Headers(headers)) == f'Bearer scope="read write", resource_metadata="{METADATA}"'
+
+
+@pytest.mark.requirement("AUTH-04", "M:AUTH-28")
+@pytest.mark.parametrize("pairs", [
+    [("Authorization", "Bearer")], [("Authorization", "Bearer a b")], [("Authorization", 'Bearer "a"')],
+    [("Authorization", "Bearer a"), ("Authorization", "Bearer b")],
+])  # fmt: skip
+def test_a_malformed_header_is_a_bad_request(pairs: Any) -> None:
+    found = refusal(taking(GOOD), Headers(pairs))
+    assert found.status == 400
+    assert dict(found.headers)["WWW-Authenticate"].startswith('Bearer error="invalid_request", error_description="')
+
+
+@pytest.mark.requirement("AUTH-03", "AUTH-06", "AUTH-07", "M:AUTH-28", "M:AUTH-29")
+@pytest.mark.parametrize(("claims", "reason"), [
+    (None, "the token is not valid"),
+    ({**GOOD, "exp": 1}, "the token has expired"),
+    ({**GOOD, "aud": "https://other.example"}, "the token is for another server"),
+    ({**GOOD, "aud": None}, "the token is for another server"),
+    ({**GOOD, "aud": []}, "the token is for another server"),
+    ({**GOOD, "aud": RESOURCE + "/"}, "the token is for another server"),
+])  # fmt: skip
+def test_a_token_that_is_not_for_this_server_now_is_refused(claims: Any, reason: str) -> None:
+    bearer = taking(claims)
+    assert refusal(bearer, sent()).status == 401
+    wanted = f'Bearer error="invalid_token", error_description="{reason}", resource_metadata="{METADATA}"'
+    assert challenge(bearer, sent()) == wanted
+
+
+@pytest.mark.requirement("AUTH-04", "AUTH-13", "AUTH-14", "M:AUTH-28", "M:AUTH-30", "M:AUTH-46")
+def test_a_token_that_lacks_a_scope_is_told_all_that_are_needed() -> None:
+    bearer = taking(GOOD, scopes=["read", "admin"])
+    wanted = (
+        'Bearer error="insufficient_scope", error_description="the token lacks a scope", scope="read admin", '
+        f'resource_metadata="{METADATA}"'
+    )
+    assert refusal(bearer, sent()).status == 403
+    assert challenge(bearer, sent()) == challenge(bearer, sent()) == wanted
+    more = bearer.insufficient(["files", "read"], id=7)
+    assert (more.status, more.id) == (403, 7)
+    assert 'scope="read admin files"' in dict(more.headers)["WWW-Authenticate"]
+
+
+@pytest.mark.requirement("M:AUTH-31")
+def test_a_scope_may_imply_others() -> None:
+    options: Dict[str, Any] = {"scopes": ["read"], "implies": {"admin": ["read", "write"]}}
+    assert taking({**GOOD, "scope": "admin"}, **options).admit(sent()).scopes == {"admin", "read", "write"}
+    assert refusal(taking({**GOOD, "scope": "write"}, **options), sent()).status == 403
+
+
+@pytest.mark.parametrize("claims", [
+    {**GOOD, "sub": 1}, {**GOOD, "exp": "soon"}, {**GOOD, "exp": True}, {**GOOD, "scope": [1]}, {**GOOD, "scope": 5},
+    {**GOOD, "aud": {"a": 1}},
+])  # fmt: skip
+def test_claims_of_another_type_are_a_fault_of_the_server(claims: Any, caplog: Any) -> None:
+    found = refusal(taking(claims), sent("secret-token"))
+    assert (found.status, found.headers) == (500, ())
+    assert "a token cannot be verified: TypeError: the claim" in caplog.text
+
+
+def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None:
+    def verify(token: str) -> None:
+        raise OSError(f"no connection for {token}")
+
+    assert refusal(Bearer(verify, **PUBLISHED), sent("secret-token")).status == 500
+    assert "OSError: no connection for <token>" in caplog.text
+    assert "secret-token" not in caplog.text
+
+
+@pytest.mark.requirement("AUTH-08", "AUTH-11", "M:AUTH-2", "M:AUTH-32")
+def test_the_metadata_is_below_the_path_and_at_the_root() -> None:
+    bearer = taking(GOOD, scopes=["read"])
+    document = bearer.document_at(f"{WELL_KNOWN}/mcp")
+    assert document is not None
+    assert document == bearer.document_at(WELL_KNOWN)
+    assert json.loads(document) == {
+        "resource": RESOURCE, "authorization_servers": [ISSUER], "bearer_methods_supported": ["header"],
+        "scopes_supported": ["read"],
+    }
+    for path in ("/mcp", f"{WELL_KNOWN}/", f"{WELL_KNOWN}/other", "/.well-known/oauth-authorization-server"):
+        assert bearer.document_at(path) is None
+
+
+@pytest.mark.parametrize(("resource", "metadata"), [
+    ("https://a.example", "https://a.example/.well-known/oauth-protected-resource"),
+    ("https://a.example/", "https://a.example/.well-known/oauth-protected-resource"),
+    ("http://127.0.0.1:8000/x/mcp", "http://127.0.0.1:8000/.well-known/oauth-protected-resource/x/mcp"),
+    ("https://a.example/mcp?v=1", "https://a.example/.well-known/oauth-protected-resource/mcp?v=1"),
+])  # fmt: skip
+def test_the_well_known_part_comes_between_host_and_path(resource: str, metadata: str) -> None:
+    assert f'resource_metadata="{metadata}"' in challenge(taking(GOOD, resource=resource), Headers())
+
+
+@pytest.mark.parametrize("resource", ["https://a.example", "https://a.example/"])
+def test_a_server_without_a_path_is_the_same_with_a_slash(resource: str) -> None:
+    for audience in ("https://a.example", "https://a.example/"):
+        assert taking({**GOOD, "aud": audience}, resource=resource).admit(sent()).audience == (audience,)
+    assert refusal(taking({**GOOD, "aud": "https://a.example//"}, resource=resource), sent()).status == 401
+
+
+def test_fixed_tokens() -> None:
+    bearer = Bearer.static({"one": {"sub": "ada"}, "two": {"sub": "bob", "scope": "read", "aud": "x"}})
+    assert bearer.admit(sent("one")).subject == "ada"
+    assert bearer.admit(sent("two")).scopes == {"read"}
+    assert challenge(bearer, sent("three")).startswith('Bearer error="invalid_token", error_description="')
+    assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
+    assert bearer.document_at(WELL_KNOWN) is None
+    both = Bearer.static("one", scopes=["read"], **PUBLISHED)
+    assert both.admit(sent("one")).scopes == {"read"}
+    assert both.admit(sent("one")).audience == (RESOURCE,)
+    assert both.document_at(WELL_KNOWN)
+
+
+def test_principals_are_told_apart() -> None:
+    given = [
+        {}, {"sub": "ada"}, {"client_id": "ada"}, {"sub": "ada", "client_id": "app"}, {"sub": "ada", "iss": ISSUER},
+        {"azp": "app", "sub": "bob"},
+    ]
+    assert len({AccessToken.of(claims, "t").principal for claims in given}) == len(given)
+    assert AccessToken.of({}, "t").principal != AccessToken.of({}, "u").principal
+    assert AccessToken.of({"sub": "ada", "exp": 1}, "t").principal == AccessToken.of({"sub": "ada"}, "u").principal
+
+
+@pytest.mark.requirement("AUTH-20", "M:AUTH-34")
+def test_nothing_shows_a_token() -> None:
+    bearer = Bearer.static({"kW9secret": {"sub": "ada", "email": "ada@example.com"}})
+    found = bearer.admit(sent("kW9secret"))
+    for shown in (repr(bearer), repr(found), str(vars(found)), repr(sent("kW9secret"))):
+        assert "kW9secret" not in shown
+    assert "ada@example.com" not in repr(found)
+
+
+@pytest.mark.parametrize(("options", "problem"), [
+    ({"resource": None}, "together"), ({"authorization_servers": []}, "together"),
+    ({"resource": None, "authorization_servers": []}, "resource is missing"),
+    ({"resource": "http://mcp.example.com"}, "https"), ({"resource": RESOURCE + "#x"}, "no fragment"),
+    ({"authorization_servers": ISSUER}, "authorization_servers is a list"),
+    ({"authorization_servers": ["ftp://x"]}, "http"), ({"scopes": "read"}, "scopes is a list"),
+    ({"scopes": ['a"b']}, "neither blanks nor quotes"), ({"scopes": ["offline_access"]}, "offline_access"),
+    ({"verify": None}, "verify is a function"), ({"audience": [1]}, "audience is a list"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(options: Any, problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        Bearer(**{"verify": lambda token: None, **PUBLISHED, **options})
+
+
+@pytest.mark.parametrize("tokens", ["", "a b", {}, {"a": "b"}, 5, {1: {}}, ["a"]])
+def test_what_is_no_fixed_token_is_refused(tokens: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="a token"):
+        Bearer.static(tokens)
