@@ -53,7 +53,8 @@ class Grant:
 
     def for_server(self, url: str, *, verify: Any = True, proxies: Any = None) -> Authorizer:
         """What gets tokens for one server: the same for all of its connections."""
-        return self._authorizers.setdefault(url, Authorizer(self, url, verify, proxies))
+        key = f"{url} {verify} {sorted((proxies or {}).items())}"
+        return self._authorizers.setdefault(key, Authorizer(self, url, verify, proxies))
 
     def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
         """Get a token. Raises AuthorizationError: none is to be had."""
@@ -149,7 +150,8 @@ class Authorizer:
     # ------------------------------------------------------------ getting a token
 
     def _renew(
-        self, challenge: Optional[Mapping[str, str]], dpop_only: bool, sent: str, request: AbortableRequest, *, anew: bool = False
+        self, challenge: Optional[Mapping[str, str]], dpop_only: bool, sent: str, request: AbortableRequest, *,
+        anew: bool = False,
     ) -> bool:
         """Get another token than the one that was refused; `anew` leaves out what may be there or refreshed."""
         with self._alone(request):

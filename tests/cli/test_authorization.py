@@ -59,6 +59,7 @@ def test_login_by_paste_and_what_uses_the_token(
         assert f"'minimcp login {running.url}'" in "".join(shown)
 
 
+@pytest.mark.requirement("AUTH-54", "M:AUTH-43")
 def test_login_with_a_registered_client(
     issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:

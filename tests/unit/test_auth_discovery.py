@@ -198,6 +198,7 @@ def test_a_hostile_document_is_refused_and_nothing_is_opened(change: Callable[[A
         assert not peer.count("/token")
 
 
+@requirement("AUTH-34", "AUTH-38")
 @requirement("AUTH-37", "AUTH-65", "AUTH-36", "M:AUTH-6", "AUTH-40", "AUTH-41")
 def test_where_documents_are_looked_for() -> None:
     with Hostile() as peer:
