@@ -56,7 +56,7 @@ def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, reque
 @pytest.mark.requirement("PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2")
 @pytest.mark.requirement("PROG-07", "PROG-11", "M:PROG-4")
 def test_progress_comes_in_order_on_the_callers_thread_before_the_return(talking_both: Both) -> None:
-    server, client = talking_both  # fewer reports than wait at most (Limits.notifications): none is dropped
+    server, client = talking_both  # fewer reports than wait at most (MOST_PROGRESS): none is dropped
     seen: List[Any] = []
     result = client.call_tool(
         "count", {"total": 900}, timeout=NEVER, on_progress=lambda p: seen.append((p, threading.current_thread()))
