@@ -278,6 +278,18 @@ def check_14(path: Path) -> None:
             host.shutdown()
             chapter.server.close()
 
+def check_15(path: Path) -> None:
+    chapter = load(path)
+    chapter.lent.clear()
+    chapter.lent.update({"Emma": "ben", "Persuasion": "ada", "Sanditon": "ben"})
+    with chapter.server.start_http() as running:
+        for token, expected in (chapter.BEN, ["Emma", "Sanditon"]), (chapter.ADA, ["Persuasion"]):
+            with connect(running.url, auth=token) as client:
+                tool_of(client, "mine")
+                found = client.call_tool("mine").value
+                want(found and sorted(found) == expected, f"whose titles are {expected} gets {found}")
+    chapter.server.close()
+
 
 # ------------------------------------------------------------ the command
 

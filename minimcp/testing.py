@@ -96,6 +96,7 @@ def context(
     params: Optional[Mapping[str, Json]] = None,
     request_id: Union[int, str] = 1,
     log_level: str = "debug",
+    auth: Optional[Mapping[str, Json]] = None,
 ) -> UnitContext:
     """A Context for a unit test: hand it to a handler that you call like any other function. It starts no thread.
 
@@ -117,6 +118,7 @@ def context(
         params: Of the request; None are none.
         request_id: Of the request.
         log_level: The lowest level that the client wants.
+        auth: For ``ctx.auth``, what a verifier says of the token: ``{"sub": "ada", "scope": "read"}``; None is none.
 
     Raises:
         ValueError: There is no such revision or level.
@@ -136,6 +138,13 @@ def context(
     incoming.server = (Server("testing") if server is None else server)._config
     if method in spoken.asking_methods:
         incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
+    if auth is not None:
+        from .auth.bearer import AccessToken
+        from .http.headers import Headers
+
+        incoming.headers = headers = Headers()
+        headers.auth = AccessToken.of(auth)
+        peer.principal = headers.principal = headers.auth.principal
     made = UnitContext(incoming)
     made.sent, made.questions, made._outer = sink.sent, sink.questions, []
     return made

@@ -78,6 +78,13 @@ def sow(name: str, warmth: int) -> None:
     server.resource_updated("plants://all")
 '''
 
+MINE = '''
+@server.tool
+def mine(ctx: Context) -> list[str]:
+    """What you have borrowed."""
+    return [title for title, name in lent.items() if name == who(ctx)]
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -133,6 +140,7 @@ def names(url: str) -> list[str]:
     return [tool["name"] for tool in answer["result"]["tools"]]
 '''),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
+    "15": before("\n\ndef refusal(", MINE),
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
@@ -143,5 +151,6 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         "    %s =", "    taxis.append(people)\n    now =")), "not [3]"),
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
+    "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
 }
 """And a part of what the check says of each."""

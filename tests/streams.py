@@ -51,9 +51,9 @@ def every_stream_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[Socke
             written[writer] = []
 
     def keep_write(writer: SocketWriter, data: bytes) -> None:
-        write(writer, data)
-        if writer in written:
+        if writer in written:  # before the client can have read it
             written[writer].append(data)
+        write(writer, data)
 
     monkeypatch.setattr(SocketWriter, "begin", keep_begin)
     monkeypatch.setattr(SocketWriter, "write", keep_write)

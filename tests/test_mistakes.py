@@ -274,7 +274,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "read: another URI": [["read", "server.py", "notes://al"], "not found: notes://al, did you mean notes://all?"],
     "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
     "prompt: JSON": [["prompt", "server.py", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
-    "another command": [["lst", "server.py"], "there is no command 'lst': demo, list, call, read, prompt, ping, run"],
+    "another command": [["lst", "server.py"], "there is no command 'lst': demo, list, call, read, prompt, ping, login"],
     "demo: another chapter": [["demo", "99"], "there is no such chapter: they are 1 to 16"],
     # in a config
     "config: a command line": [["list", "words"],
@@ -395,7 +395,7 @@ MISTAKES: Dict[str, List[Any]] = {
         "INFO ... pay (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
         "needs a client with sampling, such as connect("],
-    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... server.wsgi"],
+    "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... auth=minimcp.Bearer"],
     # what a caller does
     "another tool": [client_does(lambda c: c.call_tool("delte")),
         "InvalidParams: Unknown tool: delte, did you mean delete?"],

@@ -53,7 +53,8 @@ class Grant:
 
     def for_server(self, url: str, *, verify: Any = True, proxies: Any = None) -> Authorizer:
         """What gets tokens for one server: the same for all of its connections."""
-        return self._authorizers.setdefault(url, Authorizer(self, url, verify, proxies))
+        key = f"{url} {verify} {sorted((proxies or {}).items())}"
+        return self._authorizers.setdefault(key, Authorizer(self, url, verify, proxies))
 
     def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
         """Get a token. Raises AuthorizationError: none is to be had."""
@@ -149,7 +150,8 @@ class Authorizer:
     # ------------------------------------------------------------ getting a token
 
     def _renew(
-        self, challenge: Mapping[str, str], dpop_only: bool, sent: str, request: AbortableRequest, *, anew: bool = False
+        self, challenge: Optional[Mapping[str, str]], dpop_only: bool, sent: str, request: AbortableRequest, *,
+        anew: bool = False,
     ) -> bool:
         """Get another token than the one that was refused; `anew` leaves out what may be there or refreshed."""
         with self._alone(request):
@@ -169,7 +171,7 @@ class Authorizer:
                     told = f"the server takes tokens of {one_line(place.issuer)} now"
                     raise AuthorizationError(f"{told}, and the credentials are for {one_line(token.issuer)}")
                 self._keep(None)
-            scopes = words(challenge.get("scope")) or self._grant.scopes or place.scopes
+            scopes = words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
             wanted = (*before, *scopes, *self._grant.scopes)
             self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
             return True
@@ -277,7 +279,8 @@ class Authorizer:
         status, headers, _ = self._exchange(request).ask("POST", self._url, POST_HEADERS, body, named=True)
         asked = challenges(headers.get("WWW-Authenticate", "")) if status == 401 else {}
         dpop_only = "dpop" in asked and "bearer" not in asked
-        self._renew(asked.get("bearer") or asked.get("dpop") or {}, dpop_only, "", request, anew=True)
+        challenge = asked.get("bearer") or asked.get("dpop") or {}
+        self._renew(challenge if status == 401 else None, dpop_only, "", request, anew=True)
         return self.known() or {}
 
     def known(self) -> Optional[dict[str, Any]]:

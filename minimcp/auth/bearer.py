@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
@@ -25,6 +25,9 @@ from ..protocol.uri_template import parse_web_url
 log = logger("minimcp.auth")
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
+
+# By which tokens are signed, where nothing else is said.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
 # Given a token, what is known by it; None where it is none.
 Verify = Callable[[str], Optional[Mapping[str, Json]]]
@@ -60,34 +63,28 @@ class AccessToken:
             token: Tells apart who has neither a subject nor a client id.
 
         Raises:
-            ValueError: A claim is of another type.
+            TypeError: A claim is of another type.
         """
-        client = claims.get("client_id", claims.get("azp"))
-        named = {"sub": claims.get("sub"), "client_id": client, "iss": claims.get("iss")}
-        wrong = [name for name, value in named.items() if not isinstance(value, (str, type(None)))]
+        subject, client, issuer = claims.get("sub"), claims.get("client_id", claims.get("azp")), claims.get("iss")
+        for name, value in (("sub", subject), ("client_id", client), ("iss", issuer)):
+            if not isinstance(value, (str, type(None))):
+                raise TypeError(f"the claim {name} is no text")
         expires, audience = claims.get("exp"), claims.get("aud") or ()
+        if type(expires) not in (int, float, type(None)):
+            raise TypeError("the claim exp is no number")
         scopes = claims.get("scope", claims.get("scp")) or ()
-        scopes = scopes.split() if isinstance(scopes, str) else scopes
-        audience = (audience,) if isinstance(audience, str) else audience
-        if isinstance(expires, bool) or not isinstance(expires, (int, float, type(None))):
-            wrong.append("exp")
-        for name, values in (("scope", scopes), ("aud", audience)):
-            if not isinstance(values, (list, tuple, set, frozenset)) or not all(isinstance(v, str) for v in values):
-                wrong.append(name)
-        if wrong:
-            raise ValueError(f"claims of another type than they can have: {', '.join(wrong)}")
-        who = [named["iss"], client, named["sub"]]
-        if not (client or named["sub"]):
-            who = [sha256(token.encode()).hexdigest()]
-        return cls(
-            named["sub"], client, frozenset(scopes), expires, tuple(audience), named["iss"], claims, json.dumps(who)
-        )
+        scopes = list_of_text(scopes.split() if isinstance(scopes, str) else scopes, "the claim scope")
+        audience = list_of_text([audience] if isinstance(audience, str) else audience, "the claim aud")
+        who = [issuer, client, subject] if client or subject else [sha256(token.encode()).hexdigest()]
+        return cls(subject, client, frozenset(scopes), expires, tuple(audience), issuer, claims, json.dumps(who))
 
 
 class Bearer:
     """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if ``verify`` is.
 
-    ``Bearer.static`` takes fixed tokens. Over stdio nothing of this holds: there the environment has the credentials.
+    `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks their issuer. Over
+    stdio nothing of this holds: there the environment has the credentials. Where a WSGI host serves `Server.wsgi` below
+    a prefix, it has to serve ``/.well-known/oauth-protected-resource`` and what is below by the same application.
 
     Args:
         verify: Given the token of each request, returns the claims, by the names that JWTs have for them: ``sub`` (whom
@@ -122,9 +119,10 @@ class Bearer:
         self._verify, self.resource, self._paths = verify, resource, frozenset[str]()
         said = resource if audience is None else audience
         self._audience = frozenset([said] if isinstance(said, str) else list_of_text(said, "audience"))
+        if audience is None and resource is not None and urlsplit(resource).path in ("", "/"):
+            self._audience |= {resource.rstrip("/"), resource.rstrip("/") + "/"}  # some clients write one for the other
         self._implies = {name: check_scopes(each, "implies") for name, each in (implies or {}).items()}
-        self._document = b""
-        self._tail: tuple[tuple[str, str], ...] = ()
+        self._document, self._metadata = b"", ""
         if resource is not None:
             for url in (resource, *servers):
                 check_url(url)
@@ -135,7 +133,7 @@ class Bearer:
         path = parts.path if parts.path != "/" else ""
         query = f"?{parts.query}" if parts.query else ""
         self._paths = frozenset({RESOURCE_METADATA, RESOURCE_METADATA + path})
-        self._tail = (("resource_metadata", f"{parts.scheme}://{parts.netloc}{RESOURCE_METADATA}{path}{query}"),)
+        self._metadata = f"{parts.scheme}://{parts.netloc}{RESOURCE_METADATA}{path}{query}"
         document = {"resource": resource, "authorization_servers": servers, "bearer_methods_supported": ["header"]}
         if self.scopes:
             document["scopes_supported"] = list(self.scopes)
@@ -164,6 +162,46 @@ class Bearer:
             fixed(tokens, {"aud": audience, "scope": list(scopes)}), resource=resource, audience=audience,
             authorization_servers=authorization_servers, scopes=scopes,
         )
+
+    @classmethod
+    def jwt(
+        cls, issuer: str, *, keys: Union[str, Mapping[str, Json], None] = None, algorithms: Sequence[str] = ALGORITHMS,
+        authorization_servers: Optional[Sequence[str]] = None, **options: Any,
+    ) -> Bearer:
+        """Signed tokens (RFC 9068), verified by the issuer's public keys. Needs PyJWT[crypto].
+
+        Args:
+            issuer: Who has signed them: a URL, byte for byte as tokens say it in ``iss``.
+            keys: The key set: its URL, or the document. None asks the issuer's metadata where it is. It is asked for at
+                the first token, after 5 minutes, and for a token that names an unknown key; every 10 seconds at most.
+            algorithms: By which they may be signed, none of them with a shared secret.
+            authorization_servers: None takes the issuer.
+            options: ``resource``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+
+        Raises:
+            ImportError: PyJWT[crypto] is not installed.
+            TypeError, ValueError: As of `Bearer`; or an algorithm is unknown or takes a shared secret.
+        """
+        from .verifiers import KeySet
+
+        servers = [issuer] if authorization_servers is None else authorization_servers
+        return cls(KeySet(issuer, keys, algorithms).verify, authorization_servers=servers, **options)
+
+    @classmethod
+    def introspection(cls, url: str, client_id: str, client_secret: str, **options: Any) -> Bearer:
+        """Tokens of any form, which their issuer is asked about with each request (RFC 7662).
+
+        Args:
+            url: The issuer's introspection endpoint.
+            client_id, client_secret: By which this server signs in there (HTTP Basic).
+            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+
+        Raises:
+            TypeError, ValueError: As of `Bearer`.
+        """
+        from .verifiers import introspected
+
+        return cls(introspected(url, client_id, client_secret), **options)
 
     # ------------------------------------------------------------ for the HTTP server
 
@@ -201,9 +239,8 @@ class Bearer:
             reason = "the token has expired"
         if found is None or reason:
             raise self._refusal(401, reason, "invalid_token")
-        more = {each for name in found.scopes for each in self._implies.get(name, ())}
-        if more:
-            found = AccessToken(**{**vars(found), "scopes": found.scopes | more})
+        more = found.scopes.union(*(self._implies.get(name, ()) for name in found.scopes))
+        found = replace(found, scopes=more)
         if not found.scopes.issuperset(self.scopes):
             raise self.insufficient()
         return found
@@ -221,9 +258,12 @@ class Bearer:
         self, status: int, reason: str, error: str = "", scopes: Iterable[str] = (), id: Optional[Id] = None
     ) -> HttpError:
         wanted = " ".join(dict.fromkeys((*self.scopes, *scopes)))
-        said = [("error", error), ("error_description", reason if error else ""), ("scope", wanted), *self._tail]
-        said = [(name, value) for name, value in said if value] or [("realm", "mcp")]
-        challenge = "Bearer " + ", ".join(f'{name}="{value}"' for name, value in said)
+        said = {
+            "error": error, "error_description": reason if error else "", "scope": wanted,
+            "resource_metadata": self._metadata,
+        }  # fmt: skip
+        parts = [f'{name}="{value}"' for name, value in said.items() if value] or ['realm="mcp"']
+        challenge = "Bearer " + ", ".join(parts)
         return HttpError(status, reason, (("WWW-Authenticate", challenge),), id=id)
 
     def __repr__(self) -> str:

@@ -96,10 +96,10 @@ class Exchange:
 
     def _allowed(self, address: str) -> bool:
         """Whether an address may be connected to: one of a private network only by a server that is in one."""
-        asked = ip_address(address.partition("%")[0])
+        asked = _ip(address)
         if asked.is_global and not asked.is_multicast:
             return True
-        own = [ip_address(str(found[4][0]).partition("%")[0]) for found in socket.getaddrinfo(self._host, None)]
+        own = [_ip(str(found[4][0])) for found in socket.getaddrinfo(self._host, None)]
         return not any(each.is_global for each in own) and (
             not asked.is_link_local or any(each.is_link_local for each in own)
         )
@@ -158,6 +158,12 @@ class Exchange:
         return status, answered, json_object(body) or {}
 
 
+def _ip(address: str) -> Any:
+    """An address without its zone; one of IPv4 in the form of IPv6 is one of IPv4."""
+    found: Any = ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
+
+
 def json_object(body: bytes) -> Optional[dict[str, Any]]:
     """The object that a document is; None where it is none."""
     with suppress(ValueError, RecursionError):
@@ -182,12 +188,12 @@ def words(value: Any) -> tuple[str, ...]:
 # ------------------------------------------------------------ documents
 
 
-def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[str] = None) -> Place:
+def discover(exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None) -> Place:
     """Find out who issues tokens for a server.
 
     Args:
         exchange: By which documents are asked for.
-        challenge: The parameters of the server's challenge; empty when it has sent none.
+        challenge: The parameters of the server's challenge; None when it has not asked for a token.
         issuer: The one to choose of several; None takes the first.
 
     Raises:
@@ -195,7 +201,7 @@ def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[
         ConnectionLost: It was given up.
     """
     base, path = _split(exchange.url)
-    named = challenge.get("resource_metadata")
+    named = (challenge or {}).get("resource_metadata")
     if named is None:
         probed = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA] if path else [base + RESOURCE_METADATA]
     else:
@@ -206,6 +212,8 @@ def discover(exchange: Exchange, challenge: Mapping[str, str], issuer: Optional[
             return _protected(exchange, url, found, issuer)
         if named is not None:
             raise AuthorizationError(f"the resource metadata that the server names is not there: {why}")
+    if challenge is None:
+        raise AuthorizationError(f"{without_secrets(exchange.url)} asks for no token")
     # the procedure of 2025-03-26: the server is its own authorization server
     server, _ = exchange.document(base + SERVER_METADATA)
     if server is None:

@@ -42,7 +42,7 @@ def safe_to_open(url: str) -> str:
     if parts.scheme != "https" and not is_loopback(parts.host):
         raise ValueError("a browser is sent to https only")
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
-    path, query = (quote(each, safe="/%:@!$&'()*+,;=~-._?") for each in (found.path, found.query))
+    path, query = (quote(each, safe="/%:@&+,=~-._?") for each in (found.path, found.query))
     port = f":{parts.port}" if found.port is not None else ""
     return f"{parts.scheme}://{host}{port}{path}" + (f"?{query}" if query else "")
 

@@ -123,6 +123,7 @@ class SignIn(Grant):
         supported = words(place.server.get("code_challenge_methods_supported"))
         if "S256" not in supported:
             raise AuthorizationError(f"{one_line(place.issuer)} does not say that it knows PKCE with S256")
+        exchange.checked(place.server.get("token_endpoint"), "the token endpoint")  # before a person is asked
         page = exchange.checked(place.server.get("authorization_endpoint"), "the authorization endpoint")
         if scopes and "offline_access" in words(place.server.get("scopes_supported")):
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))

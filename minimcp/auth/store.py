@@ -122,7 +122,10 @@ class TokenFile:
                 if time.monotonic() > ends:
                     raise AuthorizationError(f"{name}: another process has held it for {timeout:g} s")
                 time.sleep(PAUSE_SECONDS)
-            yield
+            try:
+                yield
+            finally:
+                _unlock(file)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -168,3 +171,11 @@ def _locked(file: Any) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
+
+
+def _unlock(file: Any) -> None:
+    """Unlock a file before it is closed: a process that was forked meanwhile has it open, too, and for long."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)

@@ -6,11 +6,26 @@ https://www.rfc-editor.org/rfc/rfc9068  https://www.rfc-editor.org/rfc/rfc7662
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Optional, Union
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Optional, Union
+from urllib.parse import quote_plus
 
+from ..engine.pool import renewed_in_fork
+from ..errors import AuthorizationError, McpError, logger
 from ..protocol.messages import Json
-from .bearer import Verify
+from .bearer import ALGORITHMS, Verify, check_url
+
+log = logger("minimcp.auth")
+
+# How long keys are kept, how long at least before others are asked for, and by how much clocks may differ.
+KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
+
+# The kind of key that an algorithm takes, by its first letters.
+_KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 def fixed(tokens: Union[str, Mapping[str, Mapping[str, Json]]], common: Mapping[str, Json]) -> Verify:
@@ -39,5 +54,135 @@ def fixed(tokens: Union[str, Mapping[str, Mapping[str, Json]]], common: Mapping[
             if compare_digest(each, asked):
                 found = claims
         return found
+
+    return verify
+
+
+class KeySet:
+    """The public keys of who signs tokens, asked for when a token needs them. Thread-safe.
+
+    Args:
+        issuer, keys, algorithms: As of `Bearer.jwt`.
+
+    Raises:
+        ImportError, TypeError, ValueError: As of `Bearer.jwt`.
+    """
+
+    def __init__(self, issuer: str, keys: Union[str, Mapping[str, Json], None], algorithms: Sequence[str]) -> None:
+        from .dpop import jwt_package
+
+        self._jwt = jwt_package()
+        for url in (issuer, keys):
+            if isinstance(url, str):
+                check_url(url)
+        unknown = set(algorithms).difference(ALGORITHMS)
+        if unknown or isinstance(algorithms, str):
+            raise ValueError(f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}")
+        self._issuer, self._algorithms = issuer, list(algorithms)
+        self._url = keys if isinstance(keys, str) else None
+        # Each as it came, and as PyJWT has it.
+        self._keys: list[tuple[Mapping[str, Json], Any]] = []
+        self._asked_at = float("-inf")
+        self._is_fixed = isinstance(keys, Mapping)
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+        if isinstance(keys, Mapping):
+            self._take(keys)
+
+    def renew_in_fork(self) -> None:
+        """Begin with a lock that nobody holds. Python calls this in a forked process."""
+        self._lock = threading.Lock()
+
+    def verify(self, token: str) -> Optional[Mapping[str, Json]]:
+        """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while keys are asked for.
+
+        Raises:
+            AuthorizationError: There are no keys, and none can be had.
+        """
+        try:
+            head = self._jwt.get_unverified_header(token)
+            if head.get("alg") not in self._algorithms:
+                return None
+            for key in self._find(head):
+                with suppress(self._jwt.InvalidSignatureError):
+                    claims: Mapping[str, Json] = self._jwt.decode(
+                        token, key, algorithms=[head["alg"]], issuer=self._issuer, leeway=SKEW_SECONDS,
+                        options={"verify_aud": False, "require": ["exp", "iss"]},
+                    )
+                    return claims
+        except self._jwt.PyJWTError as error:
+            log.info("a token is refused: %s", type(error).__name__)
+        return None
+
+    def _find(self, head: Mapping[str, Any]) -> list[Any]:
+        """The keys that may have signed what has this head."""
+        age = time.monotonic() - self._asked_at
+        found = self._matching(head)
+        if self._is_fixed or (found and age < KEPT_SECONDS) or age < AGAIN_SECONDS:
+            return found
+        with self._lock:
+            if time.monotonic() - self._asked_at >= AGAIN_SECONDS:  # no other thread has done so meanwhile
+                try:
+                    self._ask()
+                except McpError as error:
+                    if not self._keys:
+                        raise
+                    log.warning("the keys of %s are those of before: %s", self._issuer, error)
+                self._asked_at = time.monotonic()
+        return self._matching(head)
+
+    def _matching(self, head: Mapping[str, Any]) -> list[Any]:
+        kid, alg = head.get("kid"), head["alg"]
+        return [
+            key for said, key in self._keys
+            if said.get("kty") == _KINDS[alg[:2]] and said.get("alg") in (None, alg)
+            and said.get("use") in (None, "sig") and (kid is None or said.get("kid") == kid)
+        ]  # fmt: skip
+
+    def _ask(self) -> None:
+        """Ask for the keys. Raises AuthorizationError: they cannot be had."""
+        from ..http.fetch import AbortableRequest
+        from .discovery import Exchange, authorization_server, json_object
+
+        exchange = Exchange(self._issuer, True, None, AbortableRequest())
+        url = self._url or exchange.checked(authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri")
+        status, _, body = exchange.ask("GET", url, {"Accept": "application/json"}, named=self._url is not None)
+        if status != 200:
+            raise AuthorizationError(f"the keys of {self._issuer}: HTTP {status}")
+        self._take(json_object(body) or {})
+
+    def _take(self, document: Mapping[str, Json]) -> None:
+        """Take the keys of a document that can be used. Raises AuthorizationError: there is none."""
+        given, keys = document.get("keys"), []
+        for each in given if isinstance(given, list) else ():
+            with suppress(self._jwt.PyJWTError, TypeError, ValueError, AttributeError):
+                keys.append((each, self._jwt.PyJWK(each).key))
+        if not keys:
+            raise AuthorizationError(f"there is no key of {self._issuer} that can be used")
+        self._keys = keys
+
+
+def introspected(url: str, client_id: str, client_secret: str) -> Verify:
+    """Asks the issuer about each token.
+
+    Args:
+        url, client_id, client_secret: As of `Bearer.introspection`.
+
+    Raises:
+        TypeError, ValueError: The URL is none that may be asked.
+    """
+    check_url(url)
+    pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+    headers = {"Authorization": f"Basic {b64encode(pair).decode()}"}
+
+    def verify(token: str) -> Optional[Mapping[str, Json]]:
+        from ..http.fetch import AbortableRequest
+        from .discovery import Exchange
+
+        exchange = Exchange(url, True, None, AbortableRequest())
+        status, _, said = exchange.post(url, {"token": token, "token_type_hint": "access_token"}, headers, named=True)
+        if status != 200:
+            raise AuthorizationError(f"the introspection endpoint: HTTP {status}")
+        return said if said.get("active") is True else None
 
     return verify

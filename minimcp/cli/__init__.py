@@ -25,6 +25,9 @@ COMMANDS = {
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "ask whether a server is there"),
+    "login": ("authorization", "sign in at a server with a URL, and keep the token"),
+    "logout": ("authorization", "forget that token"),
+    "whoami": ("authorization", "show what is known of it"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }

@@ -392,6 +392,7 @@ class Connection(Sink):
                 if admitted is None:
                     return
                 headers = self.transport.headers
+                admitted[0].principal = getattr(headers, "principal", None)
                 incoming = IncomingRequest(message, *admitted, self, size, self._role.server, headers, batch)
                 self.requests.add(incoming)
                 if incoming.route.immediate:

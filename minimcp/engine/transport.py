@@ -63,7 +63,7 @@ class Transport:
 
     Attributes:
         name: Shown in logs and errors: the command, "stdio", "memory".
-        headers: Of the HTTP request that opened the connection; empty where none did.
+        headers: Of the HTTP request that opened the connection, with ``principal``, who sent it; empty where none did.
     """
 
     name: str = ""

@@ -154,13 +154,16 @@ class HttpService:
         """
         try:
             self.check(request, streams)
-            writer.added = self.policy.cors(request.headers)
-            aside = self.answer_aside(request)
+            headers = request.headers
+            if "origin" in headers.lists:
+                writer.added = self.policy.cors(headers)
+            aside = None if request.method == "POST" else self.answer_aside(request)
             if aside is not None:
                 writer.send(aside.status, aside.headers, aside.body)
                 return
             if self.bearer is not None:
-                request.headers.auth = self.bearer.admit(request.headers)
+                headers.auth = token = self.bearer.admit(headers)
+                headers.principal = token.principal
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -344,17 +347,13 @@ class Endpoint(HttpService):
         newer = version is not None and (revision is None or not revision.handshake)
         return newer or not self._offer.handshakes
 
-    def _check_scopes(self, message: Any, headers: Headers) -> None:
+    def _check_scopes(self, bearer: Bearer, message: Any, headers: Headers) -> None:
         """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with status 403."""
-        if not isinstance(message, Request) or message.method != "tools/call":
-            return
-        name = message.params.get("name")
+        called = isinstance(message, Request) and message.method == "tools/call"
+        name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is None or not tool.lacking(headers):
-            return
-        if self.bearer is None:
-            raise HttpError(403, f"{name} needs scopes, and this server takes no tokens: Server(auth=)", id=message.id)
-        raise self.bearer.insufficient(tool.scopes, message.id)
+        if tool is not None and tool.lacking(headers):
+            raise bearer.insufficient(tool.scopes, message.id)
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -479,7 +478,8 @@ class Endpoint(HttpService):
             self._array(message, headers, writer, streams, size)
             return
         session, peer, route = self._admit(message, headers)
-        self._check_scopes(message, headers)
+        if self.bearer is not None:
+            self._check_scopes(self.bearer, message, headers)
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -515,8 +515,9 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        for item in items:
-            self._check_scopes(item, headers)
+        if self.bearer is not None:
+            for item in items:
+                self._check_scopes(self.bearer, item, headers)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -547,8 +548,8 @@ class Endpoint(HttpService):
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
         peer.principal = headers.principal
-        server, shown = self._registry.config, headers.shown()
-        incoming = IncomingRequest(request, peer, route, response, size, server, shown, batch)
+        shown = headers if headers.auth is None else headers.without_token()
+        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, shown, batch)
         self.requests.add(incoming, key=id(incoming))  # a client may use an id twice: each POST has its own response
         response.incoming.append(incoming)
         if route.start is not None:

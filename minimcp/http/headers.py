@@ -40,10 +40,12 @@ class Headers(Mapping[str, str]):
 
     ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
     sends the same again: never anything about Content-Length. ``auth`` is what is known by the token in them (an
-    `AccessToken`), once that was verified; None where nobody asks for one.
+    `AccessToken`), once that was verified; ``principal`` is who sends them, one text for each user of each client. Both
+    are None where nobody asks.
     """
 
     auth: Any = None
+    principal: Optional[str] = None
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -67,18 +69,11 @@ class Headers(Mapping[str, str]):
         values = self.lists.get(name.lower())
         return values[0] if values else default
 
-    def shown(self) -> Headers:
-        """As handlers see them: without a token that was verified, for it must go nowhere else."""
-        if self.auth is None:
-            return self
+    def without_token(self) -> Headers:
+        """As handlers see them where tokens are verified: a token must go nowhere else."""
         shown = Headers.of({name: each for name, each in self.lists.items() if name != "authorization"}, {})
-        shown.auth = self.auth
+        shown.auth, shown.principal = self.auth, self.principal
         return shown
-
-    @property
-    def principal(self) -> Optional[str]:
-        """Who sends them: one text for each user of each client; None where nobody asks who it is."""
-        return None if self.auth is None else str(self.auth.principal)
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, in order."""

@@ -136,14 +136,15 @@ class SseServer(HttpService):
         if transport.headers.principal != request.headers.principal:
             raise _no_session()
         body = self.body_of(request)
-        transport.headers.auth = request.headers.auth  # of the same client and user, and newer
+        transport.headers.auth = request.headers.auth  # the newest of the same client and user
         if transport.put(body):
             writer.send(202, [], b"")
         else:
             raise HttpError(503, "too many messages of this session wait already")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        id, transport = secrets.token_urlsafe(32), SseTransport(writer, request.headers.shown())
+        shown = request.headers if self.bearer is None else request.headers.without_token()
+        id, transport = secrets.token_urlsafe(32), SseTransport(writer, shown)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
                 raise HttpError(503, f"no more than {self._most} streams may be open here (Limits.streams)")

@@ -19,7 +19,7 @@ class HttpOptions:
         allowed_hosts: Names by which clients may know the server, as ``"example.com"`` or ``"example.com:8000"``;
             ``"*"`` is any. None takes those that a machine has for itself.
         allowed_origins: Pages that may send requests beside those of the allowed hosts, as ``"https://example.com"``;
-            None names none.
+            ``"*"`` is any. Browsers show them the responses too (CORS), and answer nothing to others. None names none.
         sessions: Whether clients that send `initialize` get a session; without, each POST stands alone and no such
             client can be asked.
         session_ttl: Seconds after which a session ends that is not used.

@@ -135,7 +135,8 @@ class WsgiApp:
         body, headers = response.body, list(response.headers)
         if isinstance(body, bytes):
             request.body.skip()
-            headers.append(("Content-Length", str(len(body))))
+            if response.status != 204:  # which has no body by itself
+                headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
         if environ["REQUEST_METHOD"] == "HEAD":
             return []  # not every host drops a body here, and the next response would begin with it
@@ -146,8 +147,9 @@ class WsgiApp:
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        if path != self._server.path:  # mounted below a prefix, which the host has cut off
-            path = environ.get("SCRIPT_NAME", "") + path
+        whole = environ.get("SCRIPT_NAME", "") + path
+        if path != self._server.path or whole.startswith("/.well-known/"):
+            path = whole  # mounted below a prefix, which the host has cut off
         url = f"{path}?{query}" if query else path
         return HttpRequest(environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR"))
 

@@ -45,8 +45,8 @@ _ADVICE = (
     ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
     ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
      "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
-    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. Refuse a wrong token "
-     "with HTTP 401 in a WSGI application round server.wsgi(...)"),
+    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
+     "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
 )  # fmt: skip
 
 
@@ -174,8 +174,8 @@ class RegisteredTool(RegisteredFunction):
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self.requires:
             self.check_required(incoming)
-        if self.scopes and self.lacking(incoming.headers):  # HTTP+SSE: elsewhere the response says so, by status 403
-            raise errors.InvalidRequest(f"{self.key} needs a token with more scopes: {' '.join(self.scopes)}")
+        if self.scopes and self.lacking(incoming.headers):  # where the response could not say so, by status 403
+            raise errors.InvalidRequest(f"{self.key} needs a token with the scopes {' '.join(self.scopes)}")
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:

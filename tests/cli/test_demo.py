@@ -93,7 +93,7 @@ def _pythons() -> List[str]:
     """The running one, and of this machine those of 3.9 and 3.13 that it is not."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = [sys.executable]
-    for version in {"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}:
+    for version in sorted({"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}):
         here = sorted(str(path) for path in versions.glob(f"{version}.*/bin/python"))
         found += here[-1:] or [path for path in (shutil.which(f"python{version}"),) if path]
     return found

@@ -42,6 +42,7 @@ def call(url: str, auth: Any, tool: str = "whoami", **options: Any) -> str:
 
 
 @requirement("AUTH-30", "AUTH-32", "AUTH-33", "AUTH-39", "AUTH-42", "AUTH-43", "AUTH-45", "M:AUTH-4", "M:AUTH-8")
+@requirement("AUTH-53", "M:AUTH-17")
 @BOTH
 def test_a_person_signs_in_and_the_token_is_remembered(issuer: AuthorizationServer, revision: str) -> None:
     with protected(issuer, scopes=("read",)) as running:
@@ -230,6 +231,7 @@ def test_a_stored_token_that_is_not_taken_says_so(
         assert not auth.sign_out(running.url)
 
 
+@requirement("AUTH-59", "M:AUTH-40")
 def test_a_program_signs_in_as_itself(issuer: AuthorizationServer) -> None:
     with protected(issuer, scopes=("read",)) as running:
         auth = ClientCredentials("robot", "a robot's secret")
@@ -260,6 +262,7 @@ def test_credentials_stay_with_their_authorization_server(issuer: AuthorizationS
             assert not other.count("/token", grant_type="client_credentials")
 
 
+@requirement("AUTH-60", "M:AUTH-10", "M:AUTH-11", "M:AUTH-14")
 @pytest.mark.parametrize("name", ["iss", "state", "code"])
 def test_an_answer_to_another_question_is_not_taken(issuer: AuthorizationServer, name: str) -> None:
     browser = Browser()

@@ -108,7 +108,7 @@ def test_a_scope_may_imply_others() -> None:
 def test_claims_of_another_type_are_a_fault_of_the_server(claims: Any, caplog: Any) -> None:
     found = refusal(taking(claims), sent("secret-token"))
     assert (found.status, found.headers) == (500, ())
-    assert "claims of another type" in caplog.text
+    assert "a token cannot be verified: TypeError: the claim" in caplog.text
 
 
 def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None:
@@ -142,6 +142,13 @@ def test_the_metadata_is_below_the_path_and_at_the_root() -> None:
 ])  # fmt: skip
 def test_the_well_known_part_comes_between_host_and_path(resource: str, metadata: str) -> None:
     assert f'resource_metadata="{metadata}"' in challenge(taking(GOOD, resource=resource), Headers())
+
+
+@pytest.mark.parametrize("resource", ["https://a.example", "https://a.example/"])
+def test_a_server_without_a_path_is_the_same_with_a_slash(resource: str) -> None:
+    for audience in ("https://a.example", "https://a.example/"):
+        assert taking({**GOOD, "aud": audience}, resource=resource).admit(sent()).audience == (audience,)
+    assert refusal(taking({**GOOD, "aud": "https://a.example//"}, resource=resource), sent()).status == 401
 
 
 def test_fixed_tokens() -> None:

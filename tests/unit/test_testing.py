@@ -80,6 +80,13 @@ def test_answers_by_key_and_by_kind(revision: str, tmp_path: Path) -> None:
     assert asked[5:] == [("a", *elicit), ("b", *elicit), ("c", *sample), ("d", *roots)]
 
 
+def test_a_context_may_have_a_token() -> None:
+    assert context().auth is None
+    ctx = context(auth={"sub": "ada", "scope": "read write", "team": "x"})
+    assert ctx.auth is not None
+    assert (ctx.auth.subject, ctx.auth.scopes, ctx.auth.claims["team"]) == ("ada", {"read", "write"}, "x")
+
+
 def test_functions_and_errors_as_answers() -> None:
     def answer(question: Question) -> Optional[Dict[str, str]]:
         return {"city": question.key} if question.kind == "elicit" else None

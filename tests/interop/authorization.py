@@ -1,0 +1,157 @@
+"""`python -m tests.interop.authorization`: the way of a token, with software that nobody here wrote.
+
+Clients of the official SDKs sign in to our protected server, at `tests.authorization_server`; and our client signs in
+to our server at oidc-provider, of npm, whose tokens the server verifies by their signature and by introspection. Prints
+a line for each; exit code 1 when one cannot be installed, or a check failed.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping
+from urllib.parse import urljoin
+
+import requests
+
+import minimcp
+from minimcp import Bearer, Context, Server
+
+from ..authorization_server import AuthorizationServer, protected
+from ..hosts.running import free_port
+from .environments import InstallFailed, NodeEnvironment
+from .roster import PEERS
+
+SECONDS = 60.0
+SCRIPTS = {
+    "python-sdk-2": "python_auth_client.py", "typescript-sdk-1": "typescript_auth_client.mjs",
+    "typescript-sdk-2": "typescript_auth_client.mjs",
+}
+ENVIRONMENT = NodeEnvironment("oidc-provider", ["oidc-provider@9.13.3"])
+ROBOT = ("robot", "a secret of the robot")
+FOLDER = Path(__file__).parent / "peers"
+
+Checks = Mapping[str, Any]
+
+
+def foreign_client(name: str) -> Checks:
+    """Have a client sign in; its checks, each true or what went wrong."""
+    environment = next(peer.environment for peer in PEERS if peer.name == name)
+    environment.ready()
+    with AuthorizationServer() as issuer, protected(issuer, scopes=("read",)) as running:
+        issuer.more["response_types_supported"] = ["code"]
+        command = [*environment.command(str(FOLDER / SCRIPTS[name])), running.url]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        return {"ends": f"exit code {done.returncode}: {done.stderr[-2000:]}"}
+    found: Checks = json.loads(done.stdout)
+    return found
+
+
+# ------------------------------------------------------------ an authorization server
+
+
+class Person:
+    """Signs in and agrees, on the pages that the provider shows."""
+
+    came = ""
+
+    def open(self, page: str) -> None:
+        session = requests.Session()
+        response = session.get(page, allow_redirects=False, timeout=SECONDS)
+        for _ in range(20):
+            target = response.headers.get("Location")
+            if target is not None and target.startswith("http://127.0.0.1:1/"):
+                self.came = target
+                return
+            if target is not None:
+                response = session.get(urljoin(response.url, target), allow_redirects=False, timeout=SECONDS)
+                continue
+            form = re.search(r'<form[^>]*action="([^"]+)"', response.text)
+            assert form is not None, response.text
+            fields = dict(re.findall(r'<input[^>]*name="(\w+)" value="([^"]*)"', response.text))
+            if 'name="login"' in response.text:
+                fields.update(login="ada", password="x")
+            to = urljoin(response.url, html.unescape(form[1]))
+            response = session.post(to, data=fields, allow_redirects=False, timeout=SECONDS)
+        raise AssertionError(f"no end of pages: {response.url}")
+
+    def come(self, state: str, timeout: float) -> str:
+        return self.came
+
+
+def real_issuer(format: str) -> Checks:
+    """Our client and our server, with tokens of this format."""
+    ENVIRONMENT.ready()
+    issuer, port = f"http://127.0.0.1:{free_port()}", free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    bearer = Bearer.jwt(issuer, resource=url, scopes=["read"])
+    if format == "opaque":
+        endpoint = f"{issuer}/token/introspection"
+        bearer = Bearer.introspection(endpoint, *ROBOT, resource=url, authorization_servers=[issuer], scopes=["read"])
+    server = Server("protected", auth=bearer)
+
+    @server.tool
+    def whoami(ctx: Context) -> List[str]:
+        """Who asks, and for what."""
+        assert ctx.auth is not None
+        return [str(ctx.auth.subject or ctx.auth.client_id), *sorted(ctx.auth.scopes)]
+
+    @server.tool(scopes=["write"])
+    def write() -> str:
+        """Needs more."""
+        return "written"
+
+    checks: Dict[str, Any] = {}
+
+    def use(name: str, auth: Any, subject: str) -> None:
+        with minimcp.connect(url, auth=auth) as client:
+            said = client.call_tool("whoami").value
+            checks[f"{name} signs in"] = said == [subject, "read"] or str(said)
+            said = client.call_tool("write").text
+            checks[f"{name} steps up"] = said == "written" or said
+
+    command = [*ENVIRONMENT.command(str(FOLDER / "oidc_provider.mjs")), issuer.rpartition(":")[2], url, format]
+    provider = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert provider.stdout is not None
+        assert "listens" in provider.stdout.readline()
+        with server.start_http(port=port):
+            use("a program", minimcp.ClientCredentials(*ROBOT), "robot")
+            if format == "jwt":  # a token may be introspected by whom it was issued to, and by nobody else
+                person, store = Person(), minimcp.TokenMemory()
+                use("a person", minimcp.SignIn(
+                    store=store, redirect_uri="http://127.0.0.1:1/", on_redirect=person.open, on_callback=person.come,
+                ), "ada")
+    finally:
+        provider.kill()
+        provider.communicate()
+        server.close()
+    return checks
+
+
+def main() -> int:
+    failed = 0
+    runs: Dict[str, Callable[[], Checks]] = {name: partial(foreign_client, name) for name in SCRIPTS}
+    runs["oidc-provider, signed tokens"] = partial(real_issuer, "jwt")
+    runs["oidc-provider, introspection"] = partial(real_issuer, "opaque")
+    for title, run in runs.items():
+        try:
+            checks = run()
+        except (InstallFailed, subprocess.TimeoutExpired, ValueError, AssertionError, minimcp.McpError) as error:
+            checks = {"runs": f"{type(error).__name__}: {error}"}
+        wrong = {name: what for name, what in checks.items() if what is not True}
+        failed += bool(wrong)
+        print(f"{title}: {len(checks) - len(wrong)} of {len(checks)}", flush=True)
+        for name, what in wrong.items():
+            print(f"  {name}: {what}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

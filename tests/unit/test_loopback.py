@@ -1,0 +1,212 @@
+"""The browser that comes back to this machine, the browser that is opened, and the paste that stands for both."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import webbrowser
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Iterator, List, Optional
+from urllib.parse import urlsplit
+
+import pytest
+
+from minimcp import AuthorizationError
+from minimcp.auth import loopback
+from minimcp.auth.loopback import LoopbackListener, open_browser, paste
+
+from ..hosts.running import free_port
+from ..support import WAIT
+
+STATE = "a-state"
+
+
+class Waiting:
+    """A listener that a thread waits at."""
+
+    def __init__(self, redirect_uri: Optional[str] = None) -> None:
+        self.listener = LoopbackListener(redirect_uri)
+        self._pool = ThreadPoolExecutor(1)
+        self.came: "Future[Optional[str]]" = self._pool.submit(self.listener.wait, STATE, WAIT)
+        self.host = urlsplit(self.listener.redirect_uri).netloc
+
+    def visit(self, target: str, host: Optional[str] = None, method: str = "GET") -> bytes:
+        """What it answers, as it stands on the wire."""
+        return self.send(f"{method} {target} HTTP/1.1\r\nHost: {host or self.host}\r\n\r\n".encode())
+
+    def send(self, data: bytes) -> bytes:
+        with socket.create_connection(self.listener.server_address[:2], timeout=WAIT) as peer:
+            peer.sendall(data)
+            return b"".join(iter(lambda: peer.recv(65536), b""))
+
+    def close(self) -> None:
+        self.listener.put("/")  # whoever still waits has something
+        self._pool.shutdown()
+        self.listener.close()
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    found = Waiting()
+    yield found
+    found.close()
+
+
+def test_the_browser_is_awaited_and_told_that_the_page_may_be_closed(waiting: Waiting) -> None:
+    uri = waiting.listener.redirect_uri
+    assert uri == f"http://127.0.0.1:{waiting.listener.server_address[1]}/callback"
+    answer = waiting.visit(f"/callback?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx")
+    head, _, page = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert b"this page may be closed" in page
+    assert waiting.came.result(WAIT) == f"{uri}?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx"
+
+
+def test_the_page_loads_nothing_and_tells_nobody_where_it_was(waiting: Waiting) -> None:
+    answer = waiting.visit(f"/callback?code=a-code&state={STATE}").decode()
+    for header in ("Cache-Control: no-store", "Referrer-Policy: no-referrer", "Content-Security-Policy: default-src"):
+        assert header in answer
+    assert "a-code" not in answer and "<script" not in answer and "Python" not in answer
+
+
+@pytest.mark.parametrize("target", [
+    "/", "/favicon.ico", "/callback", "/callback?code=x", "/callback?code=x&state=", "/callback?code=x&state=other",
+    f"/other?code=x&state={STATE}", f"/callback/?code=x&state={STATE}", f"/callback?code=x&state={STATE}2",
+    "/callback?code=x&state=%ff%00", f"/callback?state=other&state={STATE}", "/callback?" + "&".join("a" * 200),
+    f"http://[/callback?state={STATE}",
+])  # fmt: skip
+def test_any_other_page_is_refused_and_the_wait_goes_on(waiting: Waiting, target: str) -> None:
+    answer = waiting.visit(target)
+    assert answer.startswith(b"HTTP/1.0 404 ")
+    assert b"No program waits for this page" in answer
+    assert not waiting.came.done()
+    waiting.visit(f"/callback?code=right&state={STATE}")
+    assert "code=right" in str(waiting.came.result(WAIT))
+
+
+@pytest.mark.parametrize("host", ["evil.example.com", "127.0.0.1", "localhost:1", "[::1]"])
+def test_a_name_that_was_rebound_to_this_machine_gets_nothing(waiting: Waiting, host: str) -> None:
+    assert b"404" in waiting.visit(f"/callback?code=x&state={STATE}", host).splitlines()[0]
+    assert not waiting.came.done()
+
+
+def test_other_methods_and_what_is_no_http_are_refused(waiting: Waiting) -> None:
+    assert b"501" in waiting.visit(f"/callback?code=x&state={STATE}", method="POST").splitlines()[0]
+    assert b"414" in waiting.send(b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n").splitlines()[0]
+    assert b"431" in waiting.send(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n").splitlines()[0]
+    waiting.send(b"\x16\x03\x01\r\n\r\n")
+    assert not waiting.came.done()
+
+
+def test_what_comes_is_in_no_log(waiting: Waiting, capfd: "pytest.CaptureFixture[str]") -> None:
+    waiting.visit("/x?code=a-code")
+    waiting.visit(f"/callback?code=a-code&state={STATE}")
+    assert waiting.came.result(WAIT)
+    assert "a-code" not in repr(waiting.listener)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_connections_that_say_nothing_do_not_keep_the_browser_out(waiting: Waiting) -> None:
+    silent = [socket.create_connection(waiting.listener.server_address[:2]) for _ in range(8)]
+    waiting.visit(f"/callback?code=x&state={STATE}")
+    assert waiting.came.result(WAIT)
+    for each in silent:
+        each.close()
+
+
+def test_of_many_connections_a_bounded_number_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 2)
+    waiting = Waiting()
+    silent: List[socket.socket] = []
+    for _ in range(2):
+        silent.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
+    third = socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT)
+    assert third.recv(1) == b""  # closed at once
+    threads = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+    assert len(threads) <= 2
+    for each in (third, *silent):
+        each.close()
+    for thread in threads:
+        thread.join(WAIT)
+    waiting.close()
+
+
+def test_nobody_comes_and_the_wait_ends() -> None:
+    listener = LoopbackListener()
+    assert listener.wait(STATE, 0) is None
+    assert listener.wait(STATE, 0.1) is None
+    listener.close()
+    with pytest.raises(OSError):
+        socket.create_connection(listener.server_address[:2], timeout=WAIT)
+
+
+def test_before_anybody_waits_nothing_is_taken() -> None:
+    listener = LoopbackListener()
+    assert not listener.is_awaited("/callback?code=x&state=")
+    assert not listener.is_awaited("/callback?code=x")
+    listener.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
+def test_a_redirect_uri_that_was_registered_is_kept_to_the_letter(host: str) -> None:
+    uri = f"http://{host}:{free_port()}/a/b"
+    waiting = Waiting(uri)
+    assert waiting.listener.redirect_uri == uri
+    assert b"may be closed" in waiting.visit(f"/a/b?state={STATE}", waiting.host.lower())
+    assert waiting.came.result(WAIT) == f"{uri}?state={STATE}"
+    with pytest.raises(OSError):
+        LoopbackListener(uri.lower())  # the port is taken
+    waiting.close()
+
+
+@pytest.mark.parametrize("uri", [
+    "https://127.0.0.1:1/x", "http://example.com/x", "http://127.0.0.1.example.com/", "http://localhost@example.com/",
+    "http://169.254.169.254/", "http://0.0.0.0:1/x", "app:/callback", "/callback", "http://127.0.0.1\\@example.com/",
+])  # fmt: skip
+def test_elsewhere_nobody_listens(uri: str) -> None:
+    with pytest.raises(ValueError):
+        LoopbackListener(uri)
+
+
+# ------------------------------------------------------------ the browser
+
+
+def test_a_browser_is_opened_with_the_url_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: List[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: not opened.append(url))
+    open_browser("HTTPS://Example.com/a%20b?c=$(d)&e='")
+    assert opened == ["https://example.com/a%20b?c=%24%28d%29&e=%27"]
+
+
+@pytest.mark.parametrize("url", [
+    "file:///etc/passwd", "javascript:alert(1)", "http://example.com/", "https:/x", "--version", "calc.exe",
+    "https://user@example.com/", "ms-settings:", "https://example.com/\n--version",
+])  # fmt: skip
+def test_anything_else_is_never_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail(f"opened {url}"))
+    with pytest.raises(ValueError):
+        open_browser(url)
+    with pytest.raises(ValueError):
+        paste(url, read=lambda: pytest.fail("read"), write=lambda text: pytest.fail("shown"))
+
+
+def test_without_a_browser_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    with pytest.raises(AuthorizationError, match="--no-browser"):
+        open_browser("https://example.com/")
+
+
+# ------------------------------------------------------------ paste
+
+
+def test_the_address_is_shown_and_the_answer_read() -> None:
+    shown: List[str] = []
+    came = paste("https://example.com/page?a=b", lambda: f" http://127.0.0.1/callback?state={STATE} \n", shown.append)
+    assert came == f"http://127.0.0.1/callback?state={STATE}"
+    assert "\nhttps://example.com/page?a=b\n" in "".join(shown)
+
+
+@pytest.mark.parametrize("line", ["", "\n", " \n"])
+def test_nothing_pasted_is_an_error(line: str) -> None:
+    with pytest.raises(AuthorizationError, match="nothing was pasted"):
+        paste("https://example.com/", lambda: line, lambda text: None)

@@ -1,0 +1,293 @@
+"""Where tokens are kept: in memory, and in a file that threads and processes of one user share."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Dict, Union
+
+import pytest
+
+from minimcp import AuthorizationError, TokenFile, TokenMemory
+from minimcp.auth import store
+
+from ..support import ROOT, WAIT
+
+TOKEN: Dict[str, Any] = {"access_token": "kW9", "expires_at": 12.5, "scope": ["read"], "refresh_token": None}
+
+posix = pytest.mark.skipif(os.name == "nt", reason="there are no such modes")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> TokenFile:
+    return TokenFile(tmp_path / "state" / "tokens.json")
+
+
+@pytest.fixture(params=["file", "memory"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Union[TokenFile, TokenMemory]:
+    return TokenMemory() if request.param == "memory" else TokenFile(tmp_path / "tokens.json")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def files_beside(file: TokenFile) -> "list[str]":
+    return sorted(path.name for path in file.path.parent.iterdir() if path.suffix != ".lock")
+
+
+def test_what_is_kept_is_there_until_it_is_forgotten(kept: Union[TokenFile, TokenMemory]) -> None:
+    assert kept.get("token a") is None
+    kept.put("token a", None)  # there is nothing to forget
+    kept.put("token a", TOKEN)
+    kept.put("token \u00e9", {"access_token": "other"})
+    assert kept.get("token a") == TOKEN
+    kept.put("token a", {"access_token": "next"})
+    assert kept.get("token a") == {"access_token": "next"}
+    kept.put("token a", None)
+    assert kept.get("token a") is None
+    assert kept.get("token \u00e9") == {"access_token": "other"}
+
+
+def test_who_changes_the_mapping_afterwards_changes_nothing_that_is_kept(kept: Union[TokenFile, TokenMemory]) -> None:
+    given = dict(TOKEN)
+    kept.put("token a", given)
+    given["access_token"] = "changed"
+    assert kept.get("token a") == TOKEN
+
+
+def test_nothing_secret_is_shown(kept: Union[TokenFile, TokenMemory]) -> None:
+    kept.put("token a", TOKEN)
+    assert "kW9" not in repr(kept)
+    assert type(kept).__name__ in repr(kept)
+
+
+def test_another_process_finds_it(file: TokenFile) -> None:
+    file.put("token a", TOKEN)
+    assert TokenFile(str(file.path)).get("token a") == TOKEN
+    program = f"import minimcp; print(minimcp.TokenFile({str(file.path)!r}).get('token a'))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, timeout=WAIT, check=True)
+    assert done.stdout.decode().strip() == repr(TOKEN)
+
+
+def test_looking_for_a_token_makes_no_file(file: TokenFile) -> None:
+    assert file.get("token a") is None
+    assert not file.path.parent.exists()
+
+
+# ------------------------------------------------------------ where the file is, and who may read it
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIMCP_TOKENS", str(tmp_path / "mine.json"))
+    assert TokenFile().path == tmp_path / "mine.json"
+    assert TokenFile(tmp_path / "other.json").path == tmp_path / "other.json"
+
+
+@posix
+def test_otherwise_it_is_in_the_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MINIMCP_TOKENS", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(store.sys, "platform", "linux")
+    assert TokenFile().path == tmp_path / ".local" / "state" / "minimcp" / "tokens.json"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    assert TokenFile().path == tmp_path / "elsewhere" / "minimcp" / "tokens.json"
+    monkeypatch.setattr(store.sys, "platform", "darwin")
+    assert TokenFile().path == tmp_path / "Library" / "Application Support" / "minimcp" / "tokens.json"
+
+
+@posix
+def test_no_other_user_may_read_it(file: TokenFile) -> None:
+    before = os.umask(0)
+    try:
+        file.put("token a", TOKEN)
+        file.put("token b", TOKEN)
+    finally:
+        os.umask(before)
+    assert mode(file.path) == 0o600
+    assert mode(file.path.parent) == 0o700
+    assert {mode(path) for path in file.path.parent.iterdir()} == {0o600}
+
+
+@posix
+@pytest.mark.parametrize("loose", [0o644, 0o660, 0o604, 0o601])
+def test_a_file_that_others_may_read_is_made_safe_and_told(
+    file: TokenFile, loose: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.put("token a", TOKEN)
+    file.path.chmod(loose)
+    assert file.get("token a") == TOKEN
+    assert mode(file.path) == 0o600
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert str(file.path) in caplog.text
+    assert "kW9" not in caplog.text
+    caplog.clear()
+    assert file.get("token a") == TOKEN
+    assert not caplog.records
+
+
+@posix
+def test_a_file_of_another_user_is_not_used(file: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.put("token a", TOKEN)
+    monkeypatch.setattr(os, "geteuid", lambda: file.path.stat().st_uid + 1)
+    with pytest.raises(AuthorizationError, match="belongs to another user"):
+        file.get("token a")
+
+
+# ------------------------------------------------------------ what goes wrong
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe\x00", b"[" * 100_000])
+def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes) -> None:
+    file.put("token a", TOKEN)
+    file.path.write_bytes(content)
+    for attempt in (lambda: file.get("token a"), lambda: file.put("token a", TOKEN)):
+        with pytest.raises(AuthorizationError, match="is no file of tokens: delete it, and sign in again"):
+            attempt()
+    assert file.path.read_bytes() == content
+
+
+def test_what_a_broken_file_has_is_in_no_message(file: TokenFile) -> None:
+    file.put("token a", TOKEN)
+    file.path.write_text(file.path.read_text(encoding="utf-8") + "}", encoding="utf-8")
+    with pytest.raises(AuthorizationError) as told:
+        file.get("token a")
+    assert "kW9" not in str(told.value)
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a folder")
+    file = TokenFile(tmp_path / "text" / "tokens.json")
+    with pytest.raises(AuthorizationError, match="there can be no lock"):
+        file.put("token a", TOKEN)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(AuthorizationError, match="cannot be read"):
+        TokenFile(tmp_path / "folder").get("token a")
+
+
+def test_writing_that_fails_leaves_the_old_file(file: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.put("token a", TOKEN)
+
+    def refuse(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises(AuthorizationError, match="tokens cannot be kept: the disk is full"):
+            file.put("token a", None)
+    with pytest.raises(TypeError):
+        file.put("token a", {"access_token": b"no JSON"})
+    assert file.get("token a") == TOKEN
+    assert files_beside(file) == ["tokens.json"]
+
+
+# ------------------------------------------------------------ threads and processes
+
+
+def test_threads_that_write_at_once_lose_nothing(file: TokenFile) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: TokenFile(file.path).put(f"token {number}", {"number": number}), range(40)))
+    assert [file.get(f"token {number}") for number in range(40)] == [{"number": number} for number in range(40)]
+    assert files_beside(file) == ["tokens.json"]
+
+
+COUNT = """
+import sys, minimcp
+file = minimcp.TokenFile(sys.argv[1])
+for _ in range(20):
+    with file.lock("token a", 60):
+        file.put("token a", {"count": file.get("token a")["count"] + 1})
+"""
+
+
+def test_processes_that_count_under_the_lock_lose_nothing(file: TokenFile) -> None:
+    file.put("token a", {"count": 0})
+    command = [sys.executable, "-c", COUNT, str(file.path)]
+    children = [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]
+    assert [child.wait(2 * WAIT) for child in children] == [0, 0, 0]
+    assert file.get("token a") == {"count": 60}
+
+
+def test_a_lock_lets_one_in_for_each_key_and_does_not_hinder_reading(file: TokenFile) -> None:
+    file.put("token a", TOKEN)
+    with file.lock("token a", 0):
+        assert file.get("token a") == TOKEN
+        file.put("token b", TOKEN)
+        with file.lock("token b", 0):
+            pass
+        with pytest.raises(AuthorizationError, match="has held it for 0.1 s"):
+            with TokenFile(file.path).lock("token a", 0.1):
+                pytest.fail("two are in there")
+    with file.lock("token a", 0):
+        pass
+
+
+def test_who_waits_gets_in_when_the_other_leaves(file: TokenFile) -> None:
+    order, inside = [], threading.Event()
+
+    def other() -> None:
+        inside.wait(WAIT)
+        with file.lock("token a", WAIT):
+            order.append("the other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with pytest.raises(KeyError), file.lock("token a", 0):
+        inside.set()
+        order.append("the first")
+        raise KeyError("an error inside")
+    thread.join(WAIT)
+    assert order == ["the first", "the other"]
+
+
+HOLD = """
+import sys, minimcp
+with minimcp.TokenFile(sys.argv[1]).lock("token a", 60):
+    print("inside", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_lock(file: TokenFile) -> None:
+    command = [sys.executable, "-c", HOLD, str(file.path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline().strip() == b"inside"
+        with pytest.raises(AuthorizationError, match="another process"):
+            with file.lock("token a", 0):
+                pytest.fail("two are in there")
+        child.kill()
+        child.wait(WAIT)
+        with file.lock("token a", WAIT):
+            pass
+
+
+FORK = """
+import os, sys, minimcp
+file = minimcp.TokenFile(sys.argv[1])
+with file.lock("token a", 60):
+    end, other_end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(other_end)
+        os.read(end, 1)  # until the parent has what it wants
+        os._exit(0)
+try:
+    with file.lock("token a", 0):
+        print("inside")
+finally:
+    os.close(other_end)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_process_that_was_forked_inside_holds_no_lock(file: TokenFile) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORK, str(file.path)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=WAIT, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, b"inside")

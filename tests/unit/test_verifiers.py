@@ -1,0 +1,248 @@
+"""Who verifies tokens for a `Bearer`: signatures by a key set, and introspection."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import sys
+import threading
+import time
+from typing import Any, Dict, Iterator, List, Optional
+from urllib.parse import parse_qs
+
+import pytest
+
+from minimcp import Bearer
+from minimcp.auth import verifiers
+from minimcp.auth.bearer import AccessToken
+from minimcp.http.headers import Headers, HttpError
+
+jwt = pytest.importorskip("jwt")
+if not jwt.algorithms.has_crypto:
+    pytest.skip("PyJWT[crypto] is wanted", allow_module_level=True)
+
+RESOURCE = "https://mcp.example.com/mcp"
+
+class Issuer:
+    """Says what a test wants, over HTTP, and keeps what it was asked."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.asked: List[str] = []
+        self.keys: Dict[str, Any] = {}
+        self.status = 200
+        self.tokens: Dict[str, Any] = {}
+        self.authorization = ""
+
+    def answer(self, path: str, body: bytes, headers: Any) -> Any:
+        self.asked.append(path)
+        if path == "/.well-known/oauth-authorization-server":
+            return {"issuer": self.url, "jwks_uri": self.url + "/keys"}
+        if path == "/keys":
+            return {"keys": [{"kid": kid, **public(key)} for kid, key in self.keys.items()]}
+        self.authorization = headers["Authorization"]
+        return self.tokens.get(parse_qs(body.decode())["token"][0], {"active": False})
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            said = json.dumps(made.answer(self.path, body, self.headers)).encode()
+            self.send_response(made.status)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        do_GET = do_POST
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        made = Issuer(server.server_port)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        server.shutdown()
+        thread.join()
+
+
+def rsa() -> Any:
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+    return generate_private_key(65537, 2048)
+
+
+def elliptic() -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+    return generate_private_key(SECP256R1())
+
+
+def public(key: Any) -> Dict[str, Any]:
+    kind = jwt.algorithms.ECAlgorithm if hasattr(key, "curve") else jwt.algorithms.RSAAlgorithm
+    return dict(kind.to_jwk(key.public_key(), as_dict=True))
+
+
+@pytest.fixture(scope="module")
+def key() -> Any:
+    return elliptic()
+
+
+@pytest.fixture
+def clock(monkeypatch: Any) -> List[float]:
+    """The time by which keys are kept; a test moves it."""
+    now = [1000.0]
+
+    class Clock:
+        monotonic = staticmethod(lambda: now[0])
+
+    monkeypatch.setattr(verifiers, "time", Clock)
+    return now
+
+
+def signed(key: Any, issuer: str, kid: Optional[str] = "a", algorithm: str = "ES256", **claims: Any) -> str:
+    given = {"iss": issuer, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 60, **claims}
+    given = {name: value for name, value in given.items() if value is not None}
+    return str(jwt.encode(given, key, algorithm, headers={"kid": kid} if kid else {}))
+
+
+def admit(bearer: Bearer, token: str) -> AccessToken:
+    return bearer.admit(Headers({"Authorization": f"Bearer {token}"}))
+
+
+def status_of(bearer: Bearer, token: str) -> int:
+    with pytest.raises(HttpError) as caught:
+        admit(bearer, token)
+    return caught.value.status
+
+
+def test_the_keys_are_found_by_the_issuer_alone(issuer: Issuer, key: Any) -> None:
+    issuer.keys["a"] = key
+    bearer = Bearer.jwt(issuer.url, resource=RESOURCE, scopes=["read"])
+    for _ in range(3):
+        found = admit(bearer, signed(key, issuer.url, scope="read", client_id="app"))
+    assert (found.subject, found.client_id, found.issuer) == ("ada", "app", issuer.url)
+    assert issuer.asked == ["/.well-known/oauth-authorization-server", "/keys"]
+    assert status_of(bearer, signed(key, issuer.url, scope="write")) == 403
+
+
+@pytest.mark.requirement("AUTH-03", "AUTH-06", "M:AUTH-28", "M:AUTH-29")
+def test_which_tokens_are_refused(issuer: Issuer, key: Any) -> None:
+    issuer.keys["a"] = key
+    bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
+    good = signed(key, issuer.url)
+    assert admit(bearer, good).subject == "ada"
+    assert admit(bearer, signed(key, issuer.url, kid=None)).subject == "ada"
+    head, claims, signature = good.split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
+    secret = public(key)["x"].ljust(64).encode()  # what is public is no secret to sign by
+    refused = [
+        signed(elliptic(), issuer.url), signed(key, "https://other.example"), signed(key, issuer.url, iss=None),
+        signed(key, issuer.url, aud="https://other.example"), signed(key, issuer.url, aud=None),
+        signed(key, issuer.url, exp=1), signed(key, issuer.url, exp=None),
+        f"{none}.{claims}.", f"{head}.{claims}.", f"{head}.{claims}x.{signature}", "not-a-jwt", "a.b.c",
+        signed(secret, issuer.url, algorithm="HS256"), signed(key, issuer.url, nbf=time.time() + 600),
+    ]  # fmt: skip
+    assert [status_of(bearer, each) for each in refused] == [401] * len(refused)
+
+
+def test_a_key_serves_what_it_is_for(issuer: Issuer, key: Any) -> None:
+    other, document = rsa(), {"keys": [{"kid": "a", "use": "enc", **public(key)}]}
+    bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)
+    assert status_of(bearer, signed(key, issuer.url)) == 401
+    document = {"keys": [{"kid": "a", "alg": "RS512", **public(other)}, {"kty": "odd"}, 5, {"kid": "a", **public(key)}]}
+    bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)
+    assert admit(bearer, signed(key, issuer.url)).subject == "ada"
+    assert admit(bearer, signed(other, issuer.url, algorithm="RS512")).subject == "ada"
+    assert status_of(bearer, signed(other, issuer.url, algorithm="RS256")) == 401
+    narrow = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE, algorithms=["RS512"])
+    assert status_of(narrow, signed(key, issuer.url)) == 401
+    assert issuer.asked == []
+
+
+def test_keys_are_asked_for_again_and_not_too_often(issuer: Issuer, key: Any, clock: List[float], caplog: Any) -> None:
+    issuer.keys["a"] = key
+    bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
+    assert admit(bearer, signed(key, issuer.url)).subject == "ada"
+    newer = elliptic()
+    issuer.keys["b"] = newer
+    assert status_of(bearer, signed(newer, issuer.url, "b")) == 401  # it was asked less than 10 seconds ago
+    assert len(issuer.asked) == 1
+    clock[0] += 11
+    assert admit(bearer, signed(newer, issuer.url, "b")).subject == "ada"
+    assert admit(bearer, signed(key, issuer.url)).subject == "ada"
+    assert len(issuer.asked) == 2
+    clock[0] += 301
+    del issuer.keys["a"]  # it was leaked
+    assert status_of(bearer, signed(key, issuer.url)) == 401
+    clock[0] += 301
+    issuer.status = 500
+    assert admit(bearer, signed(newer, issuer.url, "b")).subject == "ada"
+    assert "the keys of http://127.0.0.1" in caplog.text
+    clock[0] += 11
+    issuer.keys, issuer.status = {}, 200
+    assert admit(bearer, signed(newer, issuer.url, "b")).subject == "ada"
+
+
+def test_many_threads_cause_one_request_for_keys(issuer: Issuer, key: Any) -> None:
+    issuer.keys["a"] = key
+    bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
+    token, found = signed(key, issuer.url), []
+    threads = [threading.Thread(target=lambda: found.append(admit(bearer, token))) for _ in range(16)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 16 and issuer.asked == ["/keys"]
+
+
+def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog: Any) -> None:
+    bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
+    token = signed(key, issuer.url)
+    assert status_of(bearer, token) == 500
+    assert "there is no key" in caplog.text and token not in caplog.text
+
+
+def test_a_token_is_introspected_each_time(issuer: Issuer) -> None:
+    bearer = Bearer.introspection(
+        issuer.url + "/introspect", "mcp server", "s:cret", resource=RESOURCE, authorization_servers=[issuer.url]
+    )
+    issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": [RESOURCE], "scope": "read", "exp": time.time() + 60}
+    issuer.tokens["t-2"] = {"active": "true", "sub": "ada", "aud": [RESOURCE]}
+    issuer.tokens["t-3"] = {"active": True, "sub": "ada"}
+    assert admit(bearer, "t-1").scopes == {"read"}
+    assert base64.b64decode(issuer.authorization.split(" ")[1]) == b"mcp+server:s%3Acret"
+    assert [status_of(bearer, token) for token in ("t-2", "t-3", "t-4")] == [401, 401, 401]
+    issuer.tokens["t-1"]["active"] = False
+    assert status_of(bearer, "t-1") == 401
+
+
+def test_an_endpoint_that_fails_lets_nobody_in(issuer: Issuer, caplog: Any) -> None:
+    bearer = Bearer.introspection(
+        issuer.url + "/introspect", "app", "s3cret", resource=RESOURCE, authorization_servers=[issuer.url]
+    )
+    issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    issuer.status = 401
+    assert status_of(bearer, "t-1") == 500
+    assert "HTTP 401" in caplog.text and "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize(("options", "problem"), [
+    ({"algorithms": ["HS256"]}, "HS256"), ({"algorithms": ["none"]}, "none"), ({"algorithms": "RS256"}, "algorithms"),
+    ({"keys": "http://as.example.com/keys"}, "https"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(options: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Bearer.jwt("https://as.example.com", resource=RESOURCE, **options)
+    with pytest.raises(ValueError, match="https"):
+        Bearer.introspection("http://as.example.com/introspect", "a", "b", resource=RESOURCE)
+
+
+def test_the_error_says_what_to_install(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(ImportError, match=r"PyJWT\[crypto\]"):
+        Bearer.jwt("https://as.example.com", resource=RESOURCE)
