@@ -53,13 +53,14 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
+    from .extensions.extension import Extension
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
     from .http.sessions import EventStore
     from .server.context import Context, current_context
-    from .server.options import prompt, resource, tool
+    from .server.options import method, notification, prompt, resource, tool
     from .server.executors import Serial
     from .server.context import LogHandler
     from .server.paths import resolve_inside
@@ -82,7 +83,7 @@ __all__ = [
     "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
-    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
+    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group", "HandlerFailed",
     "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
     "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError",
     "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt",
@@ -92,7 +93,7 @@ __all__ = [
     "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory",
     "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
     "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all", "current_context",
-    "prompt", "resolve_inside", "resource", "serve", "tool",
+    "method", "notification", "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -109,6 +110,7 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
+    "extensions.extension": "Extension",
     "extensions.tasks": "Tasks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
@@ -116,7 +118,7 @@ _MODULES = {
     "http.sessions": "EventStore",
     "server.context": "Context LogHandler current_context",
     "server.executors": "Serial",
-    "server.options": "prompt resource tool",
+    "server.options": "method notification prompt resource tool",
     "server.paths": "resolve_inside",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",

@@ -371,7 +371,7 @@ class ClientSession(ConnectionRole):
         kind = answer.get("resultType", "complete")
         if kind == "complete" or era is None or era.revision.handshake:
             return answer
-        if kind == "task" and method == "tools/call" and self.host.tasks:
+        if isinstance(kind, str) and method in self.host.result_types.get(kind, ((),))[0]:
             return answer
         if kind != INPUT_REQUIRED or method not in era.revision.asking_methods:
             raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", answer)

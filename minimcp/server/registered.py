@@ -44,6 +44,7 @@ class ServerConfig:
         states: Seals what clients carry between the rounds of a request; None where nothing asks.
         capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
         middleware: The outermost first.
+        extensions: The `Extension` objects that it serves.
         tasks: Runs calls of tools as tasks; None where nothing does.
         read_resource: Set by the registry.
     """
@@ -64,7 +65,7 @@ class ServerConfig:
     check_replay: bool = False
     limits: Limits = field(default_factory=Limits)
     capabilities: Mapping[str, Json] = field(default_factory=dict)
-    extensions: Mapping[str, Json] = field(default_factory=dict)
+    extensions: list[Any] = field(default_factory=list)
     middleware: list[Middleware] = field(default_factory=list)
     tasks: Any = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
@@ -83,6 +84,10 @@ class ServerConfig:
         own = result.get("_meta")
         meta = {**self._stamp, **own} if isinstance(own, dict) else self._stamp
         return {"resultType": "complete", **result, "_meta": meta}
+
+
+# Options of tools that an extension makes something of, with what has to be given for it.
+OF_EXTENSIONS = {"task": "Tasks()"}
 
 
 # ------------------------------------------------------------ registered things
@@ -252,11 +257,18 @@ class RegisteredFunction(Registered):
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri
         check_options(options, f"{self.kind} {key!r}: ")
+        for option, way in OF_EXTENSIONS.items():
+            if options.get(option) is not None and not any(option in each.options for each in config.extensions):
+                raise ValueError(f"{self.kind} {key!r}: {option}= needs Server(..., extensions=[{way}])")
         executor = executor_of(options.get("executor"), config.executors)
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
         said = options.get("description")
         self._listing: dict[str, Any] = {each: options.get(each) for each in ("title", "icons", "meta")}
+        for extension in config.extensions:
+            added = extension.listing(self.kind, key, options)
+            if added:
+                self._listing["meta"] = {**(self._listing["meta"] or {}), **added}
         self._listing.update(name=name, description=self.signature.description or None if said is None else said)
 
     def show(self, cls: Callable[..., Any], **members: Any) -> None:

@@ -59,8 +59,10 @@ class RegisteredMethod(Registered):
 
     kind = "method"
 
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str) -> None:
-        if not name or name in TAKEN or name.startswith(KEPT_FREE):
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str, *, extension: bool = False
+    ) -> None:
+        if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
         super().__init__(config, function, name)
         self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
@@ -96,8 +98,6 @@ class Registry:
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
-        # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, revision, principal)``.
-        self.extensions: list[Any] = []
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
@@ -142,7 +142,7 @@ class Registry:
                 raise MethodNotFound(f"{method}: this server declares no {kind}")
             return destination if isinstance(destination, Route) else destination(request.params)
         own = self.methods.items.get(method)
-        for extension in self.extensions:
+        for extension in self.config.extensions:
             found: Optional[Route] = extension.route(method, peer)
             if found is not None:
                 return found
@@ -183,9 +183,7 @@ class Registry:
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
                 more = announced.get(kind)
                 declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
-        if self.config.extensions:
-            declared["extensions"] = self.config.extensions
-        for extension in self.extensions:
+        for extension in self.config.extensions:
             extension.declare(declared, revision, principal)
         return declared
 
@@ -201,6 +199,8 @@ class Registry:
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
+        if kind not in _CLASSES:
+            raise TypeError(f"{where(function)} hears a {kind}: that belongs into an Extension")
         if kind in OPTIONS:
             check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
         made: Registered = _CLASSES[kind](self.config, function, options, *key)
@@ -350,7 +350,11 @@ class ServerRole(ConnectionRole):
         if notification.method == "notifications/initialized" and self.session.era is not None:
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
-            log.debug("<-- %s: ignored", notification.method)
+            era = self.session.era
+            for extension in self.server.extensions:
+                if era is None or era.peer.supports("ext:" + extension.identifier):
+                    extension.notified(notification.method, notification.params)
+            log.debug("<-- %s: only for extensions", notification.method)
 
     def ending(self, sink: Sink) -> None:
         self._registry.subscriptions.end_streams(sink)

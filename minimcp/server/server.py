@@ -63,7 +63,7 @@ class Server:
         instructions: For the client's model: what the server is good for; None sends none.
         capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
             says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
-        extensions: Extensions to serve, as `Tasks`, in a list; or to declare only, by identifier
+        extensions: `Extension` objects to serve, such as `Tasks()`, in a list; or what to declare only, by identifier
             (``"com.example/x"``), each with an object of settings. None declares none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
@@ -134,9 +134,10 @@ class Server:
         executors: set[Executor] = {main}
         if not isinstance(capabilities, Mapping):
             capabilities = dict.fromkeys(capabilities or (), {})
+        if isinstance(extensions, Mapping):
+            capabilities, extensions = {**capabilities, "extensions": check_extensions(extensions)}, None
         given.update(
-            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities,
-            extensions=check_extensions(extensions) if isinstance(extensions, Mapping) else {},
+            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities, extensions=[]
         )
         options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
         states = States(name, state_keys, lifetime=limits.ask_timeout)
@@ -145,16 +146,17 @@ class Server:
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
-        for extension in () if isinstance(extensions, Mapping) else extensions or ():
-            if not hasattr(extension, "install"):
-                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
-            extension.install(self._registry)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")
         self._listening: list[RunningHttp] = []
         self.renew_in_fork()
         renewed_in_fork.add(self)
+        for extension in extensions or ():
+            if not hasattr(extension, "install") or isinstance(extension, type):
+                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
+            self._config.extensions.append(extension)
+            extension.install(self)
         self.add(*handlers)
 
     def renew_in_fork(self) -> None:

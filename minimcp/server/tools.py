@@ -110,8 +110,6 @@ class RegisteredTool(RegisteredFunction):
         super().__init__(config, function, options)
         if self.task not in (None, "optional", "required", "later"):
             raise ValueError(f'{self.owner}: task is "optional", "required", "later" or None, not {self.task!r:.60}')
-        if self.task is not None and config.tasks is None:
-            raise ValueError(f"{self.owner}: task= needs Server(..., extensions=[Tasks()])")
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
         if given_input is not None and given_input.get("type", "object") != "object":
