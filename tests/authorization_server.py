@@ -99,7 +99,7 @@ class AuthorizationServer:
     def authorize(self, asked: Dict[str, str]) -> str:
         code = secrets.token_hex(8)
         self.codes[code] = asked
-        answer = {"code": code, "state": asked["state"], "iss": self.url}
+        answer = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
         return f"{asked['redirect_uri']}?{urlencode(answer)}"
 
     def token(self, asked: Dict[str, str], headers: Mapping[str, str]) -> Tuple[int, Dict[str, Any]]:
@@ -182,6 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/introspect":
             claims = owner.tokens.get(values.get("token", ""))
             self.answer(200, {"active": False} if claims is None else {"active": True, **claims})
+        elif path == "/introspect":
+            claims = owner.verify(values.get("token", ""))
+            self.answer(200, {"active": claims is not None, **(claims or {})})
         elif path == "/revoke":
             owner.refresh.pop(values.get("token", ""), None)
             self.answer(200, {})
