@@ -1,7 +1,7 @@
 """`python -m tests.interop.authorization`: the way of a token, with software that nobody here wrote.
 
 Clients of the official SDKs sign in to our protected server, and our client to protected servers of theirs, at
-`tests.authorization_server`; and our client signs in to our server at oidc-provider, of npm, whose tokens the server
+`tests.authorization_server`, to ours by a click in Chromium, and to ours at oidc-provider, of npm, whose tokens it
 verifies by their signature and by introspection. Prints a line for each; exit code 1 when one cannot be installed, or a
 check failed.
 """
@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -27,6 +28,7 @@ from minimcp import Bearer, Context, Server
 
 from ..authorization_server import AuthorizationServer, Browser, protected
 from ..hosts.running import free_port, running
+from .browser import Chromium
 from .environments import InstallFailed, NodeEnvironment
 from .roster import PEERS, R4, R5
 
@@ -112,6 +114,24 @@ def _sign_in(url: str, revision: str, issuer: AuthorizationServer, checks: Dict[
         if steps_up:
             call("steps up", "write", "written")
             checks["with the person"] = len(browser.opened) == 2 or f"{len(browser.opened)} pages"
+
+
+def real_browser() -> Checks:
+    """A person signs in with a browser: the page of the authorization server, a click, the page of the loopback."""
+    with AuthorizationServer(asks=True) as issuer, protected(issuer) as served, Chromium() as browser:
+        webbrowser.register("chromium-of-the-test", None, browser, preferred=True)
+        with minimcp.connect(served.url, auth=minimcp.SignIn(store=minimcp.TokenMemory(), timeout=SECONDS)) as client:
+            said = client.call_tool("whoami").text
+        browser.join()
+        (page, agreed) = (asked for asked in issuer.asked if asked.path == "/authorize")
+        agent = str(page.headers["User-Agent"])
+        redirect_uri = agreed.values["redirect_uri"]
+        return {
+            "the tool is called": said == "ada" or said,
+            "by a browser": "HeadlessChrome" in agent or agent,
+            "it ends at the loopback": browser.address.startswith(f"{redirect_uri}?") or browser.address,
+            "which says so": "this page may be closed" in browser.text or browser.text,
+        }
 
 
 # ------------------------------------------------------------ an authorization server
@@ -202,6 +222,7 @@ def main() -> int:
     for name in SERVERS:
         for revision in ERAS.get(name, (R4,)):
             runs[f"{name} as server, {revision}"] = partial(foreign_server, name, revision)
+    runs["Chromium"] = real_browser
     runs["oidc-provider, signed tokens"] = partial(real_issuer, "jwt")
     runs["oidc-provider, introspection"] = partial(real_issuer, "opaque")
     for title, run in runs.items():
