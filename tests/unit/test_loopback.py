@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import socket
+import sys
 import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
