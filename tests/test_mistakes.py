@@ -124,6 +124,17 @@ def does(body: str, before: str = "", kind: str = "tool", **options: Any) -> Mis
     return call
 
 
+def returns(annotation: str, body: str, options: str = "") -> Mistake:
+    """A tool that promises this type is called."""
+
+    def call() -> None:
+        code = f"import minimcp.schema\n@server.tool{options}\ndef f() -> {annotation}:\n    'F.'\n    {body}"
+        with minimcp.connect(written(code)["server"], timeout=WAIT) as client:
+            client.call_tool("f")
+
+    return call
+
+
 def replayed() -> None:
     code = "@server.tool\ndef pay(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
     server = written(code)["server"]
@@ -362,6 +373,9 @@ MISTAKES: Dict[str, List[Any]] = {
     "another type's default": [takes("days: int = 'five'"),
         "WARNING ... default days='five', and takes an integer there"],
     "another transport": [author("server.run('htp')"), "unknown transport 'htp': there are 'stdio', 'http' and 'sse'"],
+    "run with a port, over stdio": [author("server.run(port=8123, legacy_sse=True)"),
+        'run(port=8123): "stdio" has none; did you mean run("http", port=8123, legacy_sse=True)?'],
+    "run with the default port": [author("server.run('stdio', port=8000)"), 'did you mean run("http", port=8000)?'],
     "an option of run": [author("Server('s', port=1)"), "has no option port=: say it to server.run(...)"],
     "a port in use": [a_port_in_use,
         "OSError: ... another program listens there; choose another port, or 0 for a free one"],
@@ -374,6 +388,14 @@ MISTAKES: Dict[str, List[Any]] = {
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
         "ToolError: f returned a wrong value: expected an integer, got the string 'x'",
     ],
+    "forgets to return": [returns("str", "pass"), "f returned a wrong value: expected a string, got null"],
+    "returns a number for text": [returns("str", "return 34.5"), "expected a string, got the number 34.5"],
+    "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
+    "returns a long text": [
+        returns("Annotated[str, minimcp.schema.Limits(max_length=2)]", "return 'abc'"),
+        "f returned a wrong value: expected at most 2 characters, got 3"],
+    "returns another type, not structured": [returns("int", "return 'x'", "(structured=False)"),
+        "f returned a wrong value: expected an integer, got the string 'x'"],
     "returns too much": [does("return 'x' * 70_000_000"), "the Limits.message_bytes of its sender: ask for less"],
     "a prompt that returns a dict": [does("return {}", kind="prompt"),
         "f returned a dict, {}: return a str, a Message(role"],

@@ -448,9 +448,9 @@ class Server:
         self,
         transport: str = "stdio",
         *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
+        host: Optional[str] = None,
+        port: Optional[int] = None,
+        path: Optional[str] = None,
         legacy_sse: bool = False,
     ) -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
@@ -462,16 +462,21 @@ class Server:
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-            host: Where to listen; one that other machines reach needs ``HttpOptions.allowed_hosts``.
-            port: 0 takes a free one.
-            path: Where "http" answers, exactly.
+            host: Where HTTP listens; None is 127.0.0.1. What other machines reach needs ``HttpOptions.allowed_hosts``.
+            port: 0 takes a free one; None is 8000.
+            path: Where "http" answers, exactly; None is ``/mcp``.
             legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
 
         Raises:
+            TypeError: One of these four is given, and "stdio" has none.
             ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
+        web = {"host": host, "port": port, "path": path, "legacy_sse": legacy_sse or None}
+        given = [f"{name}={value!r}" for name, value in web.items() if value is not None]
         if transport == "stdio":
+            if given:
+                raise TypeError(f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?')
             from ..stdio.streams import StandardStreams
 
             if os.isatty(0):
@@ -488,8 +493,10 @@ class Server:
             return_freed_memory()  # here only, for the process is the server's own
 
             def start(run: Run) -> RunningHttp:
-                running = self._start_http(host, port, path, newer=newer, older=older)
-                more = f" and {running.url[: -len(path)]}/sse" if newer and older else ""
+                at = "/mcp" if path is None else path
+                number = 8000 if port is None else port
+                running = self._start_http(host or "127.0.0.1", number, at, newer=newer, older=older)
+                more = f" and {running.url[: -len(at)]}/sse" if newer and older else ""
                 if sys.stderr is not None:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
                 return running
@@ -701,9 +708,9 @@ def serve(
     handlers: Any,
     transport: str = "stdio",
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    path: str = "/mcp",
+    host: Optional[str] = None,
+    port: Optional[int] = None,
+    path: Optional[str] = None,
     legacy_sse: bool = False,
     **unknown: NoReturn,
 ) -> None:
@@ -711,11 +718,7 @@ def serve(
 
     Args:
         handlers: The object.
-        transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-        host: Where to listen; one that other machines reach needs a `Server` with ``HttpOptions.allowed_hosts``.
-        port: 0 takes a free one.
-        path: Where "http" answers, exactly.
-        legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
+        transport, host, port, path, legacy_sse: As `Server.run`.
 
     Raises:
         TypeError, ValueError, OSError: As `Server.of` and `Server.run`; or an option is unknown.

@@ -259,7 +259,7 @@ def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tm
     assert run_process("vendor", "second_copy", package="first_copy", env=environment).code == 0
     assert minimcp("vendor", "--check", "second_copy").code == 0
     help_text = run_process("vendor", "--help", package="second_copy", env=environment).out
-    assert help_text.startswith("usage: python -m second_copy vendor") and str(ROOT) not in help_text
+    assert help_text.startswith(f"usage: {PYTHON} -m second_copy vendor") and str(ROOT) not in help_text
     done = run_process("demo", package="second_copy", env=environment)
     assert (done.code, done.err) == (0, "") and "tools/call" in done.out
     assert "    from second_copy import Server" in done.out and "-m second_copy call server.py greet" in done.out
