@@ -437,6 +437,17 @@ MISTAKES: Dict[str, List[Any]] = {
     "another resource": [client_does(lambda c: c.read_resource("notes://al")), "did you mean notes://all?"],
     "cannot be asked": [client_does(lambda c: c.call_tool("ask")),
         "CapabilityNotSupported: ... such as connect(..., elicit"],
+    "cannot be asked in a session": [client_does(lambda c: c.call_tool("ask"), revision="2025-11-25"),
+        "ToolError: elicitation/create needs a client with elicitation.form, such as connect(..., elicit=f)"],
+    "no forms in this revision": [
+        client_does(lambda c: c.call_tool("ask"), revision="2025-03-26", elicit=lambda r: {"n": 1}),
+        "with elicitation.form: 2025-03-26 has none, 2025-06-18, 2025-11-25, 2026-07-28 have"],
+    "answers another field": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: {"m": 1}),
+        "HandlerFailed: ... elicit returned does not fit the schema: unknown field 'm': the fields are n; missing: n"],
+    "misspells a field": [
+        does("ctx.elicit('?', {'type': 'object', 'properties': {'days': {'type': 'integer', 'default': 14}}})",
+             elicit=lambda r: {"dayz": 7}),
+        "HandlerFailed: ... unknown field 'dayz', did you mean 'days'?"],
     "declines": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: None), "ToolError: the user declined"],
     "answers True": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: True),
         "HandlerFailed: ... elicit returns a dict, a dataclass, None or an Answer, not bool"],

@@ -66,7 +66,7 @@ def test_a_package_that_is_missing_is_told_in_one_line(
     needs = "a server that is named by a URL needs the package 'requests': install it with: pip install requests\n"
     for command in ("list", "login"):
         done = minimcp(command, "http://127.0.0.1:9/mcp")
-        assert (done.code, done.out) == (3, "") and done.err.endswith(f" {command}: {needs}") and done.err.count("\n") == 1
+        assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and done.err.endswith(f" {command}: {needs}")
     monkeypatch.setitem(sys.modules, "minimcp.cli.demo", None)  # what is missing of our own is a fault of ours
     with pytest.raises(ImportError, match="demo"):
         main(["demo"])

@@ -14,7 +14,7 @@ from minimcp.cli import UsageError, vendor
 from minimcp.cli.vendor import differences, own_files, read_manifest, write_copy
 
 from ..support import ROOT, run_python
-from .conftest import Done, run_process
+from .conftest import PYTHON, Done, run_process
 
 PACKAGE = ROOT / "minimcp"
 
