@@ -68,6 +68,7 @@ CONFIG: Dict[str, Any] = {
     "cmd": {"cmd": "python3"},
     "typo": {"comand": "python3"},
     "arg": {"command": "python3", "arg": ["server.py"]},
+    "alone": {"command": sys.executable},
     "uri": {"uri": "http://127.0.0.1/mcp"},
     "token": {"url": "http://127.0.0.1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_TOKEN}"}},
     "bare": {"command": sys.executable, "args": ["-I", "-S", "server.py"]},
@@ -77,7 +78,7 @@ CONFIG: Dict[str, Any] = {
 FILES = {
     "server.py": SERVER, "01typo.py": SERVER, "exits.py": "import sys\nsys.exit(3)\n", "none.py": "x = 1\n",
     "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
-    "bad.json": '{"mcpServer": {}}',
+    "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
     "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
 }
 
@@ -300,6 +301,10 @@ MISTAKES: Dict[str, List[Any]] = {
         "has no minimcp: name the one that has it, or install it there with pip"],
     "config: another folder": [["list", "elsewhere"],
         "is it there? Name it by its whole path: hosts start servers from a folder of their own"],
+    "config: no args": [["list", "alone"],
+        "starts an interpreter without a program: write the file of the server behind it, in a config as \"args\":"],
+    "config: a comma after the last": [lambda: minimcp.client.config.read_servers("comma.json"),
+        "WARNING ... comma.json has comments, or a comma after the last item: other hosts than VS Code may refuse it"],
     "config: mcpServer": [lambda: minimcp.connect_all("bad.json"),
         "ValueError: bad.json: must have mcpServers or servers"],
     # connecting
@@ -310,6 +315,14 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a name alone": [connects("weather"), "a server of a host's file wants it, too: config=FILE (--config)"],
     "connect: no program": [connects("nosuchcommand --flag"), NO_PROGRAM],
     "connect: a line in a list": [connects(["python3 server.py"]), '"args": ["server.py"]'],
+    "connect: a file in a list": [connects(["server.py"]),
+        "it is a file, and a list is a command line, which begins with a program: [sys.executable, 'server.py']"],
+    "connect: Client": [lambda: minimcp.Client("server.py"),  # type: ignore[arg-type]
+        "TypeError: a Client is made by minimcp.connect(...), which takes 'server.py'"],
+    "connect: another name": [lambda: minimcp.connnect,  # type: ignore[attr-defined]
+        "AttributeError: module 'minimcp' has no attribute 'connnect', did you mean connect?"],
+    "connect: another limit": [lambda: minimcp.Limits(worker=3),  # type: ignore[call-arg]
+        "TypeError: Limits(...) has no option worker=: did you mean workers=?"],
     "connect: no executable": [connects("./server.sh"), "is not executable: name what runs it first, as in ['bash', "],
     "connect: raises at import": [connects("raises.py"), "exited with code 1 ... RuntimeError: no database"],
     "connect: the class": [connects(Server), "TypeError: Server is a class: give an instance of it"],
@@ -319,7 +332,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: ellicit": [connects(Server("s"), handlers=type("Host", (), {"ellicit": print})()),
         "did you mean elicit?"],
     "connect: another path": [to_http(lambda url: url + "x"),
-        "404: there is nothing here: the server is at /mcp; and over HTTP+SSE: the same"],
+        "404: there is nothing here: the server is at /mcp (the older HTTP+SSE was tried too: the same answer)"],
     "connect: https for http": [to_http(lambda url: url.replace("http:", "https:")),
         "the server speaks http, not https?"],
     "connect: http for https": [a_broken_answer, "the connection broke: ... : does the server speak https?"],
@@ -351,6 +364,12 @@ MISTAKES: Dict[str, List[Any]] = {
     "print": [author("server.tool(print)"), "is no Python function: write a def that calls it"],
     "a lambda": [author("server.tool(lambda n: n + 1)"), "a lambda cannot have one: write def add(n: str)"],
     "a name by position": [takes("", "@server.tool('hello')"), "server.tool('hello'): did you mean name='hello'?"],
+    "the class's decorator": [takes("", "@Server.tool"),
+        'TypeError: write @server.tool of an object, server = Server("name"), not @Server.tool'],
+    "the class's decorator of prompts": [takes("", "@Server.prompt"), "write @server.prompt of an object"],
+    "FastMCP": [author("from minimcp import FastMCP"), "ImportError: minimcp has no FastMCP: write Server"],
+    "an option of HTTP": [author("HttpOptions(session=False)"),
+        "TypeError: HttpOptions(...) has no option session=: did you mean sessions=?"],
     "another option": [takes("", "@server.tool(desc='x')"),
         "a tool has no option desc=: there is name, title, description"],
     "a name twice": [author("def f(): 'F.'\nserver.tool(f)\nserver.tool(f)"),

@@ -225,7 +225,7 @@ class Server:
             ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
-        return decorated(self.add_tool, "server.tool", given, options)
+        return decorated(_adding(self, "tool"), "server.tool", given, options)
 
     @shows("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
@@ -336,7 +336,7 @@ class Server:
             TypeError: This cannot be a prompt; the message says what to write instead.
             ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
-        return decorated(self.add_prompt, "server.prompt", given, options)
+        return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
     @shows("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
@@ -718,7 +718,11 @@ def serve(
 
     Args:
         handlers: The object.
-        transport, host, port, path, legacy_sse: As `Server.run`.
+        transport: "stdio", "http" or "sse", as for `Server.run`, and so the next four.
+        host: Where HTTP listens; None is 127.0.0.1.
+        port: 0 takes a free one; None is 8000.
+        path: Where "http" answers, exactly; None is ``/mcp``.
+        legacy_sse: Whether "http" serves HTTP+SSE too.
 
     Raises:
         TypeError, ValueError, OSError: As `Server.of` and `Server.run`; or an option is unknown.
@@ -726,6 +730,14 @@ def serve(
     if unknown:
         refuse_options("serve(...)", unknown, serve)
     Server.of(handlers).run(transport, host=host, port=port, path=path, legacy_sse=legacy_sse)
+
+
+def _adding(server: Any, kind: str) -> Callable[..., None]:
+    """``server.add_tool`` and the like. Raises TypeError: the decorator is that of the class."""
+    if not isinstance(server, Server):
+        raise TypeError(f'write @server.{kind} of an object, server = Server("name"), not @Server.{kind}')
+    found: Callable[..., None] = getattr(server, f"add_{kind}")
+    return found
 
 
 def _check_given(given: Mapping[str, Any]) -> None:

@@ -87,6 +87,15 @@ def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
     assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in page
 
 
+def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) -> None:
+    assert minimcp("vendor", "mcp_copy").code == 0
+    done = minimcp("vendor", "mcp_copy", "--only", "server")
+    assert done.code == 2 and "mcp_copy is minimcp" in done.err and "would take files away: delete it first" in done.err
+    assert Path("mcp_copy", "client", "client.py").is_file() and minimcp("vendor", "mcp_copy").code == 0
+    parts: List[List[str]] = [["--only", "client"], ["--only", "server"], []]
+    assert [minimcp("vendor", "part", *part).code for part in parts] == [0, 2, 0]
+
+
 # ------------------------------------------------------------ what a copy holds
 
 
