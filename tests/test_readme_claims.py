@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -27,7 +27,7 @@ from minimcp.server.options import OPTIONS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
-from .readme import README, TEXT, blocks, rows, section, table
+from .readme import PAGES, README, TEXT, blocks, rows, section, table
 from .support import WAIT, eventually
 
 TYPES: Dict[str, Any] = {
@@ -109,6 +109,24 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
     if isinstance(raised, minimcp.CapabilityNotSupported):
         with connect(server, revision="2026-07-28") as client:
             assert seen(lambda: client.call_tool("fail")) == other
+
+
+def test_a_future_that_is_cancelled_raises_the_error_of_futures() -> None:
+    server, begun = Server("slow"), threading.Event()
+
+    @server.tool
+    def slow(ctx: Context) -> None:
+        """Wait."""
+        begun.set()
+        ctx.sleep(600)
+
+    with connect(server) as client:
+        future = client.submit(client.call_tool, "slow")
+        assert begun.wait(WAIT) and future.cancel()
+        with pytest.raises(CancelledError):
+            future.result(WAIT)
+    assert not issubclass(CancelledError, McpError)
+    assert "``concurrent.futures.CancelledError``" in PAGES["examples/clients.rst"]
 
 
 def test_what_one_writes_here_is_here() -> None:

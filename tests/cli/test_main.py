@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,9 +13,9 @@ from typing import Callable, List
 import pytest
 
 from minimcp import __version__ as VERSION
-from minimcp.cli import COMMANDS, main
+from minimcp.cli import COMMANDS, INTERRUPTED, PIPE_CODE, main
 
-from ..support import WAIT
+from ..support import ROOT, WAIT
 from .conftest import PYTHON, Done, command_line, quoted, run_process
 
 
@@ -93,6 +94,12 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("minimcp.cli.demo.CONVERSATIONS", None)
     with pytest.raises(TypeError):
         main(["demo"])
+
+
+def test_the_page_has_every_exit_code() -> None:
+    page = (ROOT / "examples" / "commands.rst").read_text("utf-8")
+    codes = [*range(5), INTERRUPTED, PIPE_CODE]
+    assert re.findall(r"^(\d+) +\S", page, re.M) == [str(code) for code in codes]
 
 
 def test_ctrl_c_ends_quietly(shop: str) -> None:
