@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
+    from .extensions.apps import Apps
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
@@ -79,7 +80,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
+    "AccessToken", "Annotations", "Answer", "Apps", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
     "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "GetPromptResult", "Group", "HandlerFailed",
@@ -109,6 +110,7 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
+    "extensions.apps": "Apps",
     "extensions.tasks": "Tasks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",

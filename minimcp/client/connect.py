@@ -179,7 +179,7 @@ def connect(
         expect(given[name], bool, f"{name} is True or False")
     declared: Any = extensions
     if isinstance(declared, (list, tuple)):
-        declared = {each.identifier: {} for each in declared}
+        declared = {each.identifier: dict(getattr(each, "settings", {})) for each in declared}
     expect({} if declared is None else declared, Mapping, "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):

@@ -57,6 +57,17 @@ class ResourceOptions(PromptOptions, total=False):
     cache_scope: str
 
 
+class AppOptions(_CommonOptions, total=False):
+    """Options of `Server.app`, which explains them."""
+
+    csp: Optional[Mapping[str, Sequence[str]]]
+    permissions: Sequence[str]
+    border: Optional[bool]
+    domain: Optional[str]
+    ttl: float
+    cache_scope: str
+
+
 class ToolOptions(_CommonOptions, total=False):
     """Options of `Server.tool`, which explains them."""
 
@@ -69,10 +80,14 @@ class ToolOptions(_CommonOptions, total=False):
     headers: Optional[Mapping[str, str]]
     scopes: Sequence[str]
     task: Optional[str]
+    ui: Optional[str]
+    visibility: Union[str, Sequence[str], None]
 
 
 # What an option is when it is left out, where that is not None.
-_DEFAULTS: Mapping[str, Any] = {"requires": (), "scopes": (), "replace": False, "ttl": 0, "cache_scope": "private"}
+_DEFAULTS: Mapping[str, Any] = {
+    **dict.fromkeys(("requires", "scopes", "permissions"), ()), "replace": False, "ttl": 0, "cache_scope": "private"
+}  # fmt: skip
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -96,8 +111,10 @@ def shows(kind: str) -> Callable[[F], F]:
     return show
 
 
-Options = Union[ToolOptions, ResourceOptions, PromptOptions]
-OPTIONS: Mapping[str, Any] = {"tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions}
+Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
+OPTIONS: Mapping[str, Any] = {
+    "tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions, "app": AppOptions
+}  # fmt: skip
 
 
 def where(function: Any) -> str:

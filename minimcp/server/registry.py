@@ -98,6 +98,7 @@ class Registry:
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
         # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, revision, principal)``.
         self.extensions: list[Any] = []
+        self.classes = dict(_CLASSES)  # an extension may add one, as "app"
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
@@ -193,17 +194,17 @@ class Registry:
         """Register a function as a tool, a resource, a prompt or a method; returns what requests name it by.
 
         Args:
-            kind: "tool", "resource", "prompt" or "method".
+            kind: "tool", "resource", "prompt", "method" or "app".
             function: What the author wrote.
             options: What he said of it.
-            key: Of a resource the URI, or the template of URIs, of a method the name; others have none.
+            key: Of a resource or an app the URI, or the template of URIs, of a method the name; others have none.
 
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
         if kind in OPTIONS:
             check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
-        made: Registered = _CLASSES[kind](self.config, function, options, *key)
+        made: Registered = self.classes[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
         if made.shown is not None and not made.shown.description:

@@ -1,0 +1,70 @@
+// `app` talks to the host that shows the page: JSON-RPC between two windows.
+const app = (() => {
+  const handlers = {}, waiting = {}, root = document.documentElement;
+  let last = 0, size;
+  const post = message => parent.postMessage({jsonrpc: "2.0", ...message}, "*");
+  const notify = (method, params = {}) => post({method, params});
+  const request = (method, params = {}) => new Promise((resolve, reject) => {
+    waiting[++last] = {resolve, reject};
+    post({id: last, method, params});
+  });
+  const blocks = given => typeof given === "string" ? [{type: "text", text: given}] : given;
+
+  function setContext(changed = {}) {
+    const {theme, styles} = Object.assign(app.context, changed);
+    if (theme) root.dataset.theme = root.style.colorScheme = theme;
+    for (const [name, value] of Object.entries(styles?.variables || {})) root.style.setProperty(name, value);
+  }
+
+  function sendSize() {
+    const now = {width: innerWidth, height: Math.ceil(root.getBoundingClientRect().height)};
+    if (size !== (size = JSON.stringify(now))) notify("ui/notifications/size-changed", now);
+  }
+
+  async function answer({id, method, params}) {
+    try {
+      if (method === "ui/resource-teardown") await handlers.teardown?.(params);
+      else if (method !== "ping") throw {code: -32601, message: "Method not found"};
+      post({id, result: {}});
+    } catch ({code = -32603, message}) {
+      post({id, error: {code, message}});
+    }
+  }
+
+  addEventListener("message", ({source, data}) => {
+    if (source !== parent || data?.jsonrpc !== "2.0") return;
+    const {id, method, params, result, error} = data, name = method?.replace("ui/notifications/", "");
+    if (method && id !== undefined) answer(data);
+    else if (method) {
+      if (name === "host-context-changed") setContext(params);
+      handlers[name]?.(params);
+    } else if (waiting[id]) {
+      const {resolve, reject} = waiting[id];
+      error ? reject(Object.assign(new Error(), error)) : resolve(result);
+      delete waiting[id];
+    }
+  });
+
+  addEventListener("DOMContentLoaded", async () => {
+    app.host = await request("ui/initialize", {
+      protocolVersion: "2026-01-26", appInfo: {name: document.title || "app", version: "1"},
+      appCapabilities: {availableDisplayModes: ["inline"]},
+    });
+    setContext(app.host.hostContext);
+    notify("ui/notifications/initialized");
+    new ResizeObserver(sendSize).observe(root);
+  });
+
+  return {
+    context: {}, request,
+    on(name, handler) { handlers[name] = handler; },
+    async callTool(name, args = {}) {
+      const result = await request("tools/call", {name, arguments: args});
+      if (result.isError) throw Object.assign(new Error(result.content[0]?.text), {result});
+      return result;
+    },
+    sendMessage: content => request("ui/message", {role: "user", content: blocks(content)}),
+    updateModelContext: content => request("ui/update-model-context", {content: blocks(content)}),
+    openLink: url => request("ui/open-link", {url}),
+  };
+})();
