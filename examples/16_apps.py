@@ -65,15 +65,15 @@ def details(month: str) -> str:
 
 if __name__ == "__main__":
     with minimcp.connect(server, extensions=[minimcp.Apps()]) as host:  # as a program that can show pages
-        tools = {tool.name: tool.meta for tool in host.list_tools()}
+        tools = {tool.name: tool.meta or {} for tool in host.list_tools()}
         print("tools:", tools)
-        page = host.read_resource(tools["sales"]["ui"]["resourceUri"])
-        print("page:", page.contents[0].mime_type, page.contents[0].meta, "const app =" in page.text)
+        page = host.read_resource(tools["sales"]["ui"]["resourceUri"]).contents[0]
+        print("page:", page.mime_type, page.meta)
         print("drawn from:", host.call_tool("sales").value)
         print("a click:", host.call_tool("details", {"month": "May"}).text)
     with minimcp.connect(server) as client:
         print("a client without pages:", {tool.name: tool.meta for tool in client.list_tools()})
         print("    gets:", client.call_tool("sales").text)
 
-# Exercise: let `details` take the name of a drink as well, and answer with the number sold of it alone.
+# Exercise: let `details` take the name of a drink as well, which may be left out; it then says what was sold of that.
 # Check it with  python3 examples/check.py 16

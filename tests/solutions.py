@@ -141,6 +141,11 @@ def names(url: str) -> list[str]:
 '''),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
+    "16": [
+        ("def details(month: str)", 'def details(month: str, drink: str = "")'),
+        ("in SALES[month].items())", "in SALES[month].items() if not drink or name == drink)"),
+        ("{sold} {drink}", "{sold} {name}"), ("for drink, sold", "for name, sold"),
+    ],
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
@@ -151,6 +156,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         "    %s =", "    taxis.append(people)\n    now =")), "not [3]"),
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
+    "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
 }
 """And a part of what the check says of each."""
