@@ -100,6 +100,8 @@ def _page_meta(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     check_names(permissions or (), PERMISSIONS, f"{owner}: no permission is called", error=ValueError)
     if border not in (None, True, False):
         raise TypeError(f"{owner}: border is True, False or None, not {border!r:.60}")
+    if not isinstance(domain, (str, type(None))):
+        raise TypeError(f"{owner}: domain is text or None, not {domain!r:.60}")
     said: dict[str, Json] = {
         "csp": {CSP[name]: list(origins) for name, origins in (csp or {}).items()} or None,
         "permissions": {PERMISSIONS[name]: {} for name in permissions or ()} or None,
@@ -156,10 +158,12 @@ class Apps:
             pages = [each.key for each in self._registry.resources.table.items.values() if isinstance(each, App)]
             if not str(uri).startswith("ui://"):
                 raise ValueError(f"{owner}: ui is the URI of an app, which begins with ui://, unlike {uri!r:.60}")
-            check_names([uri], pages, f"{owner}: no app above it serves", error=ValueError)
+            check_names([uri], pages, f"{owner}: no app is registered before it as", error=ValueError)
             found["resourceUri"] = uri
         if visibility is not None:
             names = [visibility] if isinstance(visibility, str) else list(visibility)
+            if not names:
+                raise ValueError(f"{owner}: visibility names nobody: write 'model', 'app' or both")
             check_names(names, VISIBILITY, f"{owner}: visibility knows no", error=ValueError)
             found["visibility"] = names
         return found

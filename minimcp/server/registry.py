@@ -203,7 +203,9 @@ class Registry:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
         if kind in OPTIONS:
-            check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
+            article = "an" if kind == "app" else "a"
+            problem = f"{where(function)}: {article} {kind} has no option"
+            check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
         made: Registered = self.classes[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))

@@ -41,7 +41,7 @@ EXPECTED: Mapping[str, Any] = {
     "afterStranger": APRIL_MAY_JUNE,
     "afterHost": ["July: 7"],
     "theme": ["dark", "dark", "dark", "serif"],
-    "failed": "Error",
+    "failed": ["Error", True],
     "messages": [{"role": "user", "content": [{"type": "text", "text": "Why?"}]}],
     "links": [{"url": "https://example.com/"}],
     "torn": {},

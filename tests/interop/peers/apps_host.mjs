@@ -21,6 +21,7 @@ const pages = createServer((request, response) => {
 }).listen(Number(port), '127.0.0.1');
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
+const watch = setTimeout(() => browser.close(), 60_000);  // then whatever is waited for fails
 try {
   const page = await browser.newPage({ viewport: { width: 640, height: 420 } });
   page.setDefaultTimeout(20_000);
@@ -66,7 +67,10 @@ try {
     document.documentElement.style.getPropertyValue('--font-sans')]);
   await page.evaluate(() => bridge.setHostContext({ theme: 'light' }));
   await app.waitForFunction(() => document.documentElement.dataset.theme === 'light');
-  found.failed = await app.evaluate(() => app.callTool('no such tool').catch(error => error.constructor.name));
+  found.failed = await app.evaluate(() => Promise.all([
+    app.callTool('no such tool').catch(error => error.constructor.name),
+    app.callTool('details', { month: 'Yule' }).catch(error => error.result.isError),
+  ]));
   await app.evaluate(() => Promise.all([app.sendMessage('Why?'), app.openLink('https://example.com/')]));
   found.torn = await page.evaluate(() => bridge.teardownResource({}));
 
@@ -84,6 +88,7 @@ try {
   found.control = await page.evaluate(target => fetch(target).then(each => each.status), `http://127.0.0.1:${port}/spy`);
   console.log(JSON.stringify({ ...found, complaints, ...await page.evaluate(() => seen) }));
 } finally {
+  clearTimeout(watch);
   await browser.close();
   pages.close();
 }
