@@ -91,7 +91,7 @@ def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
 
 
 def test_a_copy_holds_the_whole_package_or_the_folders_of_one_role() -> None:
-    sources = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
+    sources = {path.relative_to(PACKAGE).as_posix() for ending in ("py", "js") for path in PACKAGE.rglob(f"*.{ending}")}
     whole = own_files("")
     assert set(whole) == {*sources, "py.typed", "LICENSE"}
     assert whole["LICENSE"] == (ROOT / "LICENSE").read_bytes() == (PACKAGE / "LICENSE").read_bytes()
