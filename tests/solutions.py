@@ -85,6 +85,12 @@ def mine(ctx: Context) -> list[str]:
     return [title for title, name in lent.items() if name == who(ctx)]
 '''
 
+UNTIL = '''
+def until(auth: SignIn, url: str) -> float:
+    known = auth.whoami(url)
+    return known["expires_at"] if known else 0.0
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -141,6 +147,7 @@ def names(url: str) -> list[str]:
 '''),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
+    "15b": before(DEF_MAIN, UNTIL),
     "16": [
         ("def details(month: str)", 'def details(month: str, drink: str = "")'),
         ("in SALES[month].items())", "in SALES[month].items() if not drink or name == drink)"),
@@ -158,5 +165,6 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
     "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
+    "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
 }
 """And a part of what the check says of each."""

@@ -108,8 +108,11 @@ class Call:
                     outcome = refusal
             if isinstance(outcome, Exception):
                 self.renew(outcome, refusals)
-            elif raw or outcome.get("resultType") != INPUT_REQUIRED or self.session.era.revision.handshake:
+            elif raw or self.session.era.revision.handshake:
                 return outcome
+            elif outcome.get("resultType") != INPUT_REQUIRED:
+                known = self._host.result_types.get(outcome.get("resultType", ""))
+                return outcome if known is None else known[1](self, method, params, outcome)
             else:
                 rounds += 1
                 sent, refusals = self._answered(method, params, outcome, rounds), []

@@ -597,7 +597,7 @@ class Client:
     def listen(
         self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
         resources_list_changed: bool = False, resource_subscriptions: Sequence[str] = (), *,
-        timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        filters: Optional[Mapping[str, Json]] = None, timeout: Seconds = DEFAULT, cancel: Cancel = None,
     ) -> Changes:
         """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
 
@@ -606,6 +606,8 @@ class Client:
             prompts_list_changed: Of the list of prompts.
             resources_list_changed: Of the list of resources.
             resource_subscriptions: URIs of resources; one that lies below counts too.
+            filters: What extensions add to the filter, by the names on the wire; what comes of it their `Extension`
+                objects hear. None adds nothing. With a handshake it is not sent: there it comes unasked.
             timeout: Seconds until the server must have agreed; a stream itself may be silent for ever.
             cancel: Gives up before that.
 
@@ -621,7 +623,7 @@ class Client:
         if isinstance(resource_subscriptions, str):
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
         uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
-        wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris)
+        wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {})
         return self._subscriptions(lambda opened, deadline: opened.listen(wanted, deadline, cancel), timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:

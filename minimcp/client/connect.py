@@ -140,8 +140,8 @@ def connect(
         elicitation: What ``elicit`` can do and this client declares: "form", "url".
         client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
             `Implementation`; None describes the running script.
-        extensions: Extensions to declare, as `Tasks`, in a list; or by identifier, each with an object of settings;
-            None declares none.
+        extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by identifier, each with
+            an object of settings; None declares none.
         send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers expect though the
             specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
@@ -177,10 +177,11 @@ def connect(
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
-    declared: Any = extensions
-    if isinstance(declared, (list, tuple)):
-        declared = {each.identifier: dict(getattr(each, "settings", {})) for each in declared}
-    expect({} if declared is None else declared, Mapping, "extensions is a list of extensions, a mapping or None")
+    for each in extensions if isinstance(extensions, (list, tuple)) else ():
+        if isinstance(each, type) or not hasattr(each, "heard"):
+            raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
+    listed: Any = {} if extensions is None else extensions
+    expect(listed, (list, tuple, Mapping), "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -193,7 +194,7 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=declared, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
+        extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
         connection=target if config is not None else None,
         backlog_bytes=limits.backlog_bytes,
     )

@@ -59,7 +59,7 @@ class Host:
         roots: Stands for a `list_roots` that returns them; None gives none.
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
-        extensions: That are declared, by identifier; None declares none.
+        extensions: `Extension` objects, or what is declared only, by identifier; None declares none.
         workers: Questions that are answered at the same time; None means no limit.
         cache: What a change makes stale, before anybody hears of it; None keeps nothing.
         connection: The name of the server in the config; None when it has none.
@@ -76,7 +76,7 @@ class Host:
     def __init__(
         self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
         roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
-        elicitation: Sequence[str] = ("form", "url"), extensions: Optional[Mapping[str, Json]] = None,
+        elicitation: Sequence[str] = ("form", "url"), extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
         workers: Optional[int] = None, cache: Optional[Cache] = None, connection: Optional[str] = None,
         backlog_bytes: Optional[int] = None,
     ) -> None:
@@ -97,9 +97,19 @@ class Host:
         }
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
-        # Whether a call of a tool may be answered with a task where requests stand alone.
-        self.tasks = "io.modelcontextprotocol/tasks" in (extensions or {})
-        self._extensions = None if extensions is None else check_extensions(extensions)
+        objects = () if isinstance(extensions, Mapping) else extensions or ()
+        by_name = {each.identifier: each.settings for each in objects}
+        declared = extensions if isinstance(extensions, Mapping) else by_name
+        self._extensions = None if extensions is None else check_extensions(declared)
+        # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
+        # notification; and which members of params stand in a header too.
+        self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
+        self._heard: dict[str, Callable[..., Any]] = {}
+        self.names: dict[str, str] = {}
+        for each in objects:
+            self.result_types.update({kind: (methods, each.follow) for kind, methods in each.result_types.items()})
+            self._heard.update(each.heard())
+            self.names.update(each.names)
         self.cache = Cache(0) if cache is None else cache
         self.pool = Pool(workers, name="minimcp-client")
         self._dispatcher = Dispatcher(float("inf") if backlog_bytes is None else backlog_bytes)
@@ -187,6 +197,8 @@ class Host:
         """Have the callback for a notification called."""
         method, params = notification
         name = CALLBACKS.get(method, "")
+        if self.tell_extension(notification):
+            return
         if name not in self.functions:
             log.debug("<-- %s: nobody listens", method)
             return
@@ -200,6 +212,16 @@ class Host:
             log.debug("<-- a %s that makes no sense: %s", method, error)
         else:
             self.call(name, *told, size=size_of(params, self._dispatcher.waiting.most_bytes))
+
+
+    def tell_extension(self, notification: Notification) -> bool:
+        """Have an extension hear a notification; False when none does."""
+        method, params = notification
+        function = self._heard.get(method)
+        if function is not None:
+            size = size_of(params, self._dispatcher.waiting.most_bytes)
+            self._dispatcher.put(partial(function, params), NOTIFICATION_BYTES + size)
+        return function is not None
 
 
 # ------------------------------------------------------------ what a host gives

@@ -371,7 +371,7 @@ class ClientSession(ConnectionRole):
         kind = answer.get("resultType", "complete")
         if kind == "complete" or era is None or era.revision.handshake:
             return answer
-        if kind == "task" and method == "tools/call" and self.host.tasks:
+        if isinstance(kind, str) and method in self.host.result_types.get(kind, ((),))[0]:
             return answer
         if kind != INPUT_REQUIRED or method not in era.revision.asking_methods:
             raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", answer)
@@ -451,7 +451,7 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
 
 
-def expect(value: Any, kind: type, says: str) -> Any:
+def expect(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
     """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what it has to be."""
     if not isinstance(value, kind):
         raise TypeError(f"{says}, not {shown(value)}")

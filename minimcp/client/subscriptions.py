@@ -70,27 +70,33 @@ class Filter(NamedTuple):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: tuple[str, ...] = ()
+    # What extensions add, by the name on the wire.
+    filters: Mapping[str, Json] = {}
 
     def to_wire(self) -> dict[str, Json]:
         """As the params of the request have it."""
         wire: dict[str, Json] = {member: True for name, (_, member) in MEMBERS.items() if getattr(self, name)}
+        wire.update(self.filters)
         if self.resource_subscriptions:
             wire["resourceSubscriptions"] = list(self.resource_subscriptions)
         return wire
 
     @classmethod
     def from_wire(cls, params: Mapping[str, Json]) -> Filter:
-        """What an acknowledgement names; what is not understood counts as not honoured."""
+        """What an acknowledgement names; what cannot be understood counts as not honoured."""
         honored = params.get("notifications")
         honored = honored if isinstance(honored, dict) else {}
         uris = honored.get("resourceSubscriptions")
         known = tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
-        return cls.of(lambda name: honored.get(MEMBERS[name][1]) is True, known)
+        core = ("resourceSubscriptions", *LISTS.values())
+        filters = {member: each for member, each in honored.items() if member not in core}
+        return cls.of(lambda name: honored.get(MEMBERS[name][1]) is True, known)._replace(filters=filters)
 
     @classmethod
     def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
         """A filter for those lists that a function says yes to, by the member's name."""
-        return cls(**{name: listed(name) for name in MEMBERS}, resource_subscriptions=tuple(uris))
+        tools, prompts, resources = (listed(name) for name in MEMBERS)
+        return cls(tools, prompts, resources, tuple(uris))
 
 
 class Changes:
@@ -194,6 +200,8 @@ class Changes:
 
     def _put(self, notification: Notification) -> None:
         """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
+        if self._session.host.tell_extension(notification):
+            return
         try:
             change = Change.from_notice(notification.method, notification.params)
         except ValueError as error:

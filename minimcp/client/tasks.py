@@ -219,7 +219,7 @@ def need_tasks(call: Call) -> None:
         session.need("tasks.requests.tools.call")
     elif session.era.revision.tasks == "none":
         raise CapabilityNotSupported(f"{session.era.revision.name} has no tasks")
-    elif not session.host.tasks:
+    elif "task" not in session.host.result_types:
         raise CapabilityNotSupported("this client did not declare tasks: connect(..., extensions=[Tasks()])")
     else:
         session.need("ext:" + IDENTIFIER)

@@ -1,8 +1,7 @@
 """`Apps`: pages of HTML that a host shows in the conversation, beside the results of tools that name them.
 
 A page is a resource under a ``ui://`` URI. It talks to the host by JSON-RPC between windows: a page that says
-``<script src="minimcp-app.js"></script>`` gets apps.js in that place, which does so. A client that did not declare the
-extension sees tools and resources without a word of it.
+``<script src="minimcp-app.js"></script>`` gets apps.js in that place, which does so.
 
 https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 """
@@ -12,19 +11,15 @@ from __future__ import annotations
 import pkgutil
 import re
 from functools import lru_cache
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping
 
-from ..engine.requests import IncomingRequest
-from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json
-from ..protocol.versions import Revision
 from ..server.options import check_names
-from ..server.registered import Registered, ServerConfig
-from ..server.registry import Registry
+from ..server.registered import ServerConfig
 from ..server.resources import Readable
 from ..types import ReadResourceResult, TextResourceContents
+from .extension import Extension
 
-IDENTIFIER = "io.modelcontextprotocol/ui"
 MIME_TYPE = "text/html;profile=mcp-app"
 
 # What an author writes, and its name on the wire.
@@ -35,9 +30,9 @@ CSP = {
 PERMISSIONS = {
     "camera": "camera", "microphone": "microphone", "geolocation": "geolocation", "clipboard_write": "clipboardWrite"
 }  # fmt: skip
-VISIBILITY = ("model", "app")
 
 _SCRIPT = re.compile(r'<script src="minimcp-app\.js">\s*</script>', re.IGNORECASE)
+# A source of a Content Security Policy that names a host; nothing that ends the directive or begins another source.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/;,'\"]+", re.IGNORECASE)
 
 
@@ -50,120 +45,88 @@ def script() -> str:
 
 
 class App(Readable):
-    """A resource that is a page: the script is put into it, and ``_meta.ui`` says what it asks of the host.
+    """A resource that is a page: the script is put into it, and what it asks of the host stands beside it.
 
     Raises:
         TypeError: The function cannot be one, or an option is of another type.
-        ValueError: The URI is no ``ui://``, or the host knows no such domains or permission.
+        ValueError: The URI is no ``ui://``, or an option has a value that it cannot have.
     """
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: str
     ) -> None:
-        owner = f"app {uri!r}"
-        if not re.match("ui://[^{}]+$", uri):
-            raise ValueError(f"{owner}: the URI of an app begins with ui:// and has no variables, as in 'ui://sales/chart'")
+        if not re.fullmatch("ui://[^{}]+", uri):
+            way = "the URI of an app begins with ui:// and has no variables, as in 'ui://sales/chart'"
+            raise ValueError(f"app {uri!r}: {way}")
         super().__init__(config, function, {**options, "mime_type": MIME_TYPE}, uri)
-        self.ui = _page_meta(owner, options)
 
     def made(self, value: Any, uri: str) -> ReadResourceResult:
-        """As `Readable.made`, with the script in the pages that name it."""
-        result = super().made(value, uri)
-        for item in result.contents:
-            if isinstance(item, TextResourceContents):
-                item.text = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", item.text)
-        return result
+        """The result for a page.
 
-    def result(self, value: Any, incoming: IncomingRequest) -> Any:
-        """As `Readable.result`, with ``_meta.ui`` for a client that knows it."""
-        wire = super().result(value, incoming)
-        if self.ui and incoming.peer.supports(f"ext:{IDENTIFIER}"):
-            for item in wire["contents"]:
-                item["_meta"] = {"ui": self.ui, **item.get("_meta", {})}
-        return wire
+        Raises:
+            TypeError: It is no text.
+        """
+        if not isinstance(value, str):
+            raise TypeError(f"the app {uri!r} returned {type(value).__name__}: return the page as str")
+        page = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", value)
+        ui = (self.shown.meta or {}).get("ui")
+        return ReadResourceResult([TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)])
 
 
-def _page_meta(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
-    """``_meta.ui`` of a page, for what its author said of it."""
-    csp, permissions = options.get("csp"), options.get("permissions")
-    border, domain = options.get("border"), options.get("domain")
-    if not isinstance(csp or {}, Mapping):
-        raise TypeError(f'{owner}: csp is a mapping such as {{"connect_domains": ["https://api.example.com"]}}')
-    check_names(csp or (), CSP, f"{owner}: csp has no", error=ValueError)
-    for name, origins in (csp or {}).items():
-        for origin in [origins] if isinstance(origins, str) else origins:
-            if isinstance(origins, str) or not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
-                way = "is a list of origins such as 'https://api.example.com'"
-                raise ValueError(f"{owner}: csp: {name} {way}, not {origins!r:.60}")
-    if isinstance(permissions, str):
-        raise TypeError(f"{owner}: permissions is a list such as {[permissions]!r}")
-    check_names(permissions or (), PERMISSIONS, f"{owner}: no permission is called", error=ValueError)
-    if border not in (None, True, False):
-        raise TypeError(f"{owner}: border is True, False or None, not {border!r:.60}")
-    if not isinstance(domain, (str, type(None))):
-        raise TypeError(f"{owner}: domain is text or None, not {domain!r:.60}")
-    said: dict[str, Json] = {
-        "csp": {CSP[name]: list(origins) for name, origins in (csp or {}).items()} or None,
-        "permissions": {PERMISSIONS[name]: {} for name in permissions or ()} or None,
-        "domain": domain,
-        "prefersBorder": border,
-    }
-    return {name: value for name, value in said.items() if value is not None}
-
-
-class Apps:
+class Apps(Extension):
     """Lets tools show pages: ``Server("x", extensions=[Apps()])``, `Server.app` and ``@server.tool(ui="ui://...")``.
 
     A host says ``connect(..., extensions=[Apps()])`` and finds the URI of a tool's page in ``tool.meta["ui"]``; showing
-    it is the host's own work. Thread-safe.
+    it, and keeping tools whose "visibility" lacks "model" from the model, is the host's own work. Thread-safe.
     """
 
-    identifier = IDENTIFIER
+    identifier = "io.modelcontextprotocol/ui"
     settings: Mapping[str, Json] = {"mimeTypes": [MIME_TYPE]}
+    options = ("ui", "visibility")
 
-    def install(self, registry: Registry) -> None:
-        """Become the apps of a server.
+    def install(self, server: Any) -> None:
+        """As `Extension.install`: the server has pages then."""
+        super().install(server)
+        server._registry.classes["app"] = App
 
-        Raises:
-            ValueError: They are another's.
-        """
-        if hasattr(self, "_registry"):
-            raise ValueError("Apps() serves one server: make one for each")
-        self._registry = registry
-        registry.config.apps = self
-        registry.classes["app"] = App
-        registry.config.listing.append(self)
-        registry.extensions.append(self)
+    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Json]:
+        """As `Extension.listing`: ``ui``, for tools and pages."""
+        owner = f"{kind} {name!r}"
+        said = self._of_tool(owner, options) if kind == "tool" else _of_page(owner, options)
+        ui = {member: value for member, value in said.items() if value is not None}
+        return {"ui": ui} if ui else {}
 
-    def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
-        """Add what a client is told to the capabilities."""
-        declared["extensions"] = {**declared.get("extensions", {}), IDENTIFIER: dict(self.settings)}
-
-    def route(self, method: str, peer: Peer) -> None:
-        """There are no methods: pages are read as resources."""
-
-    def listing(self, kind: str, item: Registered) -> Optional[dict[str, Json]]:
-        """What is added to ``_meta`` where a tool or a resource is listed."""
-        ui = getattr(item, "ui", None)
-        return {"ui": ui} if ui else None
-
-    def tool_meta(self, owner: str, uri: Optional[str], visibility: Union[str, Sequence[str], None]) -> dict[str, Json]:
-        """``_meta.ui`` of a tool.
-
-        Raises:
-            ValueError: No app is served under this URI, or nobody is called as visibility says.
-        """
-        found: dict[str, Json] = {}
+    def _of_tool(self, owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
+        """What is said of a tool: the page that there is under this URI, and who may call it."""
+        uri, visibility = options.get("ui"), options.get("visibility")
         if uri is not None:
-            pages = [each.key for each in self._registry.resources.table.items.values() if isinstance(each, App)]
-            if not str(uri).startswith("ui://"):
-                raise ValueError(f"{owner}: ui is the URI of an app, which begins with ui://, unlike {uri!r:.60}")
+            there_are = self.server._registry.resources.table.items.values()
+            pages = [each.key for each in there_are if isinstance(each, App)]
             check_names([uri], pages, f"{owner}: no app is registered before it as", error=ValueError)
-            found["resourceUri"] = uri
         if visibility is not None:
-            names = [visibility] if isinstance(visibility, str) else list(visibility)
-            if not names:
+            visibility = [visibility] if isinstance(visibility, str) else list(visibility)
+            if not visibility:
                 raise ValueError(f"{owner}: visibility names nobody: write 'model', 'app' or both")
-            check_names(names, VISIBILITY, f"{owner}: visibility knows no", error=ValueError)
-            found["visibility"] = names
-        return found
+            check_names(visibility, ("model", "app"), f"{owner}: visibility knows no", error=ValueError)
+        return {"resourceUri": uri, "visibility": visibility}
+
+
+def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
+    """What a page asks of the host; nothing for other resources."""
+    csp, permissions = options.get("csp") or {}, options.get("permissions", ())
+    check_names(csp, CSP, f"{owner}: csp has no", error=ValueError)
+    for name, origins in csp.items():
+        if not _are_origins(origins):
+            way = "is a list of origins such as 'https://api.example.com'"
+            raise ValueError(f"{owner}: csp: {name} {way}, not {origins!r:.60}")
+    check_names(permissions, PERMISSIONS, f"{owner}: no permission is called", error=ValueError)
+    return {
+        "csp": {CSP[name]: list(origins) for name, origins in csp.items()} or None,
+        "permissions": {PERMISSIONS[name]: {} for name in permissions} or None,
+        "domain": options.get("domain"),
+        "prefersBorder": options.get("border"),
+    }
+
+
+def _are_origins(given: Any) -> bool:
+    return isinstance(given, (list, tuple)) and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in given)

@@ -32,8 +32,8 @@ from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
 from ..protocol.versions import Revision
 from ..server.questions import Asked, Asker
-from ..server.registry import Registry
 from ..server.tools import RegisteredTool
+from .extension import Extension
 
 log = logger("minimcp.tasks")
 
@@ -196,7 +196,7 @@ class _TaskSink(Sink):
         return claimed
 
 
-class Tasks:
+class Tasks(Extension):
     """Lets tools run as tasks: ``Server("x", extensions=[Tasks()])`` and ``@server.tool(task="optional")``.
 
     One object serves one server. A task belongs to who is authenticated; where nobody is, to everybody who knows its
@@ -215,7 +215,8 @@ class Tasks:
         TypeError, ValueError: An argument cannot be what it is.
     """
 
-    identifier = IDENTIFIER
+    identifier, filters, options, result_types = IDENTIFIER, ("taskIds",), ("task",), {"task": ("tools/call",)}
+    names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
     def __init__(
         self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
@@ -230,22 +231,15 @@ class Tasks:
         self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
         self._max_tasks, self._max_bytes = max_tasks, max_bytes
 
-    def install(self, registry: Registry) -> None:
-        """Become the tasks of a server.
-
-        Raises:
-            ValueError: They are another's.
-        """
-        if hasattr(self, "subscriptions"):
-            raise ValueError("Tasks() serves one server: make one for each")
-        self._config, self.subscriptions = registry.config, registry.subscriptions
-        config, limits = registry.config, registry.config.limits
+    def install(self, server: Any) -> None:
+        """As `Extension.install`."""
+        super().install(server)
+        config, limits = self._config, self._config.limits
         self.pool = Pool(limits.workers, f"minimcp-tasks-{config.info['name']}")
         self._limits: Limits = limits
         self.renew_in_fork()
         renewed_in_fork.add(self)
         config.tasks = self
-        registry.extensions.append(self)
 
     def renew_in_fork(self) -> None:
         """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
@@ -258,16 +252,16 @@ class Tasks:
     # ------------------------------------------------------------ what is declared, and where requests go
 
     def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
-        """Add what a client is told to the capabilities."""
+        """As `Extension.declare`."""
         design = revision.tasks
         if design == "extension":
-            declared["extensions"] = {**declared.get("extensions", {}), IDENTIFIER: {}}
+            super().declare(declared, revision, principal)
         elif design == "core":
             listing: dict[str, Json] = {} if principal is None else {"list": {}}
             declared["tasks"] = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """Where the requests of a method go; None when it is none of these in the peer's revision."""
+        """As `Extension.route`; each method checks what the client declared."""
         handle = self._METHODS.get((peer.revision.tasks, method))
         return None if handle is None else Route(partial(handle, self))
 
@@ -341,13 +335,12 @@ class Tasks:
 
     def _tell(self, key: str, record: Record) -> None:
         """Tell those who listen to a task of its new state."""
-        task, detailed = self._view(record, False), None
         running = self._running.get(key)
         if running is not None and running.peer.revision.handshake:
-            self.subscriptions.task_changed(running.peer, record["id"], task)
-        if self.subscriptions.listens_to_task(key):
-            detailed = self._detailed(record)
-            self.subscriptions.listened_task_changed(key, record["id"], detailed)
+            self.subscriptions.task_changed(running.peer, record["id"], self._view(record, False))
+        if self.subscriptions.listens("taskIds", key):
+            params = self._detailed(record)
+            self.subscriptions.extension_tells("", "notifications/tasks", params, "taskIds", key, sessions=False)
 
     def _find(self, incoming: IncomingRequest) -> tuple[str, Record]:
         """The task that a request names, if it is its sender's.
@@ -503,7 +496,8 @@ class Tasks:
     # ------------------------------------------------------------ the methods
 
     def _closed(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
-        return self._config.closed(result, incoming.peer.revision)
+        closed: dict[str, Json] = self._config.closed(result, incoming.peer.revision)
+        return closed
 
     def _get(self, incoming: IncomingRequest) -> dict[str, Json]:
         _, record = self._find(incoming)
@@ -613,17 +607,11 @@ class Tasks:
 
     # ------------------------------------------------------------ listening
 
-    def listened(self, incoming: IncomingRequest, ids: Json) -> dict[str, str]:
-        """The tasks of a filter of `subscriptions/listen` that its sender may hear of: from keys to ids.
-
-        Raises:
-            CapabilityNotSupported: The client did not declare the extension.
-            InvalidParams: The filter is no list of ids.
-        """
-        self._check_declared(incoming)
-        if not isinstance(ids, list) or len(ids) > self._max_tasks or not all(isinstance(id, str) for id in ids):
-            raise InvalidParams(f"taskIds is a list of at most {self._max_tasks} ids of tasks")
-        keys = {_key(incoming, id): id for id in ids}
+    def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> dict[str, str]:
+        """As `Extension.listened`: the tasks that are its sender's, from their keys in the store to their ids."""
+        if wanted is True:
+            raise InvalidParams("taskIds is a list of the ids of tasks")
+        keys = {_key(incoming, id): id for id in super().listened(member, wanted, incoming)}
         return {key: id for key, id in keys.items() if self.store.get(key) is not None}
 
     def __repr__(self) -> str:

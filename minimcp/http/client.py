@@ -156,10 +156,11 @@ class RequestHeaders:
 
     Args:
         name: Of the connection, for messages.
+        extended: What extensions add to `NAMED_BY`.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, extended: Mapping[str, str]) -> None:
+        self._name, self._named_by = name, {**NAMED_BY, **extended}
         self._tools: dict[str, list[Mirrored]] = {}
         self._warned: set[str] = set()
 
@@ -196,7 +197,7 @@ class RequestHeaders:
         if revision is None:
             return {}
         headers = {VERSION_HEADER: revision, METHOD_HEADER: header_value(method) or ""}
-        name = params.get(NAMED_BY.get(method, ""))
+        name = params.get(self._named_by.get(method, ""))
         if isinstance(name, str):
             headers[NAME_HEADER] = header_value(name) or ""
         for each in self._tools.get(str(name), ()) if method == "tools/call" else ():
@@ -333,7 +334,7 @@ class HttpClientSession(ClientSession):
     ) -> None:
         self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
         super().__init__(self._fetcher.shown, host)
-        self.mirror: Any = RequestHeaders(self.name)
+        self.mirror: Any = RequestHeaders(self.name, host.names)
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session: Optional[str] = None

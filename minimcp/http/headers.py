@@ -23,11 +23,8 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
-# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone.
-NAMED_BY = {
-    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
-    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",  # an extension's
-}
+# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone; extensions have others.
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Headers(Mapping[str, str]):

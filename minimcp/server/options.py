@@ -178,6 +178,12 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
     "requires": ((Iterable,), "the name of a capability, or a list of names"),
     "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
+    "ui": ((str, _NONE), "the URI of an app, or None"),
+    "visibility": ((str, list, tuple, _NONE), '"model", "app", a list of them, or None'),
+    "csp": ((Mapping, _NONE), 'a mapping such as {"connect_domains": ["https://api.example.com"]} or None'),
+    "permissions": ((list, tuple), "a list of permissions"),
+    "border": ((bool, _NONE), "True, False or None"),
+    "domain": ((str, _NONE), "text or None"),
     "instructions": ((str, _NONE), "text or None"),
     "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
     "extensions": ((Mapping, list, tuple, _NONE), "a list of extensions, a mapping or None"),
@@ -306,7 +312,7 @@ MARKS = "__minimcp_marks__"
 
 
 class Mark(NamedTuple):
-    """What one decorator said: which one it was ("tool", "resource" or "prompt"), and its arguments."""
+    """What one decorator said: which one it was ("tool", "resource", "method" ...), and its arguments."""
 
     kind: str
     arguments: tuple[Any, ...]
@@ -366,6 +372,23 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     return marker
 
 
+@shows("app")
+def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
+    """Mark a method as a page of HTML, above the tools that show it: ``@minimcp.app("ui://sales/chart")``.
+
+    Args:
+        uri: Of the page.
+        options: Those of `Server.app`; they are checked when an object is added to a server.
+
+    Raises:
+        TypeError: The URI is missing.
+    """
+    if not isinstance(uri, str):
+        raise TypeError('the URI comes first: @minimcp.app("ui://sales/chart")')
+    marker: Callable[[F], F] = decorated(partial(_mark, "app", (uri,)), "minimcp.app", (), options)
+    return marker
+
+
 @overload
 def prompt(function: F, /) -> F: ...
 @overload
@@ -374,6 +397,37 @@ def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 def prompt(*given: Any, **options: Any) -> Any:
     """Mark a method as a prompt. Arguments and errors as `tool`, with the options of `Server.prompt`."""
     return decorated(partial(_mark, "prompt", ()), "minimcp.prompt", given, options)
+
+
+def method(name: str) -> Callable[[F], F]:
+    """Mark a method of an `Extension`, or of another plain class, as what serves a request: "vendor/thing".
+
+    Args:
+        name: The method of the requests, as `Server.method` takes it.
+
+    Raises:
+        TypeError: It is no text.
+    """
+    return _named("method", name, "vendor/thing")
+
+
+def notification(name: str) -> Callable[[F], F]:
+    """Mark a method of an `Extension` as what hears a notification of the other side: "notifications/vendor/thing".
+
+    Args:
+        name: The method of the notification.
+
+    Raises:
+        TypeError: It is no text.
+    """
+    return _named("notification", name, "notifications/vendor/thing")
+
+
+def _named(kind: str, name: str, example: str) -> Callable[[F], F]:
+    if not isinstance(name, str):
+        raise TypeError(f'the name comes first: @minimcp.{kind}("{example}")')
+    marker: Callable[[F], F] = decorated(partial(_mark, kind, (name,)), f"minimcp.{kind}", (), {})
+    return marker
 
 
 def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:
@@ -394,13 +448,7 @@ def has_marks(kind: type) -> bool:
 
 
 def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
-    """The marked methods of an object, in the order in which its classes define them, the base classes first.
-
-    They are found on the class, so no property is evaluated; a method that overrides a marked one has its marks, unless
-    it has its own.
-
-    Args:
-        handlers: The object.
+    """The marked methods of an object, as `marks_of` finds them.
 
     Raises:
         TypeError: It is a class.
@@ -410,6 +458,21 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
         raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
         raise TypeError(f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool")
+    found = marks_of(handlers)
+    if not found:
+        raise ValueError(
+            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, @minimcp.resource(...) or "
+            "@minimcp.prompt above those that clients may call"
+        )
+    yield from found
+
+
+def marks_of(handlers: Any) -> list[tuple[Callable[..., Any], Mark]]:
+    """The marked methods of an object, in the order in which its classes define them, the base classes first.
+
+    They are found on the class, so no property is evaluated; a method that overrides a marked one has its marks, unless
+    it has its own.
+    """
     marks: dict[str, Sequence[Mark]] = {}
     for kind in reversed(type(handlers).__mro__):
         for name, member in vars(kind).items():
@@ -418,10 +481,4 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
                 marks[name] = own
             elif name in marks and not callable(_plain(member)):
                 del marks[name]  # the subclass has put something else into its place
-    if not marks:
-        raise ValueError(
-            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, @minimcp.resource(...) or "
-            "@minimcp.prompt above those that clients may call"
-        )
-    for name, each in marks.items():
-        yield from ((getattr(handlers, name), mark) for mark in each)
+    return [(getattr(handlers, name), mark) for name, each in marks.items() for mark in each]

@@ -6,7 +6,7 @@ import threading
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
@@ -44,9 +44,8 @@ class ServerConfig:
         states: Seals what clients carry between the rounds of a request; None where nothing asks.
         capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
         middleware: The outermost first.
+        extensions: The `Extension` objects that it serves.
         tasks: Runs calls of tools as tasks; None where nothing does.
-        apps: Knows the pages that tools name; None where there are none.
-        listing: Extensions that add something to ``_meta`` where a thing is listed, for clients that declared them.
         read_resource: Set by the registry.
     """
 
@@ -66,11 +65,9 @@ class ServerConfig:
     check_replay: bool = False
     limits: Limits = field(default_factory=Limits)
     capabilities: Mapping[str, Json] = field(default_factory=dict)
-    extensions: Mapping[str, Json] = field(default_factory=dict)
+    extensions: list[Any] = field(default_factory=list)
     middleware: list[Middleware] = field(default_factory=list)
     tasks: Any = None
-    apps: Any = None
-    listing: list[Any] = field(default_factory=list)
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +84,10 @@ class ServerConfig:
         own = result.get("_meta")
         meta = {**self._stamp, **own} if isinstance(own, dict) else self._stamp
         return {"resultType": "complete", **result, "_meta": meta}
+
+
+# Options of tools that an extension makes something of, with what has to be given for it.
+OF_EXTENSIONS = {"task": "Tasks()", "ui": "Apps()", "visibility": "Apps()"}
 
 
 # ------------------------------------------------------------ registered things
@@ -256,11 +257,18 @@ class RegisteredFunction(Registered):
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri
         check_options(options, f"{self.kind} {key!r}: ")
+        for option, way in OF_EXTENSIONS.items():
+            if options.get(option) is not None and not any(option in each.options for each in config.extensions):
+                raise ValueError(f"{self.kind} {key!r}: {option}= needs Server(..., extensions=[{way}])")
         executor = executor_of(options.get("executor"), config.executors)
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
         said = options.get("description")
         self._listing: dict[str, Any] = {each: options.get(each) for each in ("title", "icons", "meta")}
+        for extension in config.extensions:
+            added = extension.listing(self.kind, key, options)
+            if added:
+                self._listing["meta"] = {**(self._listing["meta"] or {}), **added}
         self._listing.update(name=name, description=self.signature.description or None if said is None else said)
 
     def show(self, cls: Callable[..., Any], **members: Any) -> None:
@@ -311,7 +319,7 @@ class Table(Generic[R]):
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
         self._own = self.items
         self._told: set[tuple[str, str]] = set()
-        self._pages: dict[tuple[str, tuple[Any, ...], Optional[str]], str] = {}
+        self._pages: dict[tuple[str, Optional[str]], str] = {}
 
     def add(self, thing: R, *, replace: bool) -> None:
         """Register something.
@@ -390,7 +398,7 @@ class Table(Generic[R]):
     # ------------------------------------------------------------ the method that lists them
 
     def serve_page(self, incoming: IncomingRequest) -> str:
-        """Serve it, by JSON text that is made once for each revision and set of extensions until something changes.
+        """Serve it, by JSON text that is made once for each revision until something changes.
 
         Cursors are the same on every connection and in every process.
 
@@ -401,26 +409,16 @@ class Table(Generic[R]):
         """
         config, revision, cursor = incoming.server, incoming.peer.revision, incoming.request.params.get("cursor")
         pages = self._pages  # a change meanwhile begins new ones
-        extensions = tuple(each for each in config.listing if incoming.peer.supports(f"ext:{each.identifier}"))
-        if (revision.name, extensions, None) not in pages:
-            items = [self._listed(each, revision, extensions) for each in list(self.items.values())]
+        if (revision.name, None) not in pages:
+            items = [each.listed(revision) for each in list(self.items.values())]
             size = config.page_size or len(items) or 1
             for start in reversed(range(0, len(items) or 1, size)):  # who sees the first page sees all
                 text = f'{{"{self._member}":{to_json(items[start : start + size])}'
                 if start + size < len(items):
                     text += f',"nextCursor":"{self._member}:{start + size}"'
-                pages[revision.name, extensions, f"{self._member}:{start}" if start else None] = text
-        page = pages.get((revision.name, extensions, cursor)) if cursor is None or type(cursor) is str else None
+                pages[revision.name, f"{self._member}:{start}" if start else None] = text
+        page = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
         if page is None:
             raise InvalidParams("the cursor is none of this server's")
         hints = f",{to_json(config.hints)[1:-1]}" if revision.cache_hints else ""
         return f"{page}{hints}{config.closing[revision.result_type]}"
-
-    def _listed(self, thing: R, revision: Revision, extensions: Sequence[Any]) -> dict[str, Json]:
-        """As `Registered.listed`, with what extensions add."""
-        wire = thing.listed(revision)
-        for extension in extensions:
-            more = extension.listing(self.kind, thing)
-            if more:
-                wire["_meta"] = {**wire.get("_meta", {}), **more}
-        return wire

@@ -59,8 +59,10 @@ class RegisteredMethod(Registered):
 
     kind = "method"
 
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str) -> None:
-        if not name or name in TAKEN or name.startswith(KEPT_FREE):
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str, *, extension: bool = False
+    ) -> None:
+        if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
         super().__init__(config, function, name)
         self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
@@ -96,9 +98,8 @@ class Registry:
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
-        # Each has ``route(method, peer)``, for methods of its own, and ``declare(declared, revision, principal)``.
-        self.extensions: list[Any] = []
-        self.classes = dict(_CLASSES)  # an extension may add one, as "app"
+        # What is made of a function, by the decorator; an extension may add one.
+        self.classes = dict(_CLASSES)
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
@@ -143,7 +144,7 @@ class Registry:
                 raise MethodNotFound(f"{method}: this server declares no {kind}")
             return destination if isinstance(destination, Route) else destination(request.params)
         own = self.methods.items.get(method)
-        for extension in self.extensions:
+        for extension in self.config.extensions:
             found: Optional[Route] = extension.route(method, peer)
             if found is not None:
                 return found
@@ -184,27 +185,27 @@ class Registry:
             if self.offers(kind) and (kind != "completions" or revision.completions_capability):
                 more = announced.get(kind)
                 declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
-        if self.config.extensions:
-            declared["extensions"] = self.config.extensions
-        for extension in self.extensions:
+        for extension in self.config.extensions:
             extension.declare(declared, revision, principal)
         return declared
 
-    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> str:
-        """Register a function as a tool, a resource, a prompt or a method; returns what requests name it by.
+    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> tuple[str, str]:
+        """Register a function; returns what `remove` takes.
 
         Args:
             kind: "tool", "resource", "prompt", "method" or "app".
             function: What the author wrote.
             options: What he said of it.
-            key: Of a resource or an app the URI, or the template of URIs, of a method the name; others have none.
+            key: Of a resource the URI, or the template of URIs, of a method the name; others have none.
 
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
+        if kind not in self.classes:
+            way = "needs Server(..., extensions=[Apps()])" if kind == "app" else "belongs into an Extension"
+            raise TypeError(f"{where(function)} is marked as {kind}: that {way}")
         if kind in OPTIONS:
-            article = "an" if kind == "app" else "a"
-            problem = f"{where(function)}: {article} {kind} has no option"
+            problem = f"{where(function)}: {'an' if kind == 'app' else 'a'} {kind} has no option"
             check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
         made: Registered = self.classes[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
@@ -216,7 +217,7 @@ class Registry:
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
         self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
-        return made.key
+        return table.kind, made.key
 
     def remove(self, kind: str, name: str) -> None:
         """Take a tool, a resource, a template or a prompt away; what runs goes on.
@@ -353,7 +354,9 @@ class ServerRole(ConnectionRole):
         if notification.method == "notifications/initialized" and self.session.era is not None:
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
-            log.debug("<-- %s: ignored", notification.method)
+            peer = None if self.session.era is None else self.session.era.peer
+            if not any(each.notified(notification, peer) for each in self._registry.config.extensions):
+                log.debug("<-- %s: ignored", notification.method)
 
     def ending(self, sink: Sink) -> None:
         self._registry.subscriptions.end_streams(sink)

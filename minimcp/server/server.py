@@ -63,7 +63,7 @@ class Server:
         instructions: For the client's model: what the server is good for; None sends none.
         capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
             says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
-        extensions: Extensions to serve, as `Tasks`, in a list; or to declare only, by identifier
+        extensions: `Extension` objects to serve, such as `Tasks()`, in a list; or what to declare only, by identifier
             (``"com.example/x"``), each with an object of settings. None declares none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
@@ -134,9 +134,10 @@ class Server:
         executors: set[Executor] = {main}
         if not isinstance(capabilities, Mapping):
             capabilities = dict.fromkeys(capabilities or (), {})
+        if isinstance(extensions, Mapping):
+            capabilities, extensions = {**capabilities, "extensions": check_extensions(extensions)}, None
         given.update(
-            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities,
-            extensions=check_extensions(extensions) if isinstance(extensions, Mapping) else {},
+            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities, extensions=[]
         )
         options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
         states = States(name, state_keys, lifetime=limits.ask_timeout)
@@ -145,16 +146,17 @@ class Server:
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
-        for extension in () if isinstance(extensions, Mapping) else extensions or ():
-            if not hasattr(extension, "install"):
-                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
-            extension.install(self._registry)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")
         self._listening: list[RunningHttp] = []
         self.renew_in_fork()
         renewed_in_fork.add(self)
+        for extension in extensions or ():
+            if not hasattr(extension, "install") or isinstance(extension, type):
+                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
+            self._config.extensions.append(extension)
+            extension.install(self)
         self.add(*handlers)
 
     def renew_in_fork(self) -> None:
@@ -218,9 +220,10 @@ class Server:
             scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
             task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional",
                 "required", or "later", when the handler calls ``ctx.become_task()``; None never lets them.
-            ui: URI of the page that shows results, which `app` registered before, with ``extensions=[Apps()]``; None
-                shows none. A client without pages sees the tool without it.
-            visibility: Who may call it where there are pages: "model", "app" or both; None says nothing, which is both.
+            ui: URI of the page that shows its results, which `app` registered before, with ``extensions=[Apps()]``;
+                None shows none. Clients without pages get the result alone.
+            visibility: Who may call it where there are pages: "model", "app" (the page) or both; None says nothing,
+                which is both.
             replace: Take the place of a tool of the same name.
 
         Raises:
@@ -300,7 +303,7 @@ class Server:
         """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with `Apps`.
 
         The function returns the whole page, as text. Where it says ``<script src="minimcp-app.js"></script>`` it gets a
-        script that defines ``app``: ``app.on("tool-result", f)``, ``app.callTool(name, arguments)`` and others.
+        script that defines ``app``, which examples/apps.rst explains: ``app.callTool(name, arguments)`` and others.
 
         https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 
@@ -322,9 +325,8 @@ class Server:
             replace: Take the place of a resource of the same URI.
 
         Raises:
-            TypeError: This cannot be an app; the message says what to write instead.
-            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot have; or the server
-                was made without `Apps`.
+            TypeError: This cannot be an app, or the server was made without `Apps`; the message says what to write.
+            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot have.
         """
         if not isinstance(uri, str):
             raise TypeError('the URI comes first: @server.app("ui://sales/chart")')
@@ -334,8 +336,6 @@ class Server:
     @shows("app")
     def add_app(self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]) -> None:
         """`app` as a plain call; open connections are told that the list of resources has changed."""
-        if self._config.apps is None:
-            raise ValueError(f"app {uri!r} needs Server(..., extensions=[Apps()])")
         self._registry.add("app", function, options, uri)
 
     add_resource_template = add_resource
@@ -400,7 +400,7 @@ class Server:
     # ------------------------------------------------------------ plain objects, methods, middleware, other servers
 
     def add(self, *handlers: Any) -> None:
-        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource`` and ``prompt``.
+        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource``, ``prompt`` ...
 
         Their names become those of the tools and prompts, without a prefix. Handlers of one object run on several
         threads at once: guard its state with a lock, or give the server ``executor=Serial()``.
@@ -415,8 +415,8 @@ class Server:
         """
         with ExitStack() as take_back:
             for function, mark in (found for each in handlers for found in marked(each)):
-                key = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
-                take_back.callback(self._registry.remove, mark.kind, key)
+                added = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
+                take_back.callback(self._registry.remove, *added)
             take_back.pop_all()
 
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:

@@ -56,8 +56,8 @@ class Subscriber:
     ) -> None:  # fmt: skip
         self.post, self._held, self._lock = post, held, threading.RLock()
         self.lists, self.uris = tuple(lists), dict.fromkeys(uris)
-        # The tasks that it listens to, by their keys in the store.
-        self.tasks: Mapping[str, str] = {}
+        # What of extensions it listens to: the members of the filter, each with a key.
+        self.extended: set[tuple[str, str]] = set()
         self.bytes = sum(map(_bytes_of, self.uris))
         self._meta = {} if meta is None else {"_meta": dict(meta)}
         # What is not sent yet, by what it tells of.
@@ -143,7 +143,7 @@ class Subscriptions:
             for subscriber in (*self._sessions.values(), *self._streams.values()):
                 tell(subscriber, what)
 
-    # ------------------------------------------------------------ tasks
+    # ------------------------------------------------------------ extensions
 
     def post(self, peer: Peer, line: bytes) -> None:
         """Have a line written some time that belongs to a session; nothing when it has ended. Never blocks."""
@@ -157,16 +157,20 @@ class Subscriptions:
         if session is not None:
             session.tell(("task", id), "notifications/tasks/status", task, newest=True)
 
-    def listens_to_task(self, key: str) -> bool:
-        """Whether a stream is open that wants to hear of the task of this key."""
-        return any(key in stream.tasks for stream in list(self._streams.values()))
+    def listens(self, member: str, key: str) -> bool:
+        """Whether a stream is open that listens to this key by this member of its filter."""
+        return any((member, key) in stream.extended for stream in list(self._streams.values()))
 
-    def listened_task_changed(self, key: str, id: str, task: dict[str, Json]) -> None:
-        """Tell the streams that listen to a task of its new state."""
+    def extension_tells(
+        self, capability: str, method: str, params: dict[str, Json], member: str, key: str, *, sessions: bool = True
+    ) -> None:
+        """Tell the streams that listen to a key, and the sessions that declared the capability, as `Extension.tell`."""
         with self._order_lock:
-            for stream in self._streams.values():
-                if key in stream.tasks:
-                    stream.tell(("task", id), "notifications/tasks", task, newest=True)
+            told = [stream for stream in self._streams.values() if (member, key) in stream.extended]
+            if sessions:
+                told += [session for peer, session in self._sessions.items() if peer.supports(capability)]
+            for subscriber in told:
+                subscriber.tell((method, key), method, params, newest=True)
 
     # ------------------------------------------------------------ handshake sessions
 
@@ -237,11 +241,14 @@ class Subscriptions:
         lists = [kind for kind, member in LISTS.items() if member in honoured]
         uris = honoured.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
-        wanted = incoming.request.params["notifications"].get("taskIds")
-        if wanted is not None and self._config.tasks is not None:
-            stream.tasks = self._config.tasks.listened(incoming, wanted)
-            stream.bytes += sum(map(_bytes_of, (*stream.tasks, *stream.tasks.values())))
-            honoured["taskIds"] = list(stream.tasks.values())
+        wanted = incoming.request.params["notifications"]
+        for extension in self._config.extensions:
+            for member in extension.filters:
+                if wanted.get(member) not in (None, False):
+                    keys = extension.listened(member, wanted[member], incoming)
+                    stream.extended.update((member, key) for key in keys)
+                    stream.bytes += sum(map(_bytes_of, (*keys, *keys.values())))
+                    honoured[member] = True if wanted[member] is True else list(keys.values())
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:

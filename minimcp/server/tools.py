@@ -110,13 +110,6 @@ class RegisteredTool(RegisteredFunction):
         super().__init__(config, function, options)
         if self.task not in (None, "optional", "required", "later"):
             raise ValueError(f'{self.owner}: task is "optional", "required", "later" or None, not {self.task!r:.60}')
-        if self.task is not None and config.tasks is None:
-            raise ValueError(f"{self.owner}: task= needs Server(..., extensions=[Tasks()])")
-        self.ui: Optional[dict[str, Json]] = None
-        if options.get("ui") is not None or options.get("visibility") is not None:
-            if config.apps is None:
-                raise ValueError(f"{self.owner}: ui= and visibility= need Server(..., extensions=[Apps()])")
-            self.ui = config.apps.tool_meta(self.owner, options.get("ui"), options.get("visibility"))
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
         if given_input is not None and given_input.get("type", "object") != "object":

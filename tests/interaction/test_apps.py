@@ -1,8 +1,8 @@
-"""Apps: what clients with and without the extension see of pages and of the tools that name them."""
+"""Apps: what clients see of pages and of the tools that name them, in each revision."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator
 
 import pytest
 
@@ -14,6 +14,7 @@ from ..answering import R1, R2, REVISIONS
 from ..support import WAIT
 
 ID, MIME_TYPE = "io.modelcontextprotocol/ui", "text/html;profile=mcp-app"
+WITHOUT_META = (R1, R2)  # whose tools and resources have none
 URI = "ui://sales/chart"
 PAGE = '<!DOCTYPE html><head><script src="minimcp-app.js"></script></head><p>\\1 &amp; \\g<0></p>'
 ASKED = {
@@ -34,9 +35,9 @@ def build(**options: Any) -> Server:
         return PAGE
 
     @server.app("ui://plain")
-    def plain() -> TextResourceContents:
+    def plain() -> str:
         """Asks for nothing."""
-        return TextResourceContents("ui://plain", "<p>")
+        return "<p>"
 
     @server.tool(ui=URI, meta={"com.example/x": 1})
     def sales() -> Dict[str, int]:
@@ -79,47 +80,32 @@ def listed(client: Client) -> Dict[str, Any]:
     return {**tools, **{each.uri: each.meta for each in client.list_resources()}}
 
 
-def known(client: Client) -> Any:
-    """What the author said himself, in revisions that have it."""
-    return {} if client.revision in (R1, R2) else {"com.example/x": 1}
-
-
 @pytest.mark.requirement("M:APP-1")
 def test_a_host_finds_the_page_of_a_tool(host: Client) -> None:
     assert host.capabilities["extensions"] == {ID: {"mimeTypes": [MIME_TYPE]}}
-    assert listed(host) == {
-        "sales": {**known(host), "ui": {"resourceUri": URI}},
+    found = {
+        "sales": {"com.example/x": 1, "ui": {"resourceUri": URI}},
         "details": {"ui": {"visibility": ["app"]}},
         "both": {"ui": {"resourceUri": URI, "visibility": ["model", "app"]}},
-        URI: {**known(host), "ui": ASKED},
+        URI: {"com.example/x": 1, "ui": ASKED},
         "ui://plain": None,
     }
+    assert listed(host) == (dict.fromkeys(found) if host.revision in WITHOUT_META else found)
     assert {each.mime_type for each in host.list_resources()} == {MIME_TYPE}
 
 
 def test_a_page_comes_with_the_script_and_what_it_asks_for(host: Client) -> None:
     page = host.read_resource(URI).contents[0]
-    assert (page.mime_type, page.meta) == (MIME_TYPE, {"ui": ASKED})
+    assert (page.mime_type, page.meta) == (MIME_TYPE, None if host.revision in WITHOUT_META else {"ui": ASKED})
     assert page.text == PAGE.replace('<script src="minimcp-app.js"></script>', f"<script>\n{script()}</script>")
     plain = host.read_resource("ui://plain").contents[0]
     assert (plain.mime_type, plain.meta, plain.text) == (MIME_TYPE, None, "<p>")
 
 
-def test_a_client_that_did_not_declare_it_sees_the_core(client: Client) -> None:
-    own = known(client) or None
-    assert listed(client) == {"sales": own, "details": None, "both": None, URI: own, "ui://plain": None}
-    assert client.read_resource(URI).contents[0].meta is None
+@pytest.mark.requirement("M:APP-2")
+def test_a_client_that_did_not_declare_it_gets_text(client: Client) -> None:
     assert client.call_tool("sales").text == '{"May":56}'
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_both_see_their_own_lists_of_one_server(revision: str) -> None:
-    server = build(page_size=1)
-    for declares in (True, False, True, False):
-        with opened(server, revision, declares=declares) as client:
-            assert "ui" in (listed(client)["both"] or {}) or not declares
-            assert ("ui" in (listed(client)["both"] or {})) is declares
-    server.close()
+    assert client.call_tool("both").text == "both"
 
 
 def test_a_server_without_apps_says_nothing_of_them() -> None:
@@ -136,22 +122,86 @@ def test_a_mounted_app_is_shown_by_the_server_that_mounts_it() -> None:
         assert client.read_resource(URI).contents[0].meta == {"ui": ASKED}
 
 
-def test_the_page_of_a_plain_class_is_registered_before_its_tools() -> None:
+def test_a_plain_class_has_pages_and_tools_that_show_them() -> None:
     class Shop:
+        @minimcp.app(URI, border=True)
+        def chart(self, ctx: minimcp.Context) -> str:
+            """A chart."""
+            return f"<p>{ctx.server.name}"
+
         @minimcp.tool(ui=URI)
         def sales(self) -> str:
             """What was sold."""
             return "much"
 
-    server = Server("shop", extensions=[Apps()])
-    with pytest.raises(ValueError, match="there is none"):
-        server.add(Shop())
+    with opened(Server("shop", Shop(), extensions=[Apps()]), REVISIONS[-1]) as client:
+        assert listed(client) == {"sales": {"ui": {"resourceUri": URI}}, URI: {"ui": {"prefersBorder": True}}}
+        assert client.read_resource(URI).text == "<p>shop"
 
-    @server.app(URI)
-    def chart() -> str:
-        """A chart."""
-        return ""
 
-    server.add(Shop())
+PAGES: Dict[str, Callable[[], Any]] = {
+    "raises": lambda: {}["secret"],
+    "bytes": lambda: b"<p>",
+    "dict": lambda: {"a": 1},
+    "none": lambda: None,
+    "contents": lambda: TextResourceContents("ui://contents", "<p>"),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_no_page_is_an_error_without_its_words(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("sales", extensions=[Apps()])
+
+    @server.app(f"ui://{name}")
+    def page():  # type: ignore[no-untyped-def]
+        """No page."""
+        return PAGES[name]()
+
+    with opened(server, REVISIONS[-1]) as client, pytest.raises(minimcp.InternalError) as raised:
+        client.read_resource(f"ui://{name}")
+    assert "secret" not in str(raised.value)
+    assert "return the page as str" in caplog.text or name == "raises"
+
+
+def reader(pages: Dict[str, str]) -> Callable[..., str]:
+    def page(ctx: minimcp.Context) -> str:
+        return pages[ctx.params["uri"]]
+
+    return page
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_hostile_and_huge_pages_come_as_they_are(revision: str) -> None:
+    hostile = '</script><script>alert("\u2028\U0001f600 \\1 \\g<0> ${x}")</script>\0<script src="minimcp-app.js">'
+    pages = {"ui://hostile/%22%3E%3Cb%3E": hostile, "ui://huge": "<b>&" * 1_000_000, "ui://empty": ""}
+    server = Server("sales", extensions=[Apps()])
+    for uri in pages:
+        server.app(uri, name='"><script>x</script>', description="\n</script>")(reader(pages))
+    with opened(server, revision) as client:
+        assert {uri: client.read_resource(uri).text for uri in pages} == pages
+        assert {each.name for each in client.list_resources()} == {'"><script>x</script>'}
+
+
+def test_the_script_comes_wherever_the_page_names_it() -> None:
+    server = Server("sales", extensions=[Apps()])
+    tag = "<SCRIPT SRC=\"minimcp-app.js\">\n</SCRIPT>"
+    server.add_app(lambda: f"{tag}<p>{tag}", "ui://twice", name="twice")
+
+    @server.tool
+    def reads(ctx: minimcp.Context) -> bool:
+        """Whether the page that a handler reads is the one that clients read."""
+        return ctx.read_resource("ui://twice").text == whole
+
+    whole = f"<script>\n{script()}</script><p><script>\n{script()}</script>"
     with opened(server, REVISIONS[-1]) as client:
-        assert listed(client)["sales"] == {"ui": {"resourceUri": URI}}
+        assert client.read_resource("ui://twice").text == whole
+        assert client.call_tool("reads").value is True
+
+
+def test_a_page_that_is_taken_away_is_not_found() -> None:
+    server = build()
+    with opened(server, REVISIONS[-1]) as client:
+        server.remove_resource(URI)
+        with pytest.raises(minimcp.ResourceNotFound):
+            client.read_resource(URI)
+        assert client.call_tool("sales").value == {"May": 56}

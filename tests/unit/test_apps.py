@@ -1,4 +1,4 @@
-"""Apps where the interaction tests do not reach: what registration refuses, and what the script is."""
+"""Apps: what registration refuses, and what the script is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import minimcp
 from minimcp import Apps, Server
 from minimcp.extensions.apps import script
 from minimcp.server.options import AppOptions
@@ -44,7 +45,11 @@ def server() -> Server:
     ("ui://a", {"csp": {"frame_domains": [5]}}, ValueError, "frame_domains is a list of origins"),
     ("ui://a", {"permissions": ["clipboardWrite"]}, ValueError, "did you mean 'clipboard_write'"),
     ("ui://a", {"permissions": ["camra"]}, ValueError, "did you mean 'camera'"),
-    ("ui://a", {"permissions": "camera"}, TypeError, r"permissions is a list such as \['camera'\]"),
+    ("ui://a", {"csp": {"connect_domains": ["https://a.org 'unsafe-eval'"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["*"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"permissions": "camera"}, TypeError, "permissions is a list of permissions"),
+    ("ui://a", {"border": 1}, TypeError, "border is True, False or None"),
+    ("ui://a\n", {}, ValueError, "."), ("ui://a b", {}, ValueError, "."), ("ui://a/../b", {}, ValueError, "segment"),
     ("ui://a", {"border": "yes"}, TypeError, "border is True, False or None"),
     ("ui://a", {"domain": 5}, TypeError, "domain is text or None"),
     ("ui://a", {"boarder": True}, TypeError, "did you mean border="), ("ui://a", {"ttl": -1}, ValueError, "ttl"),
@@ -61,7 +66,8 @@ def test_what_an_app_cannot_be(server: Server, uri: str, options: Any, kind: Any
 
 @for_each(("options", "kind", "words"), [
     ({"ui": "ui://sales/chrt"}, ValueError, f"did you mean '{URI}'"),
-    ({"ui": "https://sales/chart"}, ValueError, "begins with ui://"), ({"ui": 5}, ValueError, "begins with ui://"),
+    ({"ui": "https://sales/chart"}, ValueError, "no app is registered before it as"),
+    ({"ui": 5}, TypeError, "ui is the URI of an app"), ({"visibility": 5}, TypeError, 'visibility is "model"'),
     ({"visibility": "host"}, ValueError, "visibility knows no 'host'"),
     ({"visibility": ["app", "modell"]}, ValueError, "did you mean 'model'"),
     ({"visibility": []}, ValueError, "visibility names nobody"),
@@ -82,7 +88,7 @@ def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None
     server = Server("plain")
     with pytest.raises(ValueError, match=r"extensions=\[Apps\(\)\]"):
         server.add_tool(sales, **options)
-    with pytest.raises(ValueError, match=r"extensions=\[Apps\(\)\]"):
+    with pytest.raises(TypeError, match=r"extensions=\[Apps\(\)\]"):
         server.app(URI)(chart)
 
 
@@ -91,11 +97,62 @@ def test_the_uri_comes_first(server: Server) -> None:
         server.app(chart)  # type: ignore[arg-type]
 
 
+def test_two_apps_of_one_uri_are_named_both(server: Server) -> None:
+    def other() -> str:
+        """Another page."""
+        return ""
+
+    with pytest.raises(ValueError, match=r"exists: chart \(.*; now .*other \("):
+        server.app(URI)(other)
+    server.app(URI, replace=True)(other)
+
+
+def test_async_functions_are_refused(server: Server) -> None:
+    async def page() -> str:
+        """A page."""
+        return ""
+
+    with pytest.raises(TypeError, match="is async"):
+        server.app("ui://a")(page)
+
+
 def test_one_object_serves_one_server(server: Server) -> None:
     apps = Apps()
     Server("one", extensions=[apps])
     with pytest.raises(ValueError, match="make one for each"):
         Server("two", extensions=[apps])
+
+
+def test_a_class_whose_methods_cannot_be_registered_leaves_nothing(server: Server) -> None:
+    class Shop:
+        @minimcp.app("ui://shop")
+        def page(self) -> str:
+            """A page."""
+            return ""
+
+        @minimcp.tool(ui="ui://shp")
+        def buy(self) -> str:
+            """Buy."""
+            return ""
+
+    with pytest.raises(ValueError, match="did you mean 'ui://shop'"):
+        server.add(Shop())
+    with pytest.raises(KeyError):
+        server.remove_resource("ui://shop")
+
+
+def test_a_mark_needs_the_uri_and_the_extension() -> None:
+    with pytest.raises(TypeError, match="the URI comes first"):
+        minimcp.app(chart)  # type: ignore[arg-type]
+
+    class Shop:
+        @minimcp.app("ui://shop")
+        def page(self) -> str:
+            """A page."""
+            return ""
+
+    with pytest.raises(TypeError, match=r"Shop.page .* needs Server\(..., extensions=\[Apps\(\)\]\)"):
+        Server("shop", Shop())
 
 
 def test_the_options_are_explained() -> None:

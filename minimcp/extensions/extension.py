@@ -1,0 +1,183 @@
+"""`Extension`: what adds to the protocol, as a plain class that a server, a client or both are given.
+
+Nothing of it is there unless somebody names it: ``Server("x", extensions=[Greetings()])`` and
+``connect(target, extensions=[Greetings()])`` declare it, each with its settings.
+https://modelcontextprotocol.io/seps/2133-extensions
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+from ..engine.requests import IncomingRequest, Route
+from ..errors import InvalidParams, describe, logger
+from ..protocol.lifecycle import Peer, lacks
+from ..protocol.messages import Json, Notification
+from ..protocol.versions import Revision
+from ..server.options import marks_of
+from ..server.registry import RegisteredMethod
+from ..server.subscriptions import MOST_URIS
+from ..types.meta import check_extensions
+
+log = logger("minimcp.extensions")
+
+
+class Extension:
+    """One extension of the protocol: subclass it, and mark its methods with `minimcp.method` and `notification`.
+
+    One object serves one server, or any number of clients. A marked ``def say(self, params, ctx)`` serves the requests
+    of clients, as under `Server.method`, on worker threads, several at once; a client that did not declare the
+    extension gets -32021. A marked ``def heard(self, params)`` gets the notifications of the other side: of clients on
+    worker threads, of the server on the client's thread for callbacks, in order. Everything that comes is untrusted.
+
+    Attributes, which a subclass sets:
+        identifier: What both sides declare it by, with a prefix that belongs to its author: "com.example/greetings".
+            What breaks it for the other side gets a new one.
+        settings: What is declared with it.
+        names: From methods of requests to the member of their params that the header ``Mcp-Name`` repeats over HTTP.
+        filters: Members of the filter of `subscriptions/listen` that it understands; each is True or a list of text.
+        result_types: From values of ``resultType`` to the methods whose results may have them, for clients; they go to
+            `follow`.
+        options: Options of `Server.tool` that it makes something of.
+        server: That it serves; None where it serves none.
+    """
+
+    identifier: str
+    settings: Mapping[str, Json] = {}
+    names: Mapping[str, str] = {}
+    filters: Sequence[str] = ()
+    result_types: Mapping[str, Sequence[str]] = {}
+    options: Sequence[str] = ()
+
+    server: Any = None
+
+    # ------------------------------------------------------------ at a server
+
+    def install(self, server: Any) -> None:
+        """Become a part of a `Server`, before it has handlers; a subclass may add tools and resources here.
+
+        Raises:
+            TypeError, ValueError: The identifier is none, or a method cannot be what it is marked as.
+            ValueError: This object serves another server.
+        """
+        check_extensions({self.identifier: self.settings})
+        if self.server is not None:
+            raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
+        self._config, self.subscriptions = server._registry.config, server._registry.subscriptions
+        self._methods = {
+            mark.arguments[0]: RegisteredMethod(self._config, function, {}, mark.arguments[0], extension=True)
+            for function, mark in marks_of(self) if mark.kind == "method"
+        }  # fmt: skip
+        self._heard = self.heard()
+        self.server = server
+
+    def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
+        """Add what a client is told to the capabilities.
+
+        Args:
+            declared: The capabilities.
+            revision: That the client speaks.
+            principal: Who was authenticated; None where nobody is.
+        """
+        declared["extensions"] = {**declared.get("extensions", {}), self.identifier: dict(self.settings)}
+
+    def route(self, method: str, peer: Peer) -> Optional[Route]:
+        """Where the requests of a method go; None when it is none of these.
+
+        Raises:
+            CapabilityNotSupported: The client did not declare the extension.
+        """
+        own = self._methods.get(method)
+        if own is None:
+            return None
+        if not peer.supports("ext:" + self.identifier):
+            raise lacks("ext:" + self.identifier, method)
+        return own.route
+
+    def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
+        """Have a notification of a client heard; False when it is none of these, or not for this client to send.
+
+        Args:
+            notification: It.
+            peer: What the client declared; None where nothing is known of it, because requests stand alone.
+        """
+        method, params = notification
+        function = self._heard.get(method)
+        if function is None or not (peer is None or peer.supports("ext:" + self.identifier)):
+            return False
+        self.server._pool.submit(lambda: _hear(function, method, params))
+        return True
+
+    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+        """What it adds to the ``_meta`` of a tool, resource, template or prompt that is registered.
+
+        Args:
+            kind: "tool", "resource", "resource template" or "prompt".
+            name: Its name, or its URI.
+            options: What its author said of it.
+
+        Raises:
+            TypeError, ValueError: An option cannot be what it is.
+        """
+        return {}
+
+    def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
+        """What a client hears of that listens with one of the `filters`: from keys, by which `tell` names them, to
+        their names in the acknowledgement. True listens to the key "".
+
+        Raises:
+            CapabilityNotSupported: The client did not declare the extension.
+            InvalidParams: It is neither True nor a list of text.
+        """
+        if not incoming.peer.supports("ext:" + self.identifier):
+            raise lacks("ext:" + self.identifier, member)
+        if wanted is True:
+            return {"": ""}
+        if not isinstance(wanted, list) or len(wanted) > MOST_URIS or not all(isinstance(each, str) for each in wanted):
+            raise InvalidParams(f"{member} is true, or a list of at most {MOST_URIS} strings")
+        return {each: each for each in wanted}
+
+    def tell(self, method: str, params: Mapping[str, Json], member: str = "", key: str = "") -> None:
+        """Send a notification to the sessions that declared the extension, and to the streams that listen to this.
+
+        While a client does not read, only the newest of a method and key waits for it. Thread-safe; never blocks.
+
+        Args:
+            method: Of the notification.
+            params: Of the notification.
+            member: The filter that it belongs to; empty for a notification that no stream can listen to.
+            key: What it is about, as `listened` names it.
+        """
+        self.subscriptions.extension_tells("ext:" + self.identifier, method, dict(params), member, key)
+
+    # ------------------------------------------------------------ at a client
+
+    def follow(self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]) -> dict[str, Json]:
+        """Make the complete result of one with a ``resultType`` of this extension.
+
+        Args:
+            call: Sends what else is to be asked, in the time that the program gave: ``call.request(method, params)``.
+            method: Of the request.
+            params: Of the request.
+            result: Its result.
+
+        Raises:
+            McpError: As it wants; the program's call raises it.
+        """
+        return result
+
+    # ------------------------------------------------------------ at either
+
+    def heard(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
+        """What hears notifications of the other side, by their methods."""
+        return {mark.arguments[0]: function for function, mark in marks_of(self) if mark.kind == "notification"}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.identifier}>"
+
+
+def _hear(function: Callable[[dict[str, Json]], Any], method: str, params: dict[str, Json]) -> None:
+    try:
+        function(params)
+    except Exception as error:
+        log.error("what hears %s failed: %s", method, describe(error), exc_info=error)
