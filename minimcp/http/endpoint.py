@@ -230,9 +230,9 @@ class Endpoint(HttpService):
     ) -> None:
         super().__init__(options, bearer)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
-        self._named_by = dict(NAMED_BY)
-        for extension in registry.config.extensions:
-            self._named_by.update(extension.names)
+        self._named_by = {method: (member, "") for method, member in NAMED_BY.items()}  # with the capability it needs
+        for each in registry.config.extensions:
+            self._named_by.update({name: (member, "ext:" + each.identifier) for name, member in each.names.items()})
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
@@ -315,7 +315,9 @@ class Endpoint(HttpService):
         if version != params["_meta"][VERSION_KEY]:
             said = "is missing" if version is None else f"is not the revision of the body: {one_line(version, 40)}"
             raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
-        named = params.get(self._named_by.get(method, ""))
+        member, capability = self._named_by.get(method, ("", ""))
+        needed = not capability or (unsupported is None and peer.supports(capability))
+        named = params.get(member) if needed else None
         for name, value in ((METHOD_HEADER, method), (NAME_HEADER, named)):
             if isinstance(value, str) and _decoded(headers, name) != value:
                 raise HeaderMismatch(f"the header {name} is not what the body says, {one_line(value)}")
