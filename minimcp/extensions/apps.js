@@ -1,11 +1,11 @@
 // `app` talks to the host that shows the page: JSON-RPC between two windows.
 const app = (() => {
-  const handlers = {}, waiting = {}, root = document.documentElement;
-  let last = 0, size;
+  const handlers = {}, waiting = {}, root = document.documentElement, prefix = "ui/notifications/";
+  let last = 0;
   const post = message => parent.postMessage({jsonrpc: "2.0", ...message}, "*");
   const notify = (method, params = {}) => post({method, params});
-  const request = (method, params = {}) => new Promise((resolve, reject) => {
-    waiting[++last] = {resolve, reject};
+  const send = (method, params = {}) => new Promise(resolve => {
+    waiting[++last] = resolve;
     post({id: last, method, params});
   });
   const blocks = given => typeof given === "string" ? [{type: "text", text: given}] : given;
@@ -13,13 +13,11 @@ const app = (() => {
   function setContext(changed = {}) {
     const {theme, styles} = Object.assign(app.context, changed);
     if (theme) root.dataset.theme = root.style.colorScheme = theme;
-    for (const [name, value] of Object.entries(styles?.variables || {})) root.style.setProperty(name, value);
+    for (const [name, value] of Object.entries(styles?.variables ?? {})) root.style.setProperty(name, value);
   }
 
-  function sendSize() {
-    const now = {width: innerWidth, height: Math.ceil(root.getBoundingClientRect().height)};
-    if (size !== (size = JSON.stringify(now))) notify("ui/notifications/size-changed", now);
-  }
+  const sendSize = () =>
+    notify(prefix + "size-changed", {width: innerWidth, height: Math.ceil(root.getBoundingClientRect().height)});
 
   async function answer({id, method, params}) {
     try {
@@ -33,30 +31,30 @@ const app = (() => {
 
   addEventListener("message", ({source, data}) => {
     if (source !== parent || data?.jsonrpc !== "2.0") return;
-    const {id, method, params, result, error} = data, name = method?.replace("ui/notifications/", "");
+    const {id, method, params, result, error} = data, name = method?.replace(prefix, "");
     if (method && id !== undefined) answer(data);
     else if (method) {
       if (name === "host-context-changed") setContext(params);
       handlers[name]?.(params);
     } else if (waiting[id]) {
-      const {resolve, reject} = waiting[id];
-      error ? reject(Object.assign(new Error(), error)) : resolve(result);
+      waiting[id](error ? Promise.reject(Object.assign(new Error(), error)) : result);
       delete waiting[id];
     }
   });
 
-  addEventListener("DOMContentLoaded", async () => {
-    app.host = await request("ui/initialize", {
+  const ready = new Promise(loaded => addEventListener("DOMContentLoaded", loaded)).then(async () => {
+    app.host = await send("ui/initialize", {
       protocolVersion: "2026-01-26", appInfo: {name: document.title || "app", version: "1"},
       appCapabilities: {availableDisplayModes: ["inline"]},
     });
     setContext(app.host.hostContext);
-    notify("ui/notifications/initialized");
+    notify(prefix + "initialized");
     new ResizeObserver(sendSize).observe(root);
   });
+  const request = (...given) => ready.then(() => send(...given));
 
   return {
-    context: {}, request,
+    context: {}, request, notify,
     on(name, handler) { handlers[name] = handler; },
     async callTool(name, args = {}) {
       const result = await request("tools/call", {name, arguments: args});

@@ -34,6 +34,7 @@ try {
   const found = {};
   await app.locator('button').first().waitFor();
   found.bars = await bars();
+  found.early = await app.evaluate(() => early.then(result => result.content[0].text));
 
   await app.getByText('May:').click();
   await app.getByText('May: 21 tea, 35 coffee').waitFor();
@@ -72,6 +73,8 @@ try {
     app.callTool('details', { month: 'Yule' }).catch(error => error.result.isError),
   ]));
   await app.evaluate(() => Promise.all([app.sendMessage('Why?'), app.openLink('https://example.com/')]));
+  await app.evaluate(() => app.notify('notifications/message', { level: 'info', data: 'drawn' }));
+  await page.waitForFunction(() => seen.logged.length);
   found.torn = await page.evaluate(() => bridge.teardownResource({}));
 
   const before = asked.length;

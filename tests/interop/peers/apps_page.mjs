@@ -8,10 +8,12 @@ import {
 
 const POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
   + "media-src data:; connect-src 'none'";
+// A call that the page makes at once, before it is initialized.
+const EARLY = '<script>early = app.callTool("details", {month: "May"})</script>';
 const IDENTIFIER = 'io.modelcontextprotocol/ui', MIME_TYPE = 'text/html;profile=mcp-app';
 
 window.show = async url => {
-  const seen = window.seen = { sizes: [], contexts: [], messages: [], links: [] };
+  const seen = window.seen = { sizes: [], contexts: [], messages: [], links: [], logged: [] };
   const capabilities = { extensions: { [IDENTIFIER]: { mimeTypes: [MIME_TYPE] } } };
   const client = new Client({ name: 'host', version: '1' }, { capabilities });
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
@@ -38,9 +40,10 @@ window.show = async url => {
   bridge.onupdatemodelcontext = async params => { seen.contexts.push(params); return {}; };
   bridge.onmessage = async params => { seen.messages.push(params); return {}; };
   bridge.onopenlink = async params => { seen.links.push(params); return {}; };
+  bridge.addEventListener('loggingmessage', ({ level, data }) => seen.logged.push([level, data]));
   const initialized = new Promise(resolve => bridge.addEventListener('initialized', resolve));
   await bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));
-  frame.srcdoc = `<meta http-equiv="Content-Security-Policy" content="${POLICY}">${page.text}`;
+  frame.srcdoc = `<meta http-equiv="Content-Security-Policy" content="${POLICY}">${page.text}${EARLY}`;
   await initialized;
   seen.app = bridge.getAppVersion();
   await bridge.sendToolInput({ arguments: {} });
