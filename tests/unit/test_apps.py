@@ -13,6 +13,7 @@ from minimcp.extensions.apps import script
 from minimcp.server.options import AppOptions
 
 from ..rows import for_each
+from ..support import ROOT
 
 URI = "ui://sales/chart"
 
@@ -158,6 +159,15 @@ def test_a_mark_needs_the_uri_and_the_extension() -> None:
 def test_the_options_are_explained() -> None:
     for name in AppOptions.__annotations__:
         assert f"{name}: " in (Server.app.__doc__ or "")
+
+
+def test_the_page_explains_what_the_script_defines() -> None:
+    page = (ROOT / "examples" / "apps.rst").read_text(encoding="utf-8")
+    terms = re.findall(r"^``app\..*", page, re.M)
+    explained = re.findall(r"``app\.(\w+)", "\n".join(terms))
+    api = script().partition("\n  return {")[2]
+    defined = re.findall(r"^    (?:async )?(\w+)[:(]|[ ,](request|notify),", api, re.M)
+    assert sorted(explained) == sorted([*filter(None, (name for both in defined for name in both)), "host"])
 
 
 def test_the_script_is_small_and_can_stand_in_a_page() -> None:
