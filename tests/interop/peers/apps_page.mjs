@@ -13,7 +13,7 @@ const EARLY = '<script>early = app.callTool("details", {month: "May"})</script>'
 const IDENTIFIER = 'io.modelcontextprotocol/ui', MIME_TYPE = 'text/html;profile=mcp-app';
 
 window.show = async url => {
-  const seen = window.seen = { sizes: [], contexts: [], messages: [], links: [], logged: [] };
+  const seen = window.seen = { sizes: [], contexts: [], messages: [], links: [], logged: [], first: [] };
   const capabilities = { extensions: { [IDENTIFIER]: { mimeTypes: [MIME_TYPE] } } };
   const client = new Client({ name: 'host', version: '1' }, { capabilities });
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
@@ -29,6 +29,7 @@ window.show = async url => {
   frame.name = 'app';
   frame.style.border = page._meta?.ui?.prefersBorder ? '1px solid gray' : '0';
   document.body.append(frame);
+  addEventListener('message', ({ data }) => { if (seen.first.length < 2) seen.first.push(data.method); });
   const bridge = window.bridge = new AppBridge(
     client, { name: 'host', version: '1' }, { openLinks: {}, serverTools: {}, updateModelContext: { text: {} } },
     { hostContext: { theme: 'dark', styles: { variables: { '--font-sans': 'serif' } } } },
