@@ -33,7 +33,7 @@ PERMISSIONS = {
 
 _SCRIPT = re.compile(r'<script src="minimcp-app\.js">\s*</script>', re.IGNORECASE)
 # A source of a Content Security Policy that names a host; nothing that ends the directive or begins another source.
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/;,'\"]+", re.IGNORECASE)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9*._:\[\]-]+", re.IGNORECASE | re.ASCII)
 
 
 @lru_cache(maxsize=None)

@@ -47,6 +47,8 @@ def server() -> Server:
     ("ui://a", {"permissions": ["clipboardWrite"]}, ValueError, "did you mean 'clipboard_write'"),
     ("ui://a", {"permissions": ["camra"]}, ValueError, "did you mean 'camera'"),
     ("ui://a", {"csp": {"connect_domains": ["https://a.org 'unsafe-eval'"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["https://a.org\0"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["https://\u212a.org"]}}, ValueError, "a list of origins"),
     ("ui://a", {"csp": {"connect_domains": ["*"]}}, ValueError, "a list of origins"),
     ("ui://a", {"permissions": "camera"}, TypeError, "permissions is a list of permissions"),
     ("ui://a", {"border": 1}, TypeError, "border is True, False or None"),
@@ -96,6 +98,17 @@ def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None
 def test_the_uri_comes_first(server: Server) -> None:
     with pytest.raises(TypeError, match="the URI comes first"):
         server.app(chart)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("origin", ["https://*.a.org", "wss://a.org:8443", "http://[::1]:*", "HTTPS://xn--bcher-kva.a"])
+def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
+    def other() -> str:
+        """Another page."""
+        return ""
+
+    server.add_app(other, "ui://a", csp={"frame_domains": [origin], "base_uri_domains": []})
+    shown = server._registry.resources.table.items["ui://a"].shown
+    assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 
 def test_two_apps_of_one_uri_are_named_both(server: Server) -> None:
