@@ -36,7 +36,7 @@ EXPECTED: Mapping[str, Any] = {
     "appOnly": ["details"],
     "app": {"name": "Sales", "version": "1"},
     "bars": APRIL_MAY_JUNE,
-    "first": ["ui/initialize", "ui/notifications/initialized"],
+    "first": ["ui/notifications/sandbox-proxy-ready", "ui/initialize", "ui/notifications/initialized"],
     "early": "21 tea, 35 coffee",
     "details": "May: 21 tea, 35 coffee",
     "contexts": [{"content": [{"type": "text", "text": "The user looks at May."}]}],

@@ -3,6 +3,7 @@
 // Usage: apps_host.mjs CHROMIUM SERVER PORT PICTURE. The page is served at the port. Prints one JSON object of what was
 // seen, and leaves a screenshot in the file.
 
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -11,13 +12,19 @@ import { chromium } from 'playwright-core';
 const [executablePath, url, port, picture] = process.argv.slice(2);
 const entry = fileURLToPath(new URL('apps_page.mjs', import.meta.url));
 const { outputFiles: [bundle] } = await build({ entryPoints: [entry], bundle: true, format: 'iife', write: false });
+const files = {
+  '/': ['text/html', '<!DOCTYPE html><body><script src="host.js"></script>'],
+  '/host.js': ['text/javascript', bundle.text],
+  '/proxy': ['text/html', '<!DOCTYPE html><body><script src="proxy.js"></script>'],
+  '/proxy.js': ['text/javascript', await readFile(new URL('apps_proxy.mjs', import.meta.url))],
+};
 const asked = [];
 const pages = createServer((request, response) => {
   asked.push(request.url);
-  const isScript = request.url === '/host.js';
-  response.setHeader('Content-Type', isScript ? 'text/javascript' : 'text/html');
+  const [type, body] = files[request.url] ?? ['text/plain', 'something'];
+  response.setHeader('Content-Type', type);
   response.setHeader('Access-Control-Allow-Origin', '*');
-  response.end(isScript ? bundle.text : '<!DOCTYPE html><body><script src="host.js"></script>');
+  response.end(body);
 }).listen(Number(port), '127.0.0.1');
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] });
@@ -29,7 +36,7 @@ try {
   page.on('pageerror', error => complaints.push(String(error)));
   await page.goto(`http://127.0.0.1:${port}/`);
   await page.evaluate(target => window.show(target), url);
-  const app = page.frame({ name: 'app' });
+  const app = page.frames().find(each => each.parentFrame()?.parentFrame());
   const bars = () => app.locator('button').allTextContents();
   const found = {};
   await app.locator('button').first().waitFor();
@@ -51,7 +58,7 @@ try {
   await page.evaluate(() => new Promise(done => {
     const stranger = document.createElement('iframe');
     stranger.srcdoc = `<script>
-      parent.frames.app.postMessage({jsonrpc: '2.0', method: 'ui/notifications/tool-result',
+      parent.frames[0].frames[0].postMessage({jsonrpc: '2.0', method: 'ui/notifications/tool-result',
                                      params: {structuredContent: {Stranger: 1}}}, '*');
       parent.sent();</scr` + 'ipt>';
     window.sent = done;

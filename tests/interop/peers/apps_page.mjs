@@ -1,5 +1,6 @@
 // A web page that is a host of apps: the host side of the extension's own package, and the official client.
-// The sandbox has no origin, and reaches no network: its policy is the one that the specification sets by default.
+// Between it and the app is a sandbox proxy of another origin. The app's frame has no origin, and reaches no network: its
+// policy is the one that the specification sets by default.
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import {
@@ -25,11 +26,10 @@ window.show = async url => {
   seen.meta = page._meta;
 
   const frame = document.createElement('iframe');
-  frame.sandbox = 'allow-scripts';
-  frame.name = 'app';
+  frame.sandbox = 'allow-scripts allow-same-origin';
   frame.style.border = page._meta?.ui?.prefersBorder ? '1px solid gray' : '0';
   document.body.append(frame);
-  addEventListener('message', ({ data }) => { if (seen.first.length < 2) seen.first.push(data.method); });
+  addEventListener('message', ({ data }) => { if (seen.first.length < 3) seen.first.push(data.method); });
   const bridge = window.bridge = new AppBridge(
     client, { name: 'host', version: '1' }, { openLinks: {}, serverTools: {}, updateModelContext: { text: {} } },
     { hostContext: { theme: 'dark', styles: { variables: { '--font-sans': 'serif' } } } },
@@ -43,8 +43,12 @@ window.show = async url => {
   bridge.onopenlink = async params => { seen.links.push(params); return {}; };
   bridge.addEventListener('loggingmessage', ({ level, data }) => seen.logged.push([level, data]));
   const initialized = new Promise(resolve => bridge.addEventListener('initialized', resolve));
+  const ready = new Promise(resolve => bridge.addEventListener('sandboxready', resolve));
   await bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));
-  frame.srcdoc = `<meta http-equiv="Content-Security-Policy" content="${POLICY}">${page.text}${EARLY}`;
+  frame.src = `http://localhost:${location.port}/proxy`;
+  await ready;
+  const html = `<meta http-equiv="Content-Security-Policy" content="${POLICY}">${page.text}${EARLY}`;
+  await bridge.sendSandboxResourceReady({ html, sandbox: 'allow-scripts' });
   await initialized;
   seen.app = bridge.getAppVersion();
   await bridge.sendToolInput({ arguments: {} });
