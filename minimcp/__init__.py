@@ -37,7 +37,7 @@ from .errors import (
     AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HandlerFailed,
     HeaderMismatch, InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError,
     ProtocolViolation, Refused, RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound,
-    RpcError, ToolError, UnsupportedRevision, UrlElicitationRequired,
+    RpcError, SkillError, ToolError, UnsupportedRevision, UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
@@ -49,11 +49,13 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
+    from .client.skills import Skill
     from .client.tasks import Task
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
     from .extensions.extension import Extension
+    from .extensions.skills import Skills
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
@@ -83,17 +85,18 @@ __all__ = [
     "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
-    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group", "HandlerFailed",
-    "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image", "Implementation",
-    "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler", "LogMessage", "McpError",
-    "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress", "Prompt",
-    "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused", "RequestStateRejected",
-    "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound", "ResourceTemplate",
-    "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn",
-    "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory",
-    "Tool", "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
-    "UrlElicitationRequired", "WorkloadIdentity", "__version__", "connect", "connect_all", "current_context",
-    "method", "notification", "prompt", "resolve_inside", "resource", "serve", "tool",
+    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group",
+    "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
+    "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler",
+    "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress",
+    "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
+    "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial",
+    "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
+    "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
+    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
+    "connect", "connect_all", "current_context", "method", "notification", "prompt", "resolve_inside", "resource",
+    "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -106,11 +109,13 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
+    "client.skills": "Skill",
     "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
     "extensions.extension": "Extension",
+    "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",

@@ -39,6 +39,7 @@ class Extension:
         result_types: From values of ``resultType`` to the methods whose results may have them, for clients; they go to
             `follow`.
         options: Options of `Server.tool` that it makes something of.
+        refreshed_by: Methods of the specification before whose requests `refresh` is called.
         server: That it serves; None where it serves none.
     """
 
@@ -48,6 +49,7 @@ class Extension:
     filters: Sequence[str] = ()
     result_types: Mapping[str, Sequence[str]] = {}
     options: Sequence[str] = ()
+    refreshed_by: Sequence[str] = ()
 
     server: Any = None
 
@@ -70,6 +72,8 @@ class Extension:
         }  # fmt: skip
         self._heard = self.heard()
         self.server = server
+        for method in self.refreshed_by:
+            server._registry.before(method, self.refresh)
 
     def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
         """Add what a client is told to the capabilities.
@@ -99,6 +103,9 @@ class Extension:
         function = self._heard.get(method)
         if function is not None:
             self.server._pool.submit(lambda: _hear(function, method, params))
+
+    def refresh(self) -> None:
+        """Register what there is now, before a list of it is sent. On worker threads, several at once."""
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """What it adds to the ``_meta`` of a tool, resource, template or prompt that is registered.
