@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -289,6 +290,22 @@ def check_15(path: Path) -> None:
                 found = client.call_tool("mine").value
                 want(found and sorted(found) == expected, f"whose titles are {expected} gets {found}")
     chapter.server.close()
+
+
+def check_15b(path: Path) -> None:
+    chapter = load(path)
+    want(hasattr(chapter, "until"), "there is no function until")
+    pages: list[str] = []
+    auth = minimcp.SignIn(
+        client_id="check", store=minimcp.TokenMemory(), on_redirect=pages.append,
+        on_callback=lambda state, timeout: chapter.requests.get(pages[-1], allow_redirects=False).headers["Location"],
+    )
+    with chapter.server.start_http(port=chapter.PORT) as running, connect(running.url, auth=auth):
+        ends = chapter.until(auth, running.url)
+        left = ends - time.time() if isinstance(ends, (int, float)) else 0
+        want(3000 < left <= 3600, f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now")
+    chapter.server.close()
+    chapter.issuer.close()
 
 
 # ------------------------------------------------------------ the command

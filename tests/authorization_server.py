@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from contextlib import contextmanager
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -39,10 +40,11 @@ class AuthorizationServer:
 
     Args:
         lifetime: Seconds that a token is valid.
+        asks: Whether the person gets a page with a button; else they have agreed already.
     """
 
-    def __init__(self, lifetime: float = 3600.0) -> None:
-        self.lifetime, self.asked, self.faults = lifetime, [], {}  # type: float, List[Asked], Dict[str, Fault]
+    def __init__(self, lifetime: float = 3600.0, *, asks: bool = False) -> None:
+        self.asks, self.lifetime, self.asked, self.faults = asks, lifetime, [], {}  # type: bool, float, List[Asked], Dict[str, Fault]
         self.tokens: Dict[str, Dict[str, Any]] = {}
         self.refresh: Dict[str, Dict[str, Any]] = {}
         self.codes: Dict[str, Dict[str, Any]] = {}
@@ -99,7 +101,7 @@ class AuthorizationServer:
     def authorize(self, asked: Dict[str, str]) -> str:
         code = secrets.token_hex(8)
         self.codes[code] = asked
-        answer = {"code": code, "state": asked["state"], "iss": self.url}
+        answer = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
         return f"{asked['redirect_uri']}?{urlencode(answer)}"
 
     def token(self, asked: Dict[str, str], headers: Mapping[str, str]) -> Tuple[int, Dict[str, Any]]:
@@ -175,6 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(200, owner.metadata)
         elif path == "/register":
             self.answer(*owner.register(values))
+        elif path == "/authorize" and owner.asks and self.command == "GET":
+            hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(values[name])}">' for name in values)
+            form = f'<form method="post" action="/authorize">{hidden}<button>Allow</button></form>'
+            self.answer(200, f"<title>Sign in</title>{form}".encode(), **{"Content-Type": "text/html"})
         elif path == "/authorize":
             self.answer(302, {}, Location=owner.authorize(values))
         elif path == "/token":
@@ -182,6 +188,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/introspect":
             claims = owner.tokens.get(values.get("token", ""))
             self.answer(200, {"active": False} if claims is None else {"active": True, **claims})
+        elif path == "/introspect":
+            claims = owner.verify(values.get("token", ""))
+            self.answer(200, {"active": claims is not None, **(claims or {})})
         elif path == "/revoke":
             owner.refresh.pop(values.get("token", ""), None)
             self.answer(200, {})

@@ -85,6 +85,12 @@ def mine(ctx: Context) -> list[str]:
     return [title for title, name in lent.items() if name == who(ctx)]
 '''
 
+UNTIL = '''
+def until(auth: SignIn, url: str) -> float:
+    known = auth.whoami(url)
+    return known["expires_at"] if known else 0.0
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -141,6 +147,7 @@ def names(url: str) -> list[str]:
 '''),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
+    "15b": before(DEF_MAIN, UNTIL),
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
@@ -152,5 +159,6 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
+    "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
 }
 """And a part of what the check says of each."""

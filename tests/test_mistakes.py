@@ -125,10 +125,10 @@ def does(body: str, before: str = "", kind: str = "tool", **options: Any) -> Mis
 
 
 def replayed() -> None:
-    code = "@server.tool\ndef pay(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
+    code = "@server.tool\ndef settle(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
     server = written(code)["server"]
     with server.start_http() as running, minimcp.connect(running.url, elicit=lambda request: {"n": 1}) as client:
-        client.call_tool("pay")
+        client.call_tool("settle")
 
 
 def client_does(use: Callable[[minimcp.Client], Any], **options: Any) -> Mistake:
@@ -392,7 +392,7 @@ MISTAKES: Dict[str, List[Any]] = {
     ],
     "a bare except": [does(BARE_EXCEPT, "server = Server('s', check_replay=True)"), "it must let Suspend pass"],
     "acts, then asks, over HTTP": [replayed,
-        "INFO ... pay (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
+        "INFO ... settle (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
         "needs a client with sampling, such as connect("],
     "a guard as middleware": [does("", A_GUARD), "no token: middleware is no guard ... auth=minimcp.Bearer"],

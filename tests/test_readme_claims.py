@@ -27,7 +27,7 @@ from minimcp.server.options import OPTIONS
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
 from .readme import README, TEXT, blocks, rows, section, table
-from .support import WAIT, eventually
+from .support import ROOT, WAIT, eventually
 
 TYPES: Dict[str, Any] = {
     "str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any, "list": List[int],
@@ -132,9 +132,10 @@ def test_what_one_writes_here_is_here() -> None:
 def test_what_one_writes_for_http_is_taken() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
     names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": minimcp.HttpServer}
+    names.update({name: getattr(minimcp, name) for name in ("SignIn", "ClientCredentials")}, id="x", secret="y")
     names.update(request=minimcp.HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
     lines = [cells[0] for here in ("serving", "connecting") for cells in table(TEXT.split(f"here: {here}\n", 1)[1])]
-    assert len(lines) == 12
+    assert len(lines) == 14
     for line in lines:
         eval(line.strip("`"), names)
 
@@ -143,6 +144,15 @@ def test_where_what_is_raised_is_something_to_raise() -> None:
     named = table(TEXT.split("change only what they raise:\n", 1)[1])
     kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
     assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
+
+
+def test_a_refusal_has_the_words_that_are_explained() -> None:
+    files = [*ROOT.glob("minimcp/auth/*.py"), ROOT / "minimcp" / "http" / "client.py"]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    explained = [cells[0] for cells in table(TEXT.split("No message has a token in it.\n", 1)[1])]
+    words = [part.strip() for cell in explained for said in re.findall("``(.+?)``", cell) for part in said.split("...")]
+    words = [each for each in words if each and each not in ("HTTP 401", "HTTP 403", "auth")]
+    assert len(words) == 7 and not [each for each in words if each not in source]
 
 
 def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:

@@ -139,10 +139,10 @@ class Exchange:
             outer.first = None
             fetcher.close()
 
-    def document(self, url: str) -> tuple[Optional[dict[str, Any]], str]:
+    def document(self, url: str, *, named: bool = False) -> tuple[Optional[dict[str, Any]], str]:
         """The JSON object at a URL, or None and why there is none. Raises AuthorizationError: as `ask`, and for 5xx."""
         headers = {"Accept": "application/json", "MCP-Protocol-Version": REVISIONS[-1].name}
-        status, _, body = self.ask("GET", url, headers)
+        status, _, body = self.ask("GET", url, headers, named=named)
         if status >= 500:
             raise AuthorizationError(f"GET {without_secrets(url)}: HTTP {status}")
         found = json_object(body) if status == 200 else None
@@ -170,6 +170,13 @@ def json_object(body: bytes) -> Optional[dict[str, Any]]:
         found = json.loads(body)
         return found if isinstance(found, dict) else None
     return None
+
+
+def refusal(status: int, answer: Mapping[str, Any]) -> str:
+    """What the error response of an authorization server says."""
+    error, told = answer.get("error"), answer.get("error_description")
+    text = one_line(error, 100) if isinstance(error, str) else f"HTTP {status}"
+    return text + (f": {one_line(told)}" if isinstance(told, str) else "")
 
 
 def is_loopback(host: str) -> bool:
@@ -200,12 +207,15 @@ def discover(exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer:
         AuthorizationError: The documents are missing, wrong or somewhere they must not be.
         ConnectionLost: It was given up.
     """
-    base, path = _split(exchange.url)
+    base, path = split(exchange.url)
     named = (challenge or {}).get("resource_metadata")
     if named is None:
         probed = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA] if path else [base + RESOURCE_METADATA]
     else:
-        probed = [_same_origin(exchange, named)]
+        url = same_origin(exchange.url, named)
+        if url is None:
+            raise AuthorizationError(f"the server names resource metadata of another origin: '{one_line(named)}'")
+        probed = [url]
     for url in probed:
         found, why = exchange.document(url)
         if found is not None:
@@ -245,7 +255,7 @@ def _protected(exchange: Exchange, url: str, document: Mapping[str, Any], issuer
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
     """The metadata of an authorization server. Raises AuthorizationError: there is none, or it is another one's."""
-    base, path = _split(exchange.checked(issuer, "the issuer"))
+    base, path = split(exchange.checked(issuer, "the issuer"))
     urls = [base + SERVER_METADATA + path, base + OPENID_METADATA + path]
     reasons = []
     for url in [*urls, base + path + OPENID_METADATA] if path else urls:
@@ -263,17 +273,10 @@ def _mismatch(document: Mapping[str, Any], issuer: str) -> None:
     raise AuthorizationError(f"the metadata of the authorization server {one_line(issuer)} {told}")
 
 
-def _split(url: str) -> tuple[str, str]:
+def split(url: str) -> tuple[str, str]:
     """Origin and path of a URL, the path without a slash at its end."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.rstrip("/")
-
-
-def _same_origin(exchange: Exchange, named: str) -> str:
-    url = same_origin(exchange.url, named)
-    if url is None:
-        raise AuthorizationError(f"the server names resource metadata of another origin: '{one_line(named)}'")
-    return url
 
 
 def canonical(url: str) -> str:

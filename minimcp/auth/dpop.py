@@ -15,6 +15,7 @@ from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 from ..errors import AuthorizationError
+from .discovery import split
 
 NEEDS_JWT = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
 
@@ -55,21 +56,17 @@ class ProofKey:
 
     def __init__(self, pem: Optional[str] = None) -> None:
         try:
-            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-            from cryptography.hazmat.primitives.serialization import (
-                Encoding,
-                NoEncryption,
-                PrivateFormat,
-                load_pem_private_key,
-            )
+            from cryptography.hazmat.primitives import serialization as forms
+            from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError as error:
             raise AuthorizationError(NEEDS_JWT) from error
         key: Any = None
         with suppress(ValueError, TypeError):
-            key = generate_private_key(SECP256R1()) if pem is None else load_pem_private_key(pem.encode(), None)
+            curve = ec.SECP256R1()
+            key = ec.generate_private_key(curve) if pem is None else forms.load_pem_private_key(pem.encode(), None)
         if getattr(getattr(key, "curve", None), "name", "") != "secp256r1":
             raise AuthorizationError("the key that the token is bound to is no key on the curve P-256")
-        self.pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        self.pem = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()).decode()
         public = key.public_key().public_numbers()
         point = {"x": _base64(public.x.to_bytes(32, "big")), "y": _base64(public.y.to_bytes(32, "big"))}
         self._head = {"typ": "dpop+jwt", "jwk": {"kty": "EC", "crv": "P-256", **point}}
@@ -83,27 +80,22 @@ class ProofKey:
             url: Where it goes; its query is not part of the proof.
             token: The access token that goes with it; None where one is asked for.
         """
-        parts = urlsplit(url)
-        claims: dict[str, Any] = {"htm": method, "htu": f"{_origin(url)}{parts.path}", "iat": int(time.time())}
+        origin = split(url)[0]
+        claims: dict[str, Any] = {"htm": method, "htu": f"{origin}{urlsplit(url).path}", "iat": int(time.time())}
         if token is not None:
             claims["ath"] = _base64(sha256(token.encode()).digest())
-        nonce = self._nonces.get(_origin(url))
+        nonce = self._nonces.get(origin)
         if nonce is not None:
             claims["nonce"] = nonce
         return sign(claims, self.pem, "ES256", self._head)
 
     def note(self, url: str, headers: Mapping[str, str]) -> bool:
         """Keep the nonce of a response for the next proof; whether it is another one than before."""
-        nonce, before = headers.get("DPoP-Nonce"), self._nonces.get(_origin(url))
-        if nonce is None or nonce == before or not _NONCE.fullmatch(nonce):
+        origin, nonce = split(url)[0], headers.get("DPoP-Nonce")
+        if nonce is None or nonce == self._nonces.get(origin) or not _NONCE.fullmatch(nonce):
             return False
-        self._nonces[_origin(url)] = nonce
+        self._nonces[origin] = nonce
         return True
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _base64(data: bytes) -> str:

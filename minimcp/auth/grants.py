@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Callable, Optional, Sequence, Union
 
 from ..errors import AuthorizationError
-from ..protocol.uri_template import parse_web_url
 from .authorizer import Grant
-from .discovery import Exchange, Place, is_loopback
+from .bearer import check_url
+from .discovery import Exchange, Place
 from .dpop import ProofKey
 from .store import Store, TokenMemory
 from .tokens import Credentials, Token, post_form, request_token
@@ -101,9 +101,7 @@ class EnterpriseManaged(Grant):
         issuer: Optional[str] = None, store: Optional[Store] = None,
     ) -> None:
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
-        parts = parse_web_url(idp_token_endpoint)
-        if parts.scheme != "https" and not is_loopback(parts.host):
-            raise ValueError("the token endpoint of an identity provider has https")
+        check_url(idp_token_endpoint)
         self._credentials, self._id_token = Credentials(client_id, client_secret), id_token
         self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_client_secret)
 

@@ -14,7 +14,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 from urllib.parse import parse_qs, quote, urlsplit
 
 from ..errors import AuthorizationError, printable
@@ -60,25 +60,20 @@ def open_browser(url: str) -> None:
         raise AuthorizationError("there is no browser here: use --no-browser, or SignIn(no_browser=True)")
 
 
-def paste(
-    url: str, read: Optional[Callable[[], str]] = None, write: Optional[Callable[[str], object]] = None
-) -> str:
+def paste(url: str) -> str:
     """Have a person open a page somewhere else, and paste where their browser was sent to in the end; that URL.
 
     Args:
-        url: Of the page.
-        read: Reads a line; None reads stdin.
-        write: Shows text; None writes to stderr.
+        url: Of the page. It is written to stderr, and the answer read from stdin.
 
     Raises:
         ValueError: The URL is none with https (or http on this machine).
         AuthorizationError: Nothing was pasted.
     """
-    show = write or sys.stderr.write
-    show(f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n")
-    show("The browser is sent to a page that it cannot show. Paste the address of that page here: ")
+    sys.stderr.write(f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n")
+    sys.stderr.write("The browser is sent to a page that it cannot show. Paste the address of that page here: ")
     sys.stderr.flush()
-    answer = (read or sys.stdin.readline)().strip()
+    answer = sys.stdin.readline().strip()
     if not answer:
         raise AuthorizationError("nothing was pasted")
     return answer if "?" in answer else f"?{answer}"
@@ -160,10 +155,6 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is no news."""
-
-    def close(self) -> None:
-        """Listen no more."""
-        self.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -12,28 +12,14 @@ from urllib.parse import urlsplit
 
 from ..errors import AuthorizationError, one_line
 from ..protocol.uri_template import parse_web_url
-from .discovery import Exchange, Place, is_loopback, json_object, words
+from .discovery import Exchange, Place, is_loopback, json_object, refusal, words
 from .tokens import Credentials
 
 
-def check_redirect_uri(uri: str) -> str:
-    """Returns it. Raises ValueError: it is neither https nor on this machine."""
-    parts = parse_web_url(uri)
-    if "#" in uri or not (parts.scheme == "https" or is_loopback(parts.host)):
-        raise ValueError(f"a redirect URI has https, or is on this machine, and not so {one_line(uri, 100)!r}")
-    return uri
-
-
-def check_metadata_url(url: str) -> str:
-    """Returns it. Raises ValueError: no client can have this URL as its id."""
+def check_metadata_url(url: str) -> None:
+    """Return if a client can have this URL as its id. Raises ValueError: it cannot."""
     if parse_web_url(url).scheme != "https" or "#" in url or urlsplit(url).path in ("", "/"):
         raise ValueError(f"the URL of a client's metadata has https and a path, and not so {one_line(url, 100)!r}")
-    return url
-
-
-def takes_document(place: Place) -> bool:
-    """Whether an authorization server reads the metadata documents of clients."""
-    return place.server.get("client_id_metadata_document_supported") is True
 
 
 def registered(record: Any) -> Optional[tuple[Credentials, str]]:
@@ -70,23 +56,20 @@ def register(exchange: Exchange, place: Place, redirect_uri: str, client_name: s
     known = [each for each in ("none", "client_secret_basic", "client_secret_post") if each in supported]
     if not known:
         raise AuthorizationError(f"{place.issuer} wants clients to use {one_line(', '.join(supported))}")
-    parts = parse_web_url(redirect_uri)
     asked = {
         "client_name": client_name,
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": known[0],
-        "application_type": "native" if is_loopback(parts.host) else "web",
+        "application_type": "native" if is_loopback(parse_web_url(redirect_uri).host) else "web",
     }
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     status, _, body = exchange.ask("POST", url, headers, json.dumps(asked).encode())
     answer = json_object(body) or {}
     if status not in (200, 201):
-        error, told = answer.get("error"), answer.get("error_description")
-        text = f"HTTP {status}: {one_line(error, 100)}" if error is not None else f"HTTP {status}"
-        text += "" if told is None else f": {one_line(told)}"
-        raise AuthorizationError(f"{place.issuer} does not register this client with {redirect_uri}: {text}")
+        told = f"{place.issuer} does not register this client with {redirect_uri}"
+        raise AuthorizationError(f"{told}: {refusal(status, answer)}")
     method = answer.get("token_endpoint_auth_method")
     record = {
         "client_id": answer.get("client_id"),

@@ -18,10 +18,11 @@ from ..errors import AuthorizationError, ConnectionLost, one_line
 from ..http.client import how_to_sign_in
 from ..http.fetch import without_secrets
 from .authorizer import Grant
+from .bearer import check_url
 from .discovery import Exchange, Place, words
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
-from .registration import check_metadata_url, check_redirect_uri, register, registered, takes_document
+from .registration import check_metadata_url, register, registered
 from .store import Store, TokenFile
 from .tokens import Credentials, Token, TokenRefused, request_token
 
@@ -69,7 +70,7 @@ class SignIn(Grant):
     ) -> None:
         super().__init__(TokenFile() if store is None else store, scopes, issuer)
         if redirect_uri is not None:
-            check_redirect_uri(redirect_uri)
+            check_url(redirect_uri)
         if client_metadata_url is not None:
             check_metadata_url(client_metadata_url)
         self.seconds, self._redirect_uri, self._no_browser = timeout, redirect_uri, no_browser
@@ -108,7 +109,7 @@ class SignIn(Grant):
         """As whom to ask, and the redirect URI where that is settled; None where a client is to be registered."""
         if self._given is not None:
             return self._given, ""
-        if self._document is not None and takes_document(place):
+        if self._document is not None and place.server.get("client_id_metadata_document_supported") is True:
             return Credentials(self._document), ""
         return registered(self.store.get(self._client_key(place)))
 
@@ -142,8 +143,7 @@ class SignIn(Grant):
             found = self._known_client(place)
             uri, listener = self._redirect_uri or PASTED_URI, None
             if not self._no_browser and self._on_callback is None:
-                listener = self._listen(self._redirect_uri, found)
-                afterwards.callback(listener.close)
+                listener = afterwards.enter_context(self._listen(self._redirect_uri, found))
                 uri = listener.redirect_uri
             if found is None or found[1] not in ("", uri):
                 record = register(exchange, place, uri, self._client_name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -76,7 +77,7 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def get(self, key: str) -> Any:
-        """As `Store`. Raises AuthorizationError: the file cannot be read, is broken, or is another user's."""
+        """As `Store`. Raises AuthorizationError: the file cannot be read, is broken, or is another user's, or none."""
         return self._read().get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
@@ -131,6 +132,8 @@ class TokenFile:
         try:
             with open(self.path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise AuthorizationError(f"{self.path} is no file: tokens cannot be kept there")
                 if os.name != "nt" and status.st_uid != os.geteuid():
                     raise AuthorizationError(f"{self.path} belongs to another user: its tokens are not used")
                 if os.name != "nt" and status.st_mode & 0o077:

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 from urllib.parse import quote
 
 from ..errors import AuthorizationError, one_line
-from .discovery import Exchange, Place, words
+from .discovery import Exchange, Place, refusal, words
 from .dpop import ProofKey, sign
 
 # Seconds before its end at which a token is renewed.
@@ -183,11 +183,9 @@ def post_form(
             return answer
         if is_last or not (fresh and answer.get("error") == "use_dpop_nonce"):
             break
-    error, told = answer.get("error"), answer.get("error_description")
-    text = one_line(error, 100) if isinstance(error, str) else f"HTTP {status}"
-    text += f": {one_line(told)}" if isinstance(told, str) else ""
+    error, text = answer.get("error"), refusal(status, answer)
     for value in [*form.values(), *headers.values()]:
         text = text.replace(value, "...") if len(value) > 7 and value != form.get("resource") else text
-    refusal = TokenRefused(f"the token endpoint refused: {text}")
-    refusal.error = error if isinstance(error, str) and 400 <= status < 500 else ""
-    raise refusal
+    refused = TokenRefused(f"the token endpoint refused: {text}")
+    refused.error = error if isinstance(error, str) and 400 <= status < 500 else ""
+    raise refused

@@ -142,14 +142,14 @@ class KeySet:
     def _ask(self) -> None:
         """Ask for the keys. Raises AuthorizationError: they cannot be had."""
         from ..http.fetch import AbortableRequest
-        from .discovery import Exchange, authorization_server, json_object
+        from .discovery import Exchange, authorization_server
 
         exchange = Exchange(self._issuer, True, None, AbortableRequest())
         url = self._url or exchange.checked(authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri")
-        status, _, body = exchange.ask("GET", url, {"Accept": "application/json"}, named=self._url is not None)
-        if status != 200:
-            raise AuthorizationError(f"the keys of {self._issuer}: HTTP {status}")
-        self._take(json_object(body) or {})
+        found, why = exchange.document(url, named=self._url is not None)
+        if found is None:
+            raise AuthorizationError(f"the keys of {self._issuer}: {why}")
+        self._take(found)
 
     def _take(self, document: Mapping[str, Json]) -> None:
         """Take the keys of a document that can be used. Raises AuthorizationError: there is none."""

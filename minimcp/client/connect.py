@@ -141,8 +141,7 @@ def connect(
         client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
             `Implementation`; None describes the running script.
         extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by identifier, each with
-            an object of settings;
-            None declares none.
+            an object of settings; None declares none.
         send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers expect though the
             specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
@@ -181,8 +180,8 @@ def connect(
     for each in extensions if isinstance(extensions, (list, tuple)) else ():
         if isinstance(each, type) or not hasattr(each, "heard"):
             raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
-    if extensions is not None and not isinstance(extensions, (list, tuple, Mapping)):
-        raise TypeError("extensions is a list of extensions, a mapping or None")
+    listed: Any = {} if extensions is None else extensions
+    expect(listed, (list, tuple, Mapping), "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])

@@ -98,7 +98,8 @@ class Host:
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
         objects = () if isinstance(extensions, Mapping) else extensions or ()
-        declared = extensions if isinstance(extensions, Mapping) else {each.identifier: each.settings for each in objects}
+        by_name = {each.identifier: each.settings for each in objects}
+        declared = extensions if isinstance(extensions, Mapping) else by_name
         self._extensions = None if extensions is None else check_extensions(declared)
         # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
         # notification; and which members of params stand in a header too.

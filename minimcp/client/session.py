@@ -451,7 +451,7 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
         raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
 
 
-def expect(value: Any, kind: type, says: str) -> Any:
+def expect(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
     """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what it has to be."""
     if not isinstance(value, kind):
         raise TypeError(f"{says}, not {shown(value)}")

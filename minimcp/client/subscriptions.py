@@ -83,7 +83,7 @@ class Filter(NamedTuple):
 
     @classmethod
     def from_wire(cls, params: Mapping[str, Json]) -> Filter:
-        """What an acknowledgement names; what is not understood counts as not honoured."""
+        """What an acknowledgement names; what cannot be understood counts as not honoured."""
         honored = params.get("notifications")
         honored = honored if isinstance(honored, dict) else {}
         uris = honored.get("resourceSubscriptions")
@@ -95,7 +95,8 @@ class Filter(NamedTuple):
     @classmethod
     def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
         """A filter for those lists that a function says yes to, by the member's name."""
-        return cls(**{name: listed(name) for name in MEMBERS}, resource_subscriptions=tuple(uris))
+        tools, prompts, resources = (listed(name) for name in MEMBERS)
+        return cls(tools, prompts, resources, tuple(uris))
 
 
 class Changes:

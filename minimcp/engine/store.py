@@ -108,7 +108,7 @@ class Store:
             timeout: Seconds; None sets no limit.
             cancel: Ends the wait as the timeout does; None for a wait that nobody ends.
         """
-        keys, woken, deadline = list(keys), threading.Event(), Deadline(timeout)
+        keys, woken, deadline = set(keys), threading.Event(), Deadline(timeout)
         forget = None if cancel is None else cancel.on_cancel(woken.set)
         with self._waiters_lock:
             for key in keys:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
-from ..protocol.messages import Json
+from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
@@ -98,11 +98,19 @@ class Extension:
             raise lacks("ext:" + self.identifier, method)
         return own.route
 
-    def notified(self, method: str, params: dict[str, Json]) -> None:
-        """Have a notification heard that a client has sent; nothing when it is none of these. Never blocks."""
+    def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
+        """Have a notification of a client heard; False when it is none of these, or not for this client to send.
+
+        Args:
+            notification: It.
+            peer: What the client declared; None where nothing is known of it, because requests stand alone.
+        """
+        method, params = notification
         function = self._heard.get(method)
-        if function is not None:
-            self.server._pool.submit(lambda: _hear(function, method, params))
+        if function is None or not (peer is None or peer.supports("ext:" + self.identifier)):
+            return False
+        self.server._pool.submit(lambda: _hear(function, method, params))
+        return True
 
     def refresh(self) -> None:
         """Register what there is now, before a list of it is sent. On worker threads, several at once."""

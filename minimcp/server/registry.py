@@ -362,11 +362,9 @@ class ServerRole(ConnectionRole):
         if notification.method == "notifications/initialized" and self.session.era is not None:
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
-            era = self.session.era
-            for extension in self.server.extensions:
-                if era is None or era.peer.supports("ext:" + extension.identifier):
-                    extension.notified(notification.method, notification.params)
-            log.debug("<-- %s: only for extensions", notification.method)
+            peer = None if self.session.era is None else self.session.era.peer
+            if not any(each.notified(notification, peer) for each in self._registry.config.extensions):
+                log.debug("<-- %s: ignored", notification.method)
 
     def ending(self, sink: Sink) -> None:
         self._registry.subscriptions.end_streams(sink)

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
-from tests.interop.environments import InstallFailed, PythonEnvironment, install
+from tests.interop.environments import PythonEnvironment, debian_program
 from tests.readme import TEXT, blocks
 from tests.support import eventually
 
@@ -197,15 +196,7 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
 
 def nginx() -> str:
     """The path of nginx, which is installed when it is not there."""
-    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    found = shutil.which("nginx", path=places)
-    if found is None:
-        install(["apt-get", "update"])
-        install(["apt-get", "install", "-y", "nginx-light"])
-        found = shutil.which("nginx", path=places)
-    if found is None:
-        raise InstallFailed("nginx is not there, though it is installed")
-    return found
+    return debian_program("nginx", "nginx-light")
 
 
 def readme_commands() -> list[list[str]]:

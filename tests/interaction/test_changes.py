@@ -10,6 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Client, ConnectionLost, RequestTimeout, Server
+from minimcp.client.subscriptions import Filter
 
 from ..answering import R4, R5
 from ..scripted import Task
@@ -123,7 +124,7 @@ def test_callbacks_hear_of_what_was_subscribed_to_and_of_nothing_else(own: Link)
 def test_streams_tell_what_they_are_about(link: Link) -> None:
     client = link.client
     with client.listen(**EVERY_LIST, resource_subscriptions=["a://1", "a://dir"]) as every:
-        assert every.honored == (True, True, True, ("a://1", "a://dir"))
+        assert every.honored == Filter(True, True, True, ("a://1", "a://dir"))
         with client.listen(resources_list_changed=True, resource_subscriptions=["a://2"]) as some:
             touch(client, "a://2", "a://1", "a://3", "a://dir/x")
             assert told(every, 2) == [("resource_updated", "a://1"), ("resource_updated", "a://dir/x")]

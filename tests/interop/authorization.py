@@ -1,20 +1,24 @@
 """`python -m tests.interop.authorization`: the way of a token, with software that nobody here wrote.
 
-Clients of the official SDKs sign in to our protected server, at `tests.authorization_server`; and our client signs in
-to our server at oidc-provider, of npm, whose tokens the server verifies by their signature and by introspection. Prints
-a line for each; exit code 1 when one cannot be installed, or a check failed.
+Clients of the official SDKs sign in to our protected server, and our client to protected servers of theirs, at
+`tests.authorization_server`, to ours by a click in Chromium, and to ours at oidc-provider, of npm, whose tokens it
+verifies by their signature and by introspection. Prints a line for each; exit code 1 when one cannot be installed, or a
+check failed.
 """
 
 from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
+import webbrowser
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 from urllib.parse import urljoin
 
 import requests
@@ -22,10 +26,11 @@ import requests
 import minimcp
 from minimcp import Bearer, Context, Server
 
-from ..authorization_server import AuthorizationServer, protected
-from ..hosts.running import free_port
+from ..authorization_server import AuthorizationServer, Browser, protected
+from ..hosts.running import free_port, running
+from .browser import Chromium
 from .environments import InstallFailed, NodeEnvironment
-from .roster import PEERS
+from .roster import PEERS, R4, R5
 
 SECONDS = 60.0
 SCRIPTS = {
@@ -35,6 +40,14 @@ SCRIPTS = {
 ENVIRONMENT = NodeEnvironment("oidc-provider", ["oidc-provider@9.13.3"])
 ROBOT = ("robot", "a secret of the robot")
 FOLDER = Path(__file__).parent / "peers"
+
+SERVERS = {
+    "python-sdk-1": "python_auth_server.py", "python-sdk-2": "python_auth_server.py",
+    "typescript-sdk-1": "typescript_auth_server.mjs", "typescript-sdk-2": "typescript_auth_server.mjs",
+}
+ERAS = {"python-sdk-2": (R4, R5), "typescript-sdk-2": (R4, R5)}
+STEPS_UP = {"typescript-sdk-2"}  # the others know no scopes of a single tool
+NAMES_A_SLASH = {"python-sdk-1"}  # it writes one behind an issuer that has no path
 
 Checks = Mapping[str, Any]
 
@@ -51,6 +64,74 @@ def foreign_client(name: str) -> Checks:
         return {"ends": f"exit code {done.returncode}: {done.stderr[-2000:]}"}
     found: Checks = json.loads(done.stdout)
     return found
+
+
+def foreign_server(name: str, revision: str) -> Checks:
+    """Have our client sign in at a protected server; its checks."""
+    environment = next(peer.environment for peer in PEERS if peer.name == name)
+    environment.ready()
+    port, checks = free_port(), {}  # type: int, Dict[str, Any]
+    url = f"http://127.0.0.1:{port}/mcp"
+    with tempfile.TemporaryDirectory() as folder, AuthorizationServer() as issuer:
+        os.environ["MINIMCP_TOKENS"] = str(Path(folder) / "tokens.json")  # those of whoever runs this are not used
+        if name in NAMES_A_SLASH:
+            issuer.more["issuer"] = f"{issuer.url}/"
+        command = environment.command(str(FOLDER / SERVERS[name]))
+        command += [issuer.metadata["issuer"], f"{issuer.url}/introspect"]
+        with running(command, port, {"PORT": str(port)}, Path(folder) / "log"):
+            another = issuer.issue("robot", "ada", "read", "http://127.0.0.1:1/mcp")["access_token"]
+            for what, token in (("no token", None), ("a wrong token", "a-guess"), ("another's token", another)):
+                checks[f"{what} is refused"] = _refused(url, token, revision)
+            _sign_in(url, revision, issuer, checks, steps_up=name in STEPS_UP)
+    return checks
+
+
+def _refused(url: str, token: Optional[str], revision: str) -> Any:
+    try:
+        with minimcp.connect(url, auth=token, revision=revision) as client:
+            return f"connected: {client.call_tool('whoami').text}"
+    except minimcp.AuthorizationError:
+        return True
+
+
+def _sign_in(url: str, revision: str, issuer: AuthorizationServer, checks: Dict[str, Any], *, steps_up: bool) -> None:
+    browser = Browser()
+    auth = minimcp.SignIn(
+        store=minimcp.TokenMemory(), redirect_uri="http://127.0.0.1:1/", on_redirect=browser.open,
+        on_callback=browser.come,
+    )
+
+    def call(check: str, tool: str, expected: str) -> None:
+        said = client.call_tool(tool).text
+        checks[check] = said == expected or said
+
+    with minimcp.connect(url, auth=auth, revision=revision) as client:
+        checks["the revision"] = client.revision == revision or client.revision
+        call("signs in", "whoami", "ada")
+        issuer.tokens.clear()
+        call("refreshes", "whoami", "ada")
+        checks["without the person"] = len(browser.opened) == 1 or f"{len(browser.opened)} pages"
+        if steps_up:
+            call("steps up", "write", "written")
+            checks["with the person"] = len(browser.opened) == 2 or f"{len(browser.opened)} pages"
+
+
+def real_browser() -> Checks:
+    """A person signs in with a browser: the page of the authorization server, a click, the page of the loopback."""
+    with AuthorizationServer(asks=True) as issuer, protected(issuer) as served, Chromium() as browser:
+        webbrowser.register("chromium-of-the-test", None, browser, preferred=True)
+        with minimcp.connect(served.url, auth=minimcp.SignIn(store=minimcp.TokenMemory(), timeout=SECONDS)) as client:
+            said = client.call_tool("whoami").text
+        browser.join()
+        (page, agreed) = (asked for asked in issuer.asked if asked.path == "/authorize")
+        agent = str(page.headers["User-Agent"])
+        redirect_uri = agreed.values["redirect_uri"]
+        return {
+            "the tool is called": said == "ada" or said,
+            "by a browser": "HeadlessChrome" in agent or agent,
+            "it ends at the loopback": browser.address.startswith(f"{redirect_uri}?") or browser.address,
+            "which says so": "this page may be closed" in browser.text or browser.text,
+        }
 
 
 # ------------------------------------------------------------ an authorization server
@@ -137,7 +218,11 @@ def real_issuer(format: str) -> Checks:
 
 def main() -> int:
     failed = 0
-    runs: Dict[str, Callable[[], Checks]] = {name: partial(foreign_client, name) for name in SCRIPTS}
+    runs: Dict[str, Callable[[], Checks]] = {f"{name} as client": partial(foreign_client, name) for name in SCRIPTS}
+    for name in SERVERS:
+        for revision in ERAS.get(name, (R4,)):
+            runs[f"{name} as server, {revision}"] = partial(foreign_server, name, revision)
+    runs["Chromium"] = real_browser
     runs["oidc-provider, signed tokens"] = partial(real_issuer, "jwt")
     runs["oidc-provider, introspection"] = partial(real_issuer, "opaque")
     for title, run in runs.items():

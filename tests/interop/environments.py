@@ -51,6 +51,19 @@ def install(command: Sequence[str], *, cwd: Path | None = None) -> None:
         raise InstallFailed(f"{line}\nended with {done.returncode}:\n{tail}")
 
 
+def debian_program(name: str, package: str) -> str:
+    """The path of a program, which is installed by apt when it is not there."""
+    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    found = shutil.which(name, path=places)
+    if found is None:
+        install(["apt-get", "update"])
+        install(["apt-get", "install", "-y", package])
+        found = shutil.which(name, path=places)
+    if found is None:
+        raise InstallFailed(f"{name} is not there, though {package} is installed")
+    return found
+
+
 @contextlib.contextmanager
 def _one_at_a_time(lock: Path) -> Iterator[None]:
     """Let one process install into a folder while another waits for it."""

@@ -231,7 +231,7 @@ def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.Monke
 @pytest.mark.requirement("M:HDR-3", "M:HDR-4")
 def test_which_names_stand_in_a_header() -> None:
     def headers(method: str, **params: Any) -> Dict[str, str]:
-        return RequestHeaders("peer").of(method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params})
+        return RequestHeaders("peer", minimcp.Tasks.names).of(method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params})
 
     members = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
     members.update(dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"))
@@ -240,7 +240,7 @@ def test_which_names_stand_in_a_header() -> None:
             "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "x y"
         }
     assert "Mcp-Name" not in headers("tools/list", name="x") and "Mcp-Name" not in headers("tools/call", name=5)
-    assert RequestHeaders("peer").of("tools/list", {}) == {}
+    assert RequestHeaders("peer", {}).of("tools/list", {}) == {}
 
 
 @pytest.mark.requirement("M:XH-8")

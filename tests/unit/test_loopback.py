@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import socket
+import sys
 import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,7 +44,7 @@ class Waiting:
     def close(self) -> None:
         self.listener.put("/")  # whoever still waits has something
         self._pool.shutdown()
-        self.listener.close()
+        self.listener.server_close()
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_nobody_comes_and_the_wait_ends() -> None:
     listener = LoopbackListener()
     assert listener.wait(STATE, 0) is None
     assert listener.wait(STATE, 0.1) is None
-    listener.close()
+    listener.server_close()
     with pytest.raises(OSError):
         socket.create_connection(listener.server_address[:2], timeout=WAIT)
 
@@ -144,7 +146,7 @@ def test_before_anybody_waits_nothing_is_taken() -> None:
     listener = LoopbackListener()
     assert not listener.is_awaited("/callback?code=x&state=")
     assert not listener.is_awaited("/callback?code=x")
-    listener.close()
+    listener.server_close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
@@ -182,12 +184,15 @@ def test_a_browser_is_opened_with_the_url_written_anew(monkeypatch: pytest.Monke
     "file:///etc/passwd", "javascript:alert(1)", "http://example.com/", "https:/x", "--version", "calc.exe",
     "https://user@example.com/", "ms-settings:", "https://example.com/\n--version",
 ])  # fmt: skip
-def test_anything_else_is_never_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_else_is_never_opened(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: "pytest.CaptureFixture[str]"
+) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: pytest.fail(f"opened {url}"))
     with pytest.raises(ValueError):
         open_browser(url)
     with pytest.raises(ValueError):
-        paste(url, read=lambda: pytest.fail("read"), write=lambda text: pytest.fail("shown"))
+        paste(url)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_without_a_browser_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +204,16 @@ def test_without_a_browser_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
 # ------------------------------------------------------------ paste
 
 
-def test_the_address_is_shown_and_the_answer_read() -> None:
-    shown: List[str] = []
-    came = paste("https://example.com/page?a=b", lambda: f" http://127.0.0.1/callback?state={STATE} \n", shown.append)
-    assert came == f"http://127.0.0.1/callback?state={STATE}"
-    assert "\nhttps://example.com/page?a=b\n" in "".join(shown)
+def test_the_address_is_shown_and_the_answer_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: "pytest.CaptureFixture[str]"
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f" http://127.0.0.1/callback?state={STATE} \n"))
+    assert paste("https://example.com/page?a=b") == f"http://127.0.0.1/callback?state={STATE}"
+    assert "\nhttps://example.com/page?a=b\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("line", ["", "\n", " \n"])
-def test_nothing_pasted_is_an_error(line: str) -> None:
+def test_nothing_pasted_is_an_error(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line))
     with pytest.raises(AuthorizationError, match="nothing was pasted"):
-        paste("https://example.com/", lambda: line, lambda text: None)
+        paste("https://example.com/")

@@ -170,6 +170,24 @@ def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: S
     assert woken == [False]
 
 
+def test_two_threads_wait_for_a_key_that_each_names_twice(store: Store) -> None:
+    version = store.put("a", b"1")
+    assert version is not None
+    woken: List[bool] = []
+    threads = [
+        threading.Thread(target=lambda seconds=seconds: woken.append(store.wait(["a", "a"], version, seconds)))
+        for seconds in (0.01, WAIT)
+    ]
+    for thread in threads:
+        thread.start()
+    threads[0].join(WAIT)
+    assert woken == [False], "its time is over, and the other one waits on"
+    store.put("a", b"2")
+    threads[1].join(WAIT)
+    assert woken == [False, True]
+    assert store._waiters == {}
+
+
 def test_no_wake_up_is_lost(store: Store) -> None:
     """One counts up whenever the other has; each waits for the other's change alone."""
     rounds, versions = 50, {"a": store.put("a", b"0"), "b": store.put("b", b"0")}
@@ -292,6 +310,15 @@ def test_a_memory_store_is_empty_in_a_forked_process() -> None:
         os._exit(len(store.list("")))
     assert os.waitpid(child, 0)[1] == 0
     assert store.get("a") is not None
+
+
+def test_a_memory_store_begins_anew_where_it_is_told_to() -> None:
+    store = MemoryStore()
+    store.put("a", b"parent")
+    assert repr(store) == "<MemoryStore of 1 keys>"
+    store.renew_in_fork()
+    assert (repr(store), store.get("a")) == ("<MemoryStore of 0 keys>", None)
+    assert store.put("a", b"child", expect=0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")

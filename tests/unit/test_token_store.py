@@ -140,6 +140,17 @@ def test_a_file_of_another_user_is_not_used(file: TokenFile, monkeypatch: pytest
         file.get("token a")
 
 
+@posix
+def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fchmod", lambda *_: pytest.fail("a device is changed"))
+    link = tmp_path / "tokens.json"
+    link.symlink_to(os.devnull)
+    for attempt in (lambda: TokenFile(link).get("token a"), lambda: TokenFile(link).put("token a", TOKEN)):
+        with pytest.raises(AuthorizationError, match="is no file: tokens cannot be kept there"):
+            attempt()
+    assert link.is_symlink()
+
+
 # ------------------------------------------------------------ what goes wrong
 
 
