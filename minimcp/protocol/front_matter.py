@@ -154,9 +154,9 @@ class _Reader:
                 else:
                     items.append(self._value(line[start:], indent, indent + 1, depth))
             elif member is not None and not items:
-                name = self._unquoted(member[1]) if member[1][0] in "\"'" else member[1].strip(" \t")
-                if name in members:
-                    self._refuse(f"the key {one_line(name)!r} stands twice")
+                name = self._flow(member[1], 0, depth, _PLAIN_ENDS)[0]
+                if not isinstance(name, str) or name in members:
+                    self._refuse(f"a key is a text that stands once, unlike {one_line(name)!r}")
                 members[name] = None
                 members[name] = self._value(member[2], indent, indent, depth)
             elif items:
@@ -203,7 +203,9 @@ class _Reader:
         inner = _indent_of(next((line for line in lines if line.strip(" ")), ""))
         for number, line in enumerate(lines):
             shown = line[inner:]
-            if (number == 0 and not shown) or (line[:inner].strip(" ")) or (style == ">" and shown[:1] in (" ", "\t")):
+            blank_first = number == 0 and inner and not shown.strip(" ")
+            if blank_first or line[:inner].strip(" ") or (style == ">" and shown[:1] in (" ", "\t")):
+                self._at += number - len(lines)
                 self._refuse(f"the lines below '{style}' are indented alike, and the first is not blank")
         body = "\n".join(line[inner:] for line in lines)
         text = body.rstrip("\n")
