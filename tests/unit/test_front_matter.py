@@ -94,7 +94,7 @@ REFUSED = [
     ("a: 1\n- b", "line 3", "key: value"),
     ("a: |2\n  x", "line 2", "quotes"),
     ("a: |\n    x\n  y", "line 4", "indented alike"),
-    ("a: |\n\n  x", "line 4", "the first is not blank"),
+    ("a: |\n\n  x", "line 3", "the first is not blank"),
     ("a: >\n  x\n    y", "line 4", "indented alike"),
     ("a: .inf", "line 2", "number"),
     ("a: .NaN", "line 2", "number"),
