@@ -11,8 +11,17 @@ import pytest
 
 import minimcp
 from minimcp import (
-    CapabilityNotSupported, Client, InvalidParams, McpError, ProtocolViolation, Server, Skill, SkillError, Skills,
-)  # fmt: skip
+    CapabilityNotSupported,
+    Client,
+    InvalidParams,
+    McpError,
+    ProtocolViolation,
+    ResourceNotFound,
+    Server,
+    Skill,
+    SkillError,
+    Skills,
+)
 
 from ..answering import R4, R5, REVISIONS, Answering, discovered, error, initialized, result
 from ..support import WAIT
@@ -113,7 +122,7 @@ def test_many_read_while_the_folder_changes(folder: Path) -> None:
         for _ in range(20):
             try:
                 text = client.read_skill(URI).text
-            except (SkillError, InvalidParams):
+            except (SkillError, InvalidParams, ResourceNotFound):
                 continue
             if text not in (TEXT, TEXT * 2):
                 wrong.append(text)
@@ -163,7 +172,9 @@ class Hostile(Answering):
         self.asked: List[Any] = []
         declared = {"resources": {}, "extensions": {ID: {}}}
         script = {
-            "server/discover": lambda message: {"result": {**discovered()(message)["result"], "capabilities": declared}},
+            "server/discover": lambda message: {"result": {
+                **discovered()(message)["result"], "capabilities": declared,
+            }},
             "initialize": initialized(R4, **declared),
             "skills/list": result(skills=list(entries)), "skills/get": result(skill=(entries or (None,))[0]),
             "resources/read": self.read,
@@ -221,8 +232,10 @@ WRONG: Dict[str, Any] = {
     "one more member": (claiming(TEXT.replace("metadata:", "allowed-tools: Bash\nmetadata:")), "'allowed-tools'"),
     "one member less": (claiming(TEXT, {**FRONT, "license": "MIT"}), "'license'"),
     "another number": (claiming(TEXT, {**FRONT, "metadata": {"version": "1.0", "pages": 3}}), "'metadata'"),
-    "true for one": (claiming(TEXT.replace("pages: 2", "pages: true"), {**FRONT, "metadata": {"version": "1.0", "pages": 1}}),
-                     "'metadata'"),
+    "true for one": (
+        claiming(TEXT.replace("pages: 2", "pages: true"), {**FRONT, "metadata": {"version": "1.0", "pages": 1}}),
+        "'metadata'",
+    ),
     "a list for an object": (claiming(TEXT, {**FRONT, "metadata": ["1.0", 2]}), "'metadata'"),
     "no front matter": (claiming("Do it.\n"), "line 1"),
     "a front matter that is not read": (claiming(TEXT.replace("pages: 2", "pages: &a 2")), "line 6.*anchors"),
@@ -298,6 +311,12 @@ def files_with(**change: Any) -> Dict[str, Any]:
     return entry
 
 
+def more_files(count: int, **change: Any) -> Dict[str, Any]:
+    entry = listing(CONTENTS)
+    entry["resources"] += [{**entry["resources"][1], "uri": f"{ROOT}{number}", **change} for number in range(count)]
+    return entry
+
+
 BAD_ENTRIES: Dict[str, Any] = {
     "no object": 5, "nothing": {}, "no uri": entry_with(uri=...), "a uri of another file": entry_with(uri=FORMS),
     "a uri that is none": entry_with(uri="pdf/SKILL.md"), "a number": entry_with(uri=5),
@@ -307,13 +326,12 @@ BAD_ENTRIES: Dict[str, Any] = {
     "resources of text": entry_with(resources="static"), "without its own file": entry_with(resources=[]),
     "a file of no object": entry_with(resources=[5]), "a file outside": files_with(uri="skill://other/x"),
     "a file above": files_with(uri=ROOT + "../x"), "an escaped one above": files_with(uri=ROOT + "%2e%2e/x"),
-    "a file twice": files_with(uri=URI), "no digest": files_with(digest=None), "md5": files_with(digest="md5:" + "0" * 32),
-    "capitals": files_with(digest="sha256:" + "A" * 64), "a size below 0": files_with(size=-1),
-    "true as a size": files_with(size=True), "half a byte": files_with(size=0.5), "a size of text": files_with(size="8"),
-    "a huge size": files_with(size=2**40), "many huge sizes": entry_with(
-        resources=[{**files_with(uri=f"{ROOT}{n}", size=2**24)["resources"][1]} for n in range(2)],
-    ),
-    "many files": entry_with(resources=[files_with(uri=f"{ROOT}{n}")["resources"][1] for n in range(513)]),
+    "a file twice": files_with(uri=URI), "no digest": files_with(digest=None),
+    "md5": files_with(digest="md5:" + "0" * 32), "capitals": files_with(digest="sha256:" + "A" * 64),
+    "a size below 0": files_with(size=-1), "true as a size": files_with(size=True),
+    "half a byte": files_with(size=0.5), "a size of text": files_with(size="8"),
+    "a huge size": files_with(size=2**40), "huge sizes together": more_files(2, size=2**24 - 100),
+    "many files": more_files(510),
 }  # fmt: skip
 
 
@@ -326,6 +344,12 @@ def test_an_entry_that_makes_no_sense(case: str) -> None:
         with pytest.raises(ProtocolViolation, match="skill"):
             client.read_skill(URI)
         assert server.asked == []
+
+
+def test_as_many_files_as_a_skill_may_have() -> None:
+    server = Hostile(more_files(509, size=2**15 - 5))
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert len(client.read_skill(URI).digests or ()) == 512
 
 
 def test_another_skill_than_was_asked_for() -> None:
