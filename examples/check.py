@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import Empty
 from typing import Any, Callable
 
 HERE = Path(__file__).resolve().parent
@@ -306,6 +307,22 @@ def check_15b(path: Path) -> None:
         want(3000 < left <= 3600, f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now")
     chapter.server.close()
     chapter.issuer.close()
+
+
+def check_18(path: Path) -> None:
+    chapter = load(path)
+    server, mine = chapter.serve(), chapter.Votes()
+    with connect(server, extensions=[mine]) as client, client.listen(filters={"votes": True}):
+        client.request("votes/cast", {"option": "tea"})
+        want(mine.heard.get(timeout=SECONDS) == {"tea": 1, "coffee": 0}, "a vote is not told any more")
+        anew = {"tea": 0, "coffee": 0}
+        want(client.request("votes/open").get("counts") == anew, f"votes/open does not answer with counts: {anew}")
+        try:
+            told = mine.heard.get(timeout=2)
+        except Empty:
+            raise Missing("who listens is not told that the vote begins anew") from None
+        want(told == anew, f"who listens hears {told}")
+    server.close()
 
 
 # ------------------------------------------------------------ the command

@@ -91,6 +91,15 @@ def until(auth: SignIn, url: str) -> float:
     return known["expires_at"] if known else 0.0
 '''
 
+OPEN = '''
+    @minimcp.method("votes/open")
+    def open(self, params: dict[str, Any], ctx: minimcp.Context) -> dict[str, Any]:
+        self.counts = {"tea": 0, "coffee": 0}
+        self.tell("notifications/votes", self.counts, "votes")
+        return {"counts": self.counts}
+
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -148,6 +157,7 @@ def names(url: str) -> list[str]:
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
     "15b": before(DEF_MAIN, UNTIL),
+    "18": [('\n    @minimcp.notification(', OPEN + '    @minimcp.notification(')],
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
@@ -160,5 +170,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
     "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
+    "18": ([(old, new.replace('        self.tell("notifications/votes", self.counts, "votes")\n', "", 1))
+            for old, new in SOLUTIONS["18"]], "is not told that"),
 }
 """And a part of what the check says of each."""

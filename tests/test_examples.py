@@ -59,7 +59,7 @@ def test_examples_are_short() -> None:
 
 
 def test_the_chapters_are_numbered() -> None:
-    assert ",".join(NUMBERS) == "1,2,3,4,5,6,7,8,9,10,11,12,13,13b,14,15,15b"
+    assert ",".join(NUMBERS) == "1,2,3,4,5,6,7,8,9,10,11,12,13,13b,14,15,15b,18"
 
 
 @each_chapter
@@ -67,7 +67,7 @@ def test_a_chapter_begins_with_what_is_seen_and_ends_with_a_task(number: str, ch
     text = chapter.read_text(encoding="utf-8")
     title, seen, *idea, page = text.split('"""')[1].split("\n\n")
     assert "\n" not in title and title.endswith(".") and seen.startswith("You will see ") and idea
-    assert page.startswith("https://modelcontextprotocol.io/specification/")
+    assert re.match("https://modelcontextprotocol.io/(specification|seps)/", page)
     last = text.rstrip().split("\n\n")[-1].splitlines()
     assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last)
     assert [line for line in last if re.match(rf"# Check it with  python3 examples/check.py {number}( |$)", line)]

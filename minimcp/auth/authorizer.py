@@ -144,26 +144,39 @@ class Authorizer:
             return has_nonce
         if status == 401 and (self._grant.can_obtain or self._token is not None):
             dpop_only = "dpop" in asked and "bearer" not in asked
-            return token != self._untried and self._renew(challenge, dpop_only, token, request)
-        return error == "insufficient_scope" and self._step_up(challenge, token, request)
+            return token != self._untried and self._renew(challenge, token, request, dpop_only=dpop_only)
+        more = words(challenge.get("scope")) if error == "insufficient_scope" else ()
+        return bool(more) and self._renew(challenge, token, request, more=more)
 
     # ------------------------------------------------------------ getting a token
 
     def _renew(
-        self, challenge: Optional[Mapping[str, str]], dpop_only: bool, sent: str, request: AbortableRequest, *,
-        anew: bool = False,
+        self, challenge: Optional[Mapping[str, str]], sent: str, request: AbortableRequest, *,
+        dpop_only: bool = False, anew: bool = False, more: tuple[str, ...] = (),
     ) -> bool:
-        """Get another token than the one that was refused; `anew` leaves out what may be there or refreshed."""
+        """Get another token than the one that was refused; whether there is one.
+
+        Args:
+            challenge: Of the response; None where it was none that wants a token.
+            sent: The token that was refused.
+            request: By which the request is aborted.
+            dpop_only: Whether the server takes only tokens that are bound to a key.
+            anew: Leave out what may be there or refreshed.
+            more: Scopes that the token lacks; they are asked for once.
+        """
         with self._alone(request):
             self._load()
             token, before = self._token, tuple[str, ...]()
             if token is not None and token.access_token != sent and not anew:
                 return True  # another thread or process got it
+            if more and self._asked.issuperset(more):
+                return False
             exchange = self._exchange(request)
             place = discover(exchange, challenge, self._grant.issuer)
+            self._asked.update(more)
             if token is not None and token.issuer == place.issuer:
-                before = token.scopes
-                is_renewable = token.refresh_token and token.resource == place.resource and not anew
+                before, dpop_only = token.scopes, dpop_only or token.proof_key is not None
+                is_renewable = token.refresh_token and token.resource == place.resource and not (anew or more)
                 if is_renewable and self._refresh(exchange, place):
                     return True
             elif token is not None:
@@ -171,27 +184,9 @@ class Authorizer:
                     told = f"the server takes tokens of {one_line(place.issuer)} now"
                     raise AuthorizationError(f"{told}, and the credentials are for {one_line(token.issuer)}")
                 self._keep(None)
-            scopes = words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
+            scopes = more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
             wanted = (*before, *scopes, *self._grant.scopes)
             self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
-            return True
-
-    def _step_up(self, challenge: Mapping[str, str], sent: str, request: AbortableRequest) -> bool:
-        """Get a token for more than before, once for the same scopes."""
-        with self._alone(request):
-            self._load()
-            token = self._token
-            if token is not None and token.access_token != sent:
-                return True
-            wanted = words(challenge.get("scope"))
-            if not wanted or self._asked.issuperset(wanted):
-                return False
-            exchange = self._exchange(request)
-            place = discover(exchange, challenge, self._grant.issuer)
-            self._asked.update(wanted)
-            before = () if token is None or token.issuer != place.issuer else token.scopes
-            is_bound = token is not None and token.proof_key is not None
-            self._obtain(exchange, place, (*before, *wanted), is_bound or place.takes_dpop_only)
             return True
 
     def _obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool) -> None:
@@ -280,7 +275,7 @@ class Authorizer:
         asked = challenges(headers.get("WWW-Authenticate", "")) if status == 401 else {}
         dpop_only = "dpop" in asked and "bearer" not in asked
         challenge = asked.get("bearer") or asked.get("dpop") or {}
-        self._renew(challenge if status == 401 else None, dpop_only, "", request, anew=True)
+        self._renew(challenge if status == 401 else None, "", request, dpop_only=dpop_only, anew=True)
         return self.known() or {}
 
     def known(self) -> Optional[dict[str, Any]]:

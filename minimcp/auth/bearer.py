@@ -116,13 +116,15 @@ class Bearer:
         if resource is None and audience is None:
             raise TypeError("resource is missing: the URL that clients know this server by, which tokens are for")
         self.scopes = check_scopes(scopes, "scopes")
-        self._verify, self.resource, self._paths = verify, resource, frozenset[str]()
+        self._verify, self.resource = verify, resource
         said = resource if audience is None else audience
         self._audience = frozenset([said] if isinstance(said, str) else list_of_text(said, "audience"))
         if audience is None and resource is not None and urlsplit(resource).path in ("", "/"):
             self._audience |= {resource.rstrip("/"), resource.rstrip("/") + "/"}  # some clients write one for the other
         self._implies = {name: check_scopes(each, "implies") for name, each in (implies or {}).items()}
-        self._document, self._metadata = b"", ""
+        # What is published, by its paths, and where.
+        self.documents: Mapping[str, bytes] = {}
+        self._metadata = ""
         if resource is not None:
             for url in (resource, *servers):
                 check_url(url)
@@ -132,12 +134,11 @@ class Bearer:
         parts = urlsplit(resource)
         path = parts.path if parts.path != "/" else ""
         query = f"?{parts.query}" if parts.query else ""
-        self._paths = frozenset({RESOURCE_METADATA, RESOURCE_METADATA + path})
         self._metadata = f"{parts.scheme}://{parts.netloc}{RESOURCE_METADATA}{path}{query}"
         document = {"resource": resource, "authorization_servers": servers, "bearer_methods_supported": ["header"]}
         if self.scopes:
             document["scopes_supported"] = list(self.scopes)
-        self._document = json.dumps(document).encode()
+        self.documents = dict.fromkeys((RESOURCE_METADATA, RESOURCE_METADATA + path), json.dumps(document).encode())
 
     @classmethod
     def static(
@@ -204,10 +205,6 @@ class Bearer:
         return cls(introspected(url, client_id, client_secret), **options)
 
     # ------------------------------------------------------------ for the HTTP server
-
-    def document_at(self, path: str) -> Optional[bytes]:
-        """The metadata of the protected resource, if it is at this path; else None."""
-        return self._document if path in self._paths else None
 
     def token_in(self, headers: Headers) -> str:
         """The token of a request. Never blocks. Raises HttpError: there is none, or not one that can be read."""

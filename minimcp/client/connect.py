@@ -178,7 +178,7 @@ def connect(
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
     for each in extensions if isinstance(extensions, (list, tuple)) else ():
-        if isinstance(each, type) or not hasattr(each, "heard"):
+        if isinstance(each, type) or not hasattr(each, "notification_handlers"):
             raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
     listed: Any = {} if extensions is None else extensions
     expect(listed, (list, tuple, Mapping), "extensions is a list of extensions, a mapping or None")

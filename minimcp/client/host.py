@@ -99,16 +99,18 @@ class Host:
             raise ValueError('elicitation names "form", "url" or both')
         objects = () if isinstance(extensions, Mapping) else extensions or ()
         by_name = {each.identifier: each.settings for each in objects}
+        if len(by_name) < len(objects):
+            raise ValueError("two of the extensions have one identifier")
         declared = extensions if isinstance(extensions, Mapping) else by_name
         self._extensions = None if extensions is None else check_extensions(declared)
         # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
         # notification; and which members of params stand in a header too.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
-        self._heard: dict[str, Callable[..., Any]] = {}
+        self._notification_handlers: dict[str, Callable[..., Any]] = {}
         self.names: dict[str, str] = {}
         for each in objects:
             self.result_types.update({kind: (methods, each.follow) for kind, methods in each.result_types.items()})
-            self._heard.update(each.heard())
+            self._notification_handlers.update(each.notification_handlers())
             self.names.update(each.names)
         self.cache = Cache(0) if cache is None else cache
         self.pool = Pool(workers, name="minimcp-client")
@@ -217,7 +219,7 @@ class Host:
     def tell_extension(self, notification: Notification) -> bool:
         """Have an extension hear a notification; False when none does."""
         method, params = notification
-        function = self._heard.get(method)
+        function = self._notification_handlers.get(method)
         if function is not None:
             size = size_of(params, self._dispatcher.waiting.most_bytes)
             self._dispatcher.put(partial(function, params), NOTIFICATION_BYTES + size)

@@ -14,6 +14,7 @@ from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
+from ..schema.signature import refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
 from ..server.subscriptions import MOST_URIS
@@ -43,7 +44,7 @@ class Extension:
         server: That it serves; None where it serves none.
     """
 
-    identifier: str
+    identifier: str = ""
     settings: Mapping[str, Json] = {}
     names: Mapping[str, str] = {}
     filters: Sequence[str] = ()
@@ -66,11 +67,13 @@ class Extension:
         if self.server is not None:
             raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
         self._config, self.subscriptions = server._registry.config, server._registry.subscriptions
-        self._methods = {
+        if any(each is not self and each.identifier == self.identifier for each in self._config.extensions):
+            raise ValueError(f"{self.identifier} is given twice: a server has one of each extension")
+        self._method_handlers = {
             mark.arguments[0]: RegisteredMethod(self._config, function, {}, mark.arguments[0], extension=True)
             for function, mark in marks_of(self) if mark.kind == "method"
         }  # fmt: skip
-        self._heard = self.heard()
+        self._notification_handlers = self.notification_handlers()
         self.server = server
         for method in self.refreshed_by:
             server._registry.before(method, self.refresh)
@@ -91,7 +94,7 @@ class Extension:
         Raises:
             CapabilityNotSupported: The client did not declare the extension.
         """
-        own = self._methods.get(method)
+        own = self._method_handlers.get(method)
         if own is None:
             return None
         if not peer.supports("ext:" + self.identifier):
@@ -106,7 +109,7 @@ class Extension:
             peer: What the client declared; None where nothing is known of it, because requests stand alone.
         """
         method, params = notification
-        function = self._heard.get(method)
+        function = self._notification_handlers.get(method)
         if function is None or not (peer is None or peer.supports("ext:" + self.identifier)):
             return False
         self.server._pool.submit(lambda: _hear(function, method, params))
@@ -175,9 +178,12 @@ class Extension:
 
     # ------------------------------------------------------------ at either
 
-    def heard(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
-        """What hears notifications of the other side, by their methods."""
-        return {mark.arguments[0]: function for function, mark in marks_of(self) if mark.kind == "notification"}
+    def notification_handlers(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
+        """What hears notifications of the other side, by their methods. Raises TypeError: one of it is async."""
+        found = {mark.arguments[0]: function for function, mark in marks_of(self) if mark.kind == "notification"}
+        for name, function in found.items():
+            refuse_async(function, f"what hears {name}")
+        return found
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.identifier}>"

@@ -124,7 +124,7 @@ class HttpService:
                 ("Access-Control-Allow-Methods", "GET, POST, DELETE"), ("Access-Control-Max-Age", "7200"),
                 *([("Access-Control-Allow-Headers", wanted)] if _HEADER_NAMES.fullmatch(wanted) else []),
             ])
-        document = None if self.bearer is None else self.bearer.document_at(request.path.partition("?")[0])
+        document = None if self.bearer is None else self.bearer.documents.get(request.path.partition("?")[0])
         if document is None:
             return None
         if request.method not in ("GET", "HEAD"):
@@ -230,9 +230,9 @@ class Endpoint(HttpService):
     ) -> None:
         super().__init__(options, bearer)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
-        self._named_by = dict(NAMED_BY)
-        for extension in registry.config.extensions:
-            self._named_by.update(extension.names)
+        self._named_by = {method: (member, "") for method, member in NAMED_BY.items()}  # with the capability it needs
+        for each in registry.config.extensions:
+            self._named_by.update({name: (member, "ext:" + each.identifier) for name, member in each.names.items()})
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
         self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
@@ -315,7 +315,9 @@ class Endpoint(HttpService):
         if version != params["_meta"][VERSION_KEY]:
             said = "is missing" if version is None else f"is not the revision of the body: {one_line(version, 40)}"
             raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
-        named = params.get(self._named_by.get(method, ""))
+        member, capability = self._named_by.get(method, ("", ""))
+        needed = not capability or (unsupported is None and peer.supports(capability))
+        named = params.get(member) if needed else None
         for name, value in ((METHOD_HEADER, method), (NAME_HEADER, named)):
             if isinstance(value, str) and _decoded(headers, name) != value:
                 raise HeaderMismatch(f"the header {name} is not what the body says, {one_line(value)}")
@@ -350,13 +352,13 @@ class Endpoint(HttpService):
         newer = version is not None and (revision is None or not revision.handshake)
         return newer or not self._offer.handshakes
 
-    def _check_scopes(self, bearer: Bearer, message: Any, headers: Headers) -> None:
+    def _check_scopes(self, message: Any, headers: Headers) -> None:
         """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with status 403."""
-        called = isinstance(message, Request) and message.method == "tools/call"
+        called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is not None and tool.lacking(headers):
-            raise bearer.insufficient(tool.scopes, message.id)
+        if tool is not None and self.bearer is not None and tool.lacking(headers):
+            raise self.bearer.insufficient(tool.scopes, message.id)
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -482,7 +484,7 @@ class Endpoint(HttpService):
             return
         session, peer, route = self._admit(message, headers)
         if self.bearer is not None:
-            self._check_scopes(self.bearer, message, headers)
+            self._check_scopes(message, headers)
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -518,9 +520,8 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        if self.bearer is not None:
-            for item in items:
-                self._check_scopes(self.bearer, item, headers)
+        for item in items if self.bearer is not None else ():
+            self._check_scopes(item, headers)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:

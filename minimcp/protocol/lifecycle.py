@@ -118,7 +118,8 @@ def lacks(name: str, who: str) -> CapabilityNotSupported:
         needed = {step: needed}
     option = DECLARING.get(name.partition(".")[0])
     way = f", such as connect(..., {option})" if option else ""
-    return CapabilityNotSupported(f"{who} needs a client with {name}{way}", {"requiredCapabilities": needed})
+    told = f"the extension {name[4:]}" if name.startswith("ext:") else name
+    return CapabilityNotSupported(f"{who} needs a client with {told}{way}", {"requiredCapabilities": needed})
 
 
 def log_rank(level: Json) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar,
 
 from ..engine.limits import Limits, check_number
 from ..protocol.messages import Json
-from ..protocol.versions import REVISIONS
+from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
 from ..schema.mismatch import nearest
 from ..schema.signature import refuse_async_and_stars
@@ -379,8 +379,20 @@ def notification(name: str) -> Callable[[F], F]:
 
     Raises:
         TypeError: It is no text.
+        ValueError: It is one of the specification's own.
     """
+    if name in OWN_NOTIFICATIONS:
+        raise ValueError(f"{name!r} belongs to the protocol: write a name like 'notifications/vendor/thing'")
     return _named("notification", name, "notifications/vendor/thing")
+
+
+# What the library hears itself.
+OWN_NOTIFICATIONS = frozenset(
+    f"notifications/{name}" for name in (
+        *("initialized", "cancelled", "progress", "message", "elicitation/complete", "subscriptions/acknowledged"),
+        *("resources/updated", "roots/list_changed", *(f"{kind}/list_changed" for kind in LISTS)),
+    )
+)  # fmt: skip
 
 
 def _named(kind: str, name: str, example: str) -> Callable[[F], F]:

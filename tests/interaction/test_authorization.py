@@ -298,6 +298,19 @@ def test_the_clock_stands_while_a_person_signs_in(issuer: AuthorizationServer) -
         assert call(running.url, sign_in(on_redirect=slowly, on_callback=browser.come)[0], connect_timeout=0.3) == "ada"
 
 
+@requirement("M:AUTH-18")
+def test_a_redirect_uri_that_is_refused_is_told(issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    why = {"error": "invalid_redirect_uri", "error_description": "only https\n\x1b[31m here"}
+    monkeypatch.setattr(issuer, "register", lambda asked: (400, why))
+    with protected(issuer) as running:
+        auth, browser = sign_in(redirect_uri="http://127.0.0.1:9/back")
+        with pytest.raises(AuthorizationError) as refused:
+            call(running.url, auth)
+    told = f"{issuer.url} does not register this client with http://127.0.0.1:9/back: invalid_redirect_uri: only https"
+    assert told in str(refused.value) and "\x1b" not in str(refused.value)
+    assert not browser.opened
+
+
 def test_nobody_signs_in(issuer: AuthorizationServer) -> None:
     with protected(issuer) as running, pytest.raises(AuthorizationError, match="nobody has signed in within 0.1 s"):
         call(running.url, SignIn(store=TokenMemory(), on_redirect=len, timeout=0.1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from queue import SimpleQueue
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import minimcp
 from minimcp import Client, Context, Server, ToolError
 
-from ..answering import R1, R2, R4, R5, REVISIONS
+from ..answering import R1, R2, R4, R5, REVISIONS, Answering, result
 from ..support import WAIT
 from .raw_client import RawClient
 
@@ -125,6 +127,173 @@ def test_an_extension_that_the_client_lacks() -> None:
         assert client.call("needs") == -32021
     for revision in (R1, R4):
         with RawClient(build(), revision, {}, capabilities={}) as client:
-            assert "needs a client with ext:com.example/x" in client.call("needs")[0]
+            assert "needs a client with the extension com.example/x" in client.call("needs")[0]
         with RawClient(build(), revision, {}, capabilities=having) as client:
             assert client.call("needs") == "needed"
+
+
+# ------------------------------------------------------------ an extension of somebody else
+
+
+
+
+class Clock(minimcp.Extension):
+    """Tells the time of places; both sides of it."""
+
+    identifier = "com.example/clock"
+    settings = {"hours": 24}
+    names = {"clock/read": "place"}
+    filters = ("clocks",)
+    result_types = {"com.example/later": ("tools/call",)}
+
+    def __init__(self) -> None:
+        self.heard: "SimpleQueue[Dict[str, Any]]" = SimpleQueue()
+        self.followed: List[str] = []
+
+    @minimcp.method("clock/read")
+    def read(self, params: Dict[str, Any], ctx: Context) -> Dict[str, Any]:
+        if params.get("place") not in ("Rome", "Bonn"):
+            raise minimcp.InvalidParams("no clock there")
+        return {"hour": 7, "place": params["place"]}
+
+    @minimcp.notification("notifications/clock/set")
+    def was_set(self, params: Dict[str, Any]) -> None:
+        if params.get("hour") == 25:
+            raise ValueError("a day has 24 hours")
+        self.heard.put(params)
+
+    def listing(self, kind: str, name: str, options: Any) -> Dict[str, Any]:
+        return {"com.example/clock": f"{kind} {name}"}
+
+    def follow(self, call: Any, method: str, params: Any, result: Any) -> Dict[str, Any]:
+        self.followed.append(result["resultType"])
+        hour = call.request("clock/read", {"place": result["place"]})["hour"]
+        return {"content": [{"type": "text", "text": f"{hour} o'clock"}]}
+
+
+def with_clock(clock: Clock, **options: Any) -> Server:
+    server = Server("clocks", extensions=[clock], **options)
+
+    @server.tool(meta={"com.example/own": 1})
+    def hour() -> str:
+        """The hour here."""
+        return "12"
+
+    @server.resource("clock://here")
+    def here() -> str:
+        """The clock here."""
+        return "12"
+
+    return server
+
+
+def on(place: Any, wire: str) -> Any:
+    """A context with what a client connects to: the server itself, or its URL."""
+    return place.start_http() if wire == "HTTP" else nullcontext(place)
+
+
+@pytest.mark.requirement("M:EXT-5", "M:EXT-1", "M:EXT-9", "M:HDR-16")
+@pytest.mark.parametrize("wire", ["memory", "HTTP"])
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_an_extension_adds(revision: str, wire: str) -> None:
+    clock, mine = Clock(), Clock()
+    with on(with_clock(clock), wire) as place:
+        target = getattr(place, "url", place)
+        with minimcp.connect(target, revision=revision, extensions=[mine], timeout=WAIT) as client:
+            assert client.capabilities["extensions"] == {"com.example/clock": {"hours": 24}}
+            assert client.request("clock/read", {"place": "Rome"})["hour"] == 7
+            with pytest.raises(minimcp.InvalidParams, match="no clock there"):
+                client.request("clock/read", {"place": "Oslo"})
+            if revision not in (R1, R2):
+                own = {"com.example/own": 1, "com.example/clock": "tool hour"}
+                assert client.list_tools()[0].meta == own
+                assert client.list_resources()[0].meta == {"com.example/clock": "resource clock://here"}
+            with client.listen(filters={"clocks": ["Rome", "Bonn"]}) as changes:
+                assert changes.honored
+                assert changes.honored.filters == ({"clocks": ["Rome", "Bonn"]} if revision == R5 else {})
+                clock.tell("notifications/clock/set", {"hour": 25}, "clocks", "Rome")
+                if revision == R5:
+                    clock.tell("notifications/clock/set", {"hour": 1}, "clocks", "Oslo")
+                clock.tell("notifications/clock/set", {"hour": 3}, "clocks", "Bonn")
+                assert mine.heard.get(timeout=WAIT)["hour"] == 3, "what raises ends nothing; another key is not heard"
+        with minimcp.connect(target, revision=revision, timeout=WAIT) as stranger:
+            for ask in (
+                lambda: stranger.request("clock/read", {"place": "Rome"}),
+                lambda: stranger.listen(filters={"clocks": True}).close(),
+            )[:2 if revision == R5 else 1]:
+                with pytest.raises(minimcp.CapabilityNotSupported) as refused:
+                    ask()
+                assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/clock": {}}}}
+
+
+@pytest.mark.requirement("M:EXT-5", "M:EXT-3")
+def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
+    clock = Clock()
+    notice = {"jsonrpc": "2.0", "method": "notifications/clock/set"}
+    with RawClient(with_clock(clock), R4, {}, capabilities={}) as without:
+        without.write({**notice, "params": {"hour": 1}})
+        without.result("ping")
+    with RawClient(with_clock(Clock()), R4, {}, capabilities={}) as _:
+        pass
+    with RawClient(clock.server, R4, {}, capabilities={"extensions": {Clock.identifier: {}}}) as having:
+        having.write({**notice, "params": {"hour": 25}})
+        having.write({**notice, "params": {"hour": 2}})
+        assert clock.heard.get(timeout=WAIT) == {"hour": 2}
+    assert clock.heard.empty()
+
+
+@pytest.mark.requirement("M:EXT-5", "M:EXT-6")
+def test_a_result_type_is_followed_by_the_client_that_declared_it() -> None:
+    later = {"resultType": "com.example/later", "place": "Bonn"}
+    answers = {"tools/call": result(**later), "clock/read": result(hour=9), "prompts/get": result(**later)}
+    mine = Clock()
+    with minimcp.connect(Answering(answers, modern=True), extensions=[mine], timeout=WAIT) as client:
+        assert client.call_tool("hour").text == "9 o'clock"
+        with pytest.raises(minimcp.ProtocolViolation, match="com.example/later"):
+            client.request("prompts/get", {"name": "hour"})
+    assert mine.followed == ["com.example/later"]
+    with minimcp.connect(Answering(answers, modern=True), timeout=WAIT) as client:
+        with pytest.raises(minimcp.ProtocolViolation, match="com.example/later"):
+            client.call_tool("hour")
+
+
+@pytest.mark.requirement("M:EXT-10")
+@pytest.mark.parametrize("wanted", [5, "Rome", {"a": 1}, [1], ["x"] * 20_000])
+def test_a_filter_of_an_extension_is_checked(wanted: Any) -> None:
+    with minimcp.connect(with_clock(Clock()), extensions=[Clock()], timeout=WAIT) as client:
+        with pytest.raises(minimcp.InvalidParams, match="clocks is true, or a list of at most"):
+            client.listen(filters={"clocks": wanted})
+        with client.listen(filters={"clocks": False, "unknown": [1]}) as changes:
+            assert changes.honored and changes.honored.filters == {}
+
+
+def test_an_extension_that_cannot_be_one_is_refused() -> None:
+    def one(**members: Any) -> Any:
+        return type("Odd", (minimcp.Extension,), {"identifier": "com.example/odd", **members})()
+
+    def read(self: Any, params: Any) -> Any:
+        """A method."""
+
+    async def later(self: Any, params: Any) -> None:
+        """Async."""
+
+    for wrong, error, says in (
+        (lambda: Server("x", extensions=[Clock]), TypeError, r"objects such as Tasks\(\)"),
+        (lambda: minimcp.connect(Server("x"), extensions=[Clock]), TypeError, r"objects such as Tasks\(\)"),
+        (lambda: Server("x", extensions=["com.example/x"]), TypeError, r"objects such as Tasks\(\)"),
+        (lambda: Server("x", extensions=[Clock(), Clock()]), ValueError, "com.example/clock is given twice"),
+        (lambda: minimcp.connect(Server("x"), extensions=[Clock(), Clock()]), ValueError, "one identifier"),
+        (lambda: Server("x", extensions=[with_clock(Clock())._config.extensions[0]]), ValueError, "one for each"),
+        (lambda: Server("x", extensions=[one(identifier="")]), ValueError, "identifier"),
+        (lambda: Server("x", extensions=[one(settings=[1])]), TypeError, "settings"),
+        (lambda: Server("x", extensions=[one(f=minimcp.method("ping")(read))]), ValueError, "belongs to the protocol"),
+        (lambda: Server("x", extensions=[one(f=minimcp.method("a/b")(lambda self: {}))]), TypeError, "params"),
+        (lambda: Server("x", extensions=[one(f=minimcp.notification("a/b")(later))]), TypeError, "async"),
+        (lambda: minimcp.notification("notifications/cancelled"), ValueError, "belongs to the protocol"),
+        (lambda: minimcp.notification(later), TypeError, "the name comes first"),
+        (lambda: minimcp.method(later), TypeError, "the name comes first"),
+    ):
+        with pytest.raises(error, match=says):
+            wrong()
+    with pytest.raises(TypeError, match="belongs into an Extension"):
+        Server("x", type("Plain", (), {"f": minimcp.notification("a/b")(lambda self, params: None)})())

@@ -123,15 +123,15 @@ def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None
 @pytest.mark.requirement("AUTH-08", "AUTH-11", "M:AUTH-2", "M:AUTH-32")
 def test_the_metadata_is_below_the_path_and_at_the_root() -> None:
     bearer = taking(GOOD, scopes=["read"])
-    document = bearer.document_at(f"{WELL_KNOWN}/mcp")
+    document = bearer.documents.get(f"{WELL_KNOWN}/mcp")
     assert document is not None
-    assert document == bearer.document_at(WELL_KNOWN)
+    assert document == bearer.documents.get(WELL_KNOWN)
     assert json.loads(document) == {
         "resource": RESOURCE, "authorization_servers": [ISSUER], "bearer_methods_supported": ["header"],
         "scopes_supported": ["read"],
     }
     for path in ("/mcp", f"{WELL_KNOWN}/", f"{WELL_KNOWN}/other", "/.well-known/oauth-authorization-server"):
-        assert bearer.document_at(path) is None
+        assert bearer.documents.get(path) is None
 
 
 @pytest.mark.parametrize(("resource", "metadata"), [
@@ -157,11 +157,11 @@ def test_fixed_tokens() -> None:
     assert bearer.admit(sent("two")).scopes == {"read"}
     assert challenge(bearer, sent("three")).startswith('Bearer error="invalid_token", error_description="')
     assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
-    assert bearer.document_at(WELL_KNOWN) is None
+    assert bearer.documents.get(WELL_KNOWN) is None
     both = Bearer.static("one", scopes=["read"], **PUBLISHED)
     assert both.admit(sent("one")).scopes == {"read"}
     assert both.admit(sent("one")).audience == (RESOURCE,)
-    assert both.document_at(WELL_KNOWN)
+    assert both.documents.get(WELL_KNOWN)
 
 
 def test_principals_are_told_apart() -> None:
