@@ -124,7 +124,7 @@ class Skills(Extension):
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
         """As `Extension.route`; clients do not declare this extension."""
-        own = self._methods.get(method)
+        own = self._method_handlers.get(method)
         return None if own is None else own.route
 
     def refresh(self) -> None:

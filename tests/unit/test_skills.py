@@ -107,7 +107,7 @@ def test_neighbours_whose_names_begin_alike(folder: Path, client: Client) -> Non
         (folder / name / "\U0001f600.txt").write_text("x", "utf-8")
     (folder / "a.txt").write_text("of nobody", "utf-8")
     assert [files(client, uri) for uri in listed(client)] == [["SKILL.md", "%F0%9F%98%80.txt"]] * 3
-    assert children(client, "skill://a") == ["a", "\U0001f600.txt"]
+    assert children(client, "skill://a") == ["\U0001f600.txt", "a"]
     with pytest.raises(ResourceNotFound):
         client.read_resource("skill://a.txt")
 
