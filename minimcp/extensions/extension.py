@@ -7,9 +7,10 @@ https://modelcontextprotocol.io/seps/2133-extensions
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.requests import IncomingRequest, Route
+from ..engine.requests import Handler, IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
@@ -40,7 +41,7 @@ class Extension:
         result_types: From values of ``resultType`` to the methods whose results may have them, for clients; they go to
             `follow`.
         options: Options of `Server.tool` that it makes something of.
-        refreshed_by: Methods of the specification before whose requests `refresh` is called.
+        refreshed_by: Lists of the specification, such as "resources/list", before each of which `refresh` is called.
         server: That it serves; None where it serves none.
     """
 
@@ -75,8 +76,10 @@ class Extension:
         }  # fmt: skip
         self._notification_handlers = self.notification_handlers()
         self.server = server
+        destinations = server._registry._destinations
         for method in self.refreshed_by:
-            server._registry.before(method, self.refresh)
+            kind, route = destinations[method]
+            destinations[method] = kind, Route(partial(self._refreshed, route.handle))
 
     def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
         """Add what a client is told to the capabilities.
@@ -117,6 +120,10 @@ class Extension:
 
     def refresh(self) -> None:
         """Register what there is now, before a list of it is sent. On worker threads, several at once."""
+
+    def _refreshed(self, serve: Handler, incoming: IncomingRequest) -> Any:
+        self.refresh()
+        return serve(incoming)
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """What it adds to the ``_meta`` of a tool, resource, template or prompt that is registered.

@@ -150,18 +150,6 @@ class Registry:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
 
-    def before(self, method: str, prepare: Callable[[], object]) -> None:
-        """Have something done before each request of a method of the specification, which a worker then serves."""
-        kind, destination = self._destinations[method]
-        assert isinstance(destination, Route), method
-        serve = destination.handle
-
-        def handle(incoming: IncomingRequest) -> Any:
-            prepare()
-            return serve(incoming)
-
-        self._destinations[method] = kind, Route(handle)
-
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
