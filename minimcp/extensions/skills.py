@@ -110,6 +110,7 @@ class Skills(Extension):
             raise ValueError(f"{self._folder} is a skill: Skills takes the folder that holds it")
         self._known: dict[str, _File] = {}
         self._seen = _Seen({}, {}, {})
+        self._begun = 0  # how often it was looked at
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -188,8 +189,15 @@ class Skills(Extension):
     # ------------------------------------------------------------ the folder
 
     def _look(self) -> _Seen:
-        """What the folder holds now; the skills are registered as resources, and what is left out is logged once."""
+        """What the folder holds now; the skills are registered as resources, and what is left out is logged once.
+
+        Who waits for another thread's look, which began after this was called, takes what that has found.
+        """
+        begun = self._begun
         with self._lock:
+            if self._begun != begun:
+                return self._seen
+            self._begun += 1
             before, seen = self._seen, self._find()
             self._seen = seen
             for path, fault in seen.faults.items():
@@ -257,7 +265,7 @@ class Skills(Extension):
                     for entry in islice(entries, left):
                         left -= 1
                         path, status = f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)
-                        fault = path_fault(path)
+                        fault = None if path in self._seen.resources else path_fault(path)
                         if entry.name.startswith("."):
                             continue
                         if fault is None and stat.S_ISDIR(status.st_mode):

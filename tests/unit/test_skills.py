@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
@@ -222,6 +223,42 @@ def test_files_that_have_not_changed_are_read_once(
     (made / "SKILL.md").write_text("no skill any more", "utf-8")
     assert listed(client) == {}
     assert read == ["a/SKILL.md"] * 2
+
+
+def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for while somebody looked may be newer: one more look, for all who ask meanwhile."""
+    served, looks = Skills(folder), []
+    first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
+    find, lock = Skills._find, served._lock
+
+    class Lock:
+        def __enter__(self) -> None:
+            waiting.release()
+            lock.acquire()
+
+        def __exit__(self, *error: Any) -> None:
+            lock.release()
+
+    def slow(self: Skills) -> Any:
+        looks.append(1)
+        first.set()
+        assert go_on.wait(WAIT)
+        return find(self)
+
+    monkeypatch.setattr(Skills, "_find", slow)
+    monkeypatch.setattr(served, "_lock", Lock())
+    Server("s", extensions=[served])
+    threads = [threading.Thread(target=served._look) for _ in range(6)]
+    threads[0].start()
+    assert first.wait(WAIT)
+    for thread in threads[1:]:
+        thread.start()
+    for _ in threads:
+        assert waiting.acquire(timeout=WAIT)
+    go_on.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert len(looks) == 2
 
 
 def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
