@@ -37,7 +37,7 @@ from .errors import (
     AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HandlerFailed,
     HeaderMismatch, InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError,
     ProtocolViolation, Refused, RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound,
-    RpcError, ToolError, UnsupportedRevision, UrlElicitationRequired,
+    RpcError, SkillError, ToolError, UnsupportedRevision, UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
@@ -49,12 +49,14 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
+    from .client.skills import Skill
     from .client.tasks import Task
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
     from .extensions.apps import Apps
     from .extensions.extension import Extension
+    from .extensions.skills import Skills
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
@@ -87,11 +89,11 @@ __all__ = [
     "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group",
     "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
     "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler",
-    "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError",
-    "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
-    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink",
-    "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult",
-    "SamplingMessage", "Serial", "Server", "SignIn", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
+    "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress",
+    "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
+    "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial",
+    "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
     "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
     "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
     "app", "connect", "connect_all", "current_context", "method", "notification", "prompt", "resolve_inside",
@@ -108,12 +110,14 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
+    "client.skills": "Skill",
     "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
     "extensions.apps": "Apps",
     "extensions.extension": "Extension",
+    "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",

@@ -244,6 +244,19 @@ class ProtocolViolation(McpError):
         self.rule, self.peer_message = rule, message
 
 
+class SkillError(McpError):
+    """What a server sent of a skill is not what it listed, or not all that it listed can be read.
+
+    Args:
+        message: What is wrong.
+        uri: Of the file.
+    """
+
+    def __init__(self, message: str, uri: str = "") -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
 class _ConnectionTrouble(McpError, ConnectionError):
     def __init__(
         self, message: str, *, exit_code: Optional[int] = None, signal: Optional[int] = None, stderr_tail: str = ""

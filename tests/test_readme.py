@@ -52,7 +52,7 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 18
+    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 20
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
@@ -71,6 +71,14 @@ def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
 @pytest.mark.parametrize("name", ["client.py", "pack.py", "visit.py"])
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]
+
+
+def test_the_skills_are_read(files: Path) -> None:
+    for name, text in blocks("skill").items():
+        (files / "skills" / name / "letters").mkdir(parents=True)
+        (files / "skills" / name / "SKILL.md").write_text(text, encoding="utf-8")
+        (files / "skills" / name / "letters" / "no.md").write_text("We are sorry.", encoding="utf-8")
+    assert _run(["refunds.py"], files) == blocks("prints")["refunds.py"]
 
 
 def test_the_test_passes(files: Path) -> None:

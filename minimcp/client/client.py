@@ -33,6 +33,7 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, s
 from .subscriptions import Changes, Filter, OpenSession
 
 if TYPE_CHECKING:
+    from .skills import Skill
     from .tasks import Task
 
 log = logger("minimcp.client")
@@ -493,6 +494,45 @@ class Client:
         call = Call(self._sessions, timeout, cancel, "resources")
         result = call.fetch("resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache)
         return read_result("resources/read", types.ReadResourceResult.from_wire, result)
+
+    # ------------------------------------------------------------ skills
+
+    def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
+        """The skills that the server lists, page after page; it may serve others too. No file of them is read.
+
+        Arguments and errors as `list_tools`, and:
+
+        Raises:
+            CapabilityNotSupported: The server declares no skills.
+        """
+        from .skills import CAPABILITY, Skill
+
+        call = Call(self._sessions, timeout, cancel)
+        call.session.need(CAPABILITY)
+        return call.pages("skills/list", "skills", partial(Skill, self), "bypass")
+
+    def read_skill(self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> Skill:
+        """Read the ``SKILL.md`` of a skill, and verify its size, digest and front matter. Errors as `request`, and:
+
+        Args:
+            skill: As it was listed, when that was what the user has agreed to; or its URI, which has the server say
+                anew what the skill is, whether it is listed or not.
+
+        Returns:
+            The skill, with its ``text``; its ``read`` reads the other files.
+
+        Raises:
+            SkillError: The server sends something else than it has listed.
+            InvalidParams: It has no skill of this URI.
+            CapabilityNotSupported: It declares no skills.
+        """
+        from .skills import CAPABILITY, Skill, get_skill
+
+        call = Call(self._sessions, timeout, cancel)
+        call.session.need(CAPABILITY)
+        found = skill if isinstance(skill, Skill) else get_skill(self, call, expect(skill, str, "a skill is a str"))
+        found.load(call)
+        return found
 
     # ------------------------------------------------------------ prompts
 

@@ -7,9 +7,10 @@ https://modelcontextprotocol.io/seps/2133-extensions
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.requests import IncomingRequest, Route
+from ..engine.requests import Handler, IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
@@ -40,6 +41,7 @@ class Extension:
         result_types: From values of ``resultType`` to the methods whose results may have them, for clients; they go to
             `follow`.
         options: Options of `Server.tool` that it makes something of.
+        refreshed_by: Lists of the specification, such as "resources/list", before each of which `refresh` is called.
         server: That it serves; None where it serves none.
     """
 
@@ -49,6 +51,7 @@ class Extension:
     filters: Sequence[str] = ()
     result_types: Mapping[str, Sequence[str]] = {}
     options: Sequence[str] = ()
+    refreshed_by: Sequence[str] = ()
 
     server: Any = None
 
@@ -73,6 +76,10 @@ class Extension:
         }  # fmt: skip
         self._notification_handlers = self.notification_handlers()
         self.server = server
+        destinations = server._registry._destinations
+        for method in self.refreshed_by:
+            kind, route = destinations[method]
+            destinations[method] = kind, Route(partial(self._refreshed, route.handle))
 
     def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
         """Add what a client is told to the capabilities.
@@ -110,6 +117,13 @@ class Extension:
             return False
         self.server._pool.submit(lambda: _hear(function, method, params))
         return True
+
+    def refresh(self) -> None:
+        """Register what there is now, before a list of it is sent. On worker threads, several at once."""
+
+    def _refreshed(self, serve: Handler, incoming: IncomingRequest) -> Any:
+        self.refresh()
+        return serve(incoming)
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """What it adds to the ``_meta`` of a tool, resource, template or prompt that is registered.

@@ -77,7 +77,7 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"path is a str, not {type(text).__name__}")
-    fault = _fault(text)
+    fault = path_fault(text)
     if fault is None:
         top = os.path.realpath(root)
         found = Path(os.path.realpath(os.path.join(top, text)))
@@ -87,7 +87,7 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
     raise ResourceAccessDenied(f"Access denied: the path is refused, because {fault}")
 
 
-def _fault(text: str) -> Optional[str]:
+def path_fault(text: str) -> Optional[str]:
     """Why a path is refused by how it is written; None when it is not."""
     try:
         if len(text.encode("utf-8")) > LONGEST_PATH:

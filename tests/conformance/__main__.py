@@ -1,7 +1,7 @@
 """`python -m tests.conformance`: install the official conformance suite, run it both ways, print the score.
 
 Exit code 1 when a scenario failed, warned, checked nothing or gave no result, or when the suite could not run. There
-is no list of failures that are expected. Left out: the extension for skills, which is not here.
+is no list of failures that are expected.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BESIDE = {  # what the suite runs with a set and does not count, and we do
 }
 
 OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
-SKILLS = "sep-2640-"
-TASKS, NEVER_CHECKED = "tasks-", "tasks-status-notifications"  # which this build of the suite always skips
-TASK_SCENARIOS = 9
+NEVER_CHECKED = "tasks-status-notifications"  # which this build of the suite always skips
+EXTENSIONS = {"tasks": ("tasks-", 9), "skills": ("sep-2640-", 3)}
+"""What the names of an extension's scenarios begin with, and how many there are for a server."""
 
 
 class Score:
@@ -65,20 +65,20 @@ def server_side(score: Score) -> Iterator[str]:
             missing = [Verdict(f"({number} more)") for number in range(1, count - len(found) + 1)]
             yield f"server {revision}: {score.take(f'server {revision}', [*found.values(), *missing])}"
         known = suite.listed(suite.ask("list"), "Server")
-        names = [name for name in known if name.startswith(TASKS) and name != NEVER_CHECKED]
-        if len(names) != TASK_SCENARIOS:
-            raise Broken(f"{len(names)} scenarios of tasks are listed, not {TASK_SCENARIOS}")
-        each = [suite.servers(url, "--scenario", name, "--spec-version", "2026-07-28", "--force").get(name)
-                for name in names]
-        verdicts = [verdict or Verdict(name) for verdict, name in zip(each, names)]
-        yield f"server tasks: {score.take('server tasks', verdicts)}"
+        for extension, (prefix, count) in EXTENSIONS.items():
+            names = [name for name in known if name.startswith(prefix) and name != NEVER_CHECKED]
+            if len(names) != count:
+                raise Broken(f"{len(names)} scenarios of {extension} are listed, not {count}")
+            each = [suite.servers(url, "--scenario", name, "--spec-version", "2026-07-28", "--force").get(name)
+                    for name in names]
+            verdicts = [verdict or Verdict(name) for verdict, name in zip(each, names)]
+            yield f"server {extension}: {score.take(f'server {extension}', verdicts)}"
 
 
 def client_side(score: Score) -> Iterator[str]:
     """Run every scenario at every revision it has with our client; yield the lines of the score."""
     known = suite.listed(suite.ask("list"), "Client")
-    at = [(name, revision) for name, revisions in known.items() for revision in revisions
-          if not name.startswith(SKILLS)]
+    at = [(name, revision) for name, revisions in known.items() for revision in revisions]
     if not at:
         raise Broken("no scenario for clients is listed")
     with ThreadPoolExecutor(3) as pool:  # each is a few processes that wait for one another

@@ -74,6 +74,21 @@ def call_test_tool(client: minimcp.Client) -> None:
     client.call_tool("test-tool", {})
 
 
+def list_skills(client: minimcp.Client) -> None:
+    client.list_skills()
+
+
+def read_skills(client: minimcp.Client) -> None:
+    """Read the other files only of skills whose SKILL.md is what was listed: none of these."""
+    for skill in client.list_skills():
+        try:
+            client.read_skill(skill)
+        except minimcp.SkillError as error:
+            print(error)
+        else:
+            skill.read("references/FORMS.md")
+
+
 SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
     "initialize": list_only,
     "tools_call": call_sum,
@@ -88,6 +103,10 @@ SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
     "sep-2322-client-request-state": call_named(
         "test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"
     ),
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": read_skills,
+    "sep-2640-client-verify-size": read_skills,
+    "sep-2640-client-verify-frontmatter": read_skills,
 }
 
 

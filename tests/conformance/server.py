@@ -21,6 +21,7 @@ from minimcp import (
     ListRoots,
     Sample,
     Server,
+    Skills,
     Tasks,
     Text,
     ToolError,
@@ -133,7 +134,7 @@ def make_server() -> Server:
     server = Server(
         "conformance-fixture", version="1.0.0",
         capabilities=["tools", "prompts", "resources", "logging", "completions"],
-        extensions=[Tasks(poll_interval=0.2)],
+        extensions=[Tasks(poll_interval=0.2), Skills(Path(__file__).with_name("skills"))],
     )  # fmt: skip
     add_tasks(server)
 

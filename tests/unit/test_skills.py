@@ -1,0 +1,521 @@
+"""`Skills`: what a folder is served as, what is left out of it, and what changes while it is served."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import Client, InvalidParams, ResourceNotFound, Server, Skills
+from minimcp.extensions import skills
+
+from ..support import WAIT
+
+SECRET = "the secret outside"
+
+
+def write(folder: Path, name: str = "", more: str = "description: x", body: str = "Do it.\n") -> Path:
+    """A skill in a folder of its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {name or folder.name}\n{more}\n---\n{body}", "utf-8")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret.txt").write_text(SECRET, "utf-8")
+    made = tmp_path / "skills"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[Client]:
+    with minimcp.connect(Server("s", extensions=[Skills(folder)]), timeout=WAIT) as opened:
+        yield opened
+
+
+def listed(client: Client) -> Dict[str, Any]:
+    return {each["uri"]: each for each in client.request("skills/list")["skills"]}
+
+
+def files(client: Client, uri: str) -> List[str]:
+    """The files of a skill, from its folder."""
+    found = client.request("skills/get", {"uri": uri})["skill"]["resources"]
+    return [each["uri"][len(uri) - len("SKILL.md"):] for each in found]
+
+
+def children(client: Client, uri: str) -> List[Any]:
+    return [each["name"] for each in client.request("resources/directory/read", {"uri": uri})["resources"]]
+
+
+def problems(caplog: pytest.LogCaptureFixture) -> List[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "minimcp.skills"]
+
+
+# ---------------------------------------------------------------- what is served
+
+
+def test_an_entry_says_everything(folder: Path, client: Client) -> None:
+    made = write(folder / "acme" / "refunds", more="description: >-\n  Refund\n  it.\nmetadata: {v: 1.5, to: [a, b]}")
+    (made / "two words.txt").write_bytes(b"x\r\n\xef\xbb\xbf")
+    (made / "data").mkdir()
+    (made / "data" / "raw.bin").write_bytes(b"\xff\x00")
+    uri = "skill://acme/refunds/SKILL.md"
+    entry = {
+        "uri": uri,
+        "frontmatter": {"name": "refunds", "description": "Refund it.", "metadata": {"v": 1.5, "to": ["a", "b"]}},
+        "resources": [
+            {"uri": f"skill://acme/refunds/{name.replace(' ', '%20')}", "size": len(data),
+             "digest": "sha256:" + hashlib.sha256(data).hexdigest()}
+            for name in ("SKILL.md", "data/raw.bin", "two words.txt") for data in [(made / name).read_bytes()]
+        ],
+    }  # fmt: skip
+    assert listed(client) == {uri: entry}
+    assert client.request("skills/get", {"uri": uri})["skill"] == entry
+    for each in entry["resources"]:
+        content = client.read_resource(each["uri"]).contents[0]
+        data = content.data if content.text is None else content.text.encode()
+        assert (content.uri, f"sha256:{hashlib.sha256(data).hexdigest()}") == (each["uri"], each["digest"])
+
+
+def test_the_skill_file_is_a_listed_resource(folder: Path, client: Client) -> None:
+    write(folder / "a", more="description: What it does")
+    [found] = client.list_resources()
+    assert (found.uri, found.name, found.description, found.mime_type) == (
+        "skill://a/SKILL.md", "a", "What it does", "text/markdown",
+    )  # fmt: skip
+    assert client.read_resource(found.uri).contents[0].mime_type == "text/markdown"
+
+
+def test_skills_inside_skills(folder: Path, client: Client) -> None:
+    write(write(folder / "Outer" / "a") / "b")
+    assert list(listed(client)) == ["skill://Outer/a/SKILL.md", "skill://Outer/a/b/SKILL.md"]
+    assert files(client, "skill://Outer/a/SKILL.md") == ["SKILL.md", "b/SKILL.md"]
+    assert files(client, "skill://Outer/a/b/SKILL.md") == ["SKILL.md"]
+
+
+def test_neighbours_whose_names_begin_alike(folder: Path, client: Client) -> None:
+    for name in ("a", "a-b", "a0"):
+        write(folder / name)
+        (folder / name / "\U0001f600.txt").write_text("x", "utf-8")
+    (folder / "a.txt").write_text("of nobody", "utf-8")
+    assert [files(client, uri) for uri in listed(client)] == [["SKILL.md", "%F0%9F%98%80.txt"]] * 3
+    assert children(client, "skill://a") == ["\U0001f600.txt", "a"]
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a.txt")
+
+
+def test_folders_are_read(folder: Path, client: Client) -> None:
+    made = write(folder / "acme" / "a", more="description: d")
+    (made / "empty").mkdir()
+    (made / "x.unknown").write_text("x", "utf-8")
+    (folder / "acme" / "of-nobody").mkdir()
+    found = client.request("resources/directory/read", {"uri": "skill://acme/a"})["resources"]
+    base = "skill://acme/a/"
+    size = (made / "SKILL.md").stat().st_size
+    assert found == [
+        {"uri": base + "SKILL.md", "name": "a", "description": "d", "mimeType": "text/markdown", "size": size},
+        {"uri": base + "empty", "name": "empty", "mimeType": "inode/directory"},
+        {"uri": base + "x.unknown", "name": "x.unknown", "size": 1},
+    ]
+    assert children(client, "skill://acme") == ["a"]
+    assert children(client, "skill://acme/a/empty") == []
+    ours = ("skill://", "skill://acme/", "skill://acme/a/SKILL.md", "skill://acme/of-nobody", "skill://x")
+    for uri in (*ours, "x", None, 1):
+        with pytest.raises(InvalidParams, match="folder"):
+            client.request("resources/directory/read", {"uri": uri})
+
+
+@pytest.mark.parametrize("uri", [
+    None, 1, "", "skill://", "skill://a", "skill://a/", "skill://a/skill.md", "skill://a/./SKILL.md", "skill:///SKILL.md",
+    "skill://a/SKILL%2Emd", "skill://b/../a/SKILL.md", "skill://a/SKILL.md/", "SKILL://a/SKILL.md", "skill://\ud800",
+])  # fmt: skip
+def test_a_skill_has_one_uri(folder: Path, client: Client, uri: Any) -> None:
+    write(folder / "a")
+    with pytest.raises(InvalidParams, match="SKILL.md"):
+        client.request("skills/get", {"uri": uri})
+
+
+def test_pages(folder: Path) -> None:
+    for name in "abcde":
+        write(folder / name)
+    with minimcp.connect(Server("s", extensions=[Skills(folder)], page_size=2), timeout=WAIT) as client:
+        first = client.request("skills/list")
+        assert [each["frontmatter"]["name"] for each in first["skills"]] == ["a", "b"]
+        (folder / "a" / "SKILL.md").unlink()  # a page behind stays what it was
+        second = client.request("skills/list", {"cursor": first["nextCursor"]})
+        assert [each["frontmatter"]["name"] for each in second["skills"]] == ["c", "d"]
+        assert [each.name for each in client.list_skills()] == ["b", "c", "d", "e"]
+        (folder / "b" / "f").mkdir()
+        (folder / "b" / "g").mkdir()
+        found = client.request("resources/directory/read", {"uri": "skill://b"})
+        assert "nextCursor" in found
+        for cursor in ("b", 2, ["skill://b"]):
+            with pytest.raises(InvalidParams, match="cursor"):
+                client.request("skills/list", {"cursor": cursor})
+
+
+def test_a_page_ends_by_its_size(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skills, "PAGE_BYTES", 1)
+    for name in "ab":
+        write(folder / name)
+    assert len(client.request("skills/list")["skills"]) == 1
+    assert [each.name for each in client.list_skills()] == ["a", "b"]
+
+
+# ---------------------------------------------------------------- what changes
+
+
+def test_changes_are_noticed(folder: Path, client: Client) -> None:
+    assert listed(client) == {}
+    made = write(folder / "a")
+    assert [each.uri for each in client.list_resources(cache="refresh")] == ["skill://a/SKILL.md"]
+    write(folder / "a", more="description: another")
+    assert [each.description for each in client.list_resources(cache="refresh")] == ["another"]
+    (made / "SKILL.md").unlink()
+    assert client.list_resources(cache="refresh") == []
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a/SKILL.md")
+    client.close()
+
+
+def test_clients_are_told_of_other_skills(folder: Path, client: Client) -> None:
+    write(folder / "a")
+    with client.listen(resources_list_changed=True) as changes:
+        client.request("skills/list")
+        assert next(iter(changes)).kind == "resources_list_changed"
+
+
+def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
+    path, served = write(folder / "a") / "x.txt", Skills(folder)
+    path.write_text("one", "utf-8")
+    status = path.stat()  # a clock of a file system may stand still for some milliseconds
+    first = served._file("a/x.txt", status, None)
+    path.write_text("two", "utf-8")
+    assert served._file("a/x.txt", status, first).listed["digest"] != first.listed["digest"]
+
+
+def test_files_that_have_not_changed_are_read_once(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, read = write(folder / "a"), []
+    content = Skills._content
+
+    class Later:
+        time = staticmethod(lambda: time.time() + 3600)
+
+    def counted(self: Skills, path: str) -> bytes:
+        read.append(path)
+        return content(self, path)
+
+    monkeypatch.setattr(skills, "time", Later)
+    monkeypatch.setattr(Skills, "_content", counted)
+    assert listed(client) == listed(client)
+    assert read == ["a/SKILL.md"]
+    (made / "SKILL.md").write_text("no skill any more", "utf-8")
+    assert listed(client) == {}
+    assert read == ["a/SKILL.md"] * 2
+
+
+def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked for while somebody looked may be newer: one more look, for all who ask meanwhile."""
+    served, looks = Skills(folder), []
+    first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
+    find, lock = Skills._find, served._lock
+
+    class Lock:
+        def __enter__(self) -> None:
+            waiting.release()
+            lock.acquire()
+
+        def __exit__(self, *error: Any) -> None:
+            lock.release()
+
+    def slow(self: Skills) -> Any:
+        looks.append(1)
+        first.set()
+        assert go_on.wait(WAIT)
+        return find(self)
+
+    monkeypatch.setattr(Skills, "_find", slow)
+    monkeypatch.setattr(served, "_lock", Lock())
+    Server("s", extensions=[served])
+    threads = [threading.Thread(target=served._look) for _ in range(6)]
+    threads[0].start()
+    assert first.wait(WAIT)
+    for thread in threads[1:]:
+        thread.start()
+    for _ in threads:
+        assert waiting.acquire(timeout=WAIT)
+    go_on.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert len(looks) == 2
+
+
+def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
+    server = Server("s", extensions=[Skills(folder)])
+    made = write(folder / "a")
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert len(listed(client)) == 1
+        server.remove_resource("skill://a/SKILL.md")
+        (made / "SKILL.md").unlink()
+        assert listed(client) == {}
+
+
+# ---------------------------------------------------------------- what is left out
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("no front matter", "line 1"),
+    ("---\nname: a\ndescription: b: c\n---\n", "line 3"),
+    ("---\nname: b\ndescription: x\n---\n", "the name is that of the folder"),
+    ("---\nname: a\n---\n", "description"),
+    ("---\nname: a\ndescription: x\nmore: &a [*a]\n---\n", "line 4"),
+    (b"---\nname: a\ndescription: \xff\n---\n", "utf-8"),
+])  # fmt: skip
+def test_what_is_no_skill(
+    folder: Path, client: Client, caplog: pytest.LogCaptureFixture, text: Any, why: str
+) -> None:
+    path = write(folder / "a") / "SKILL.md"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    write(folder / "good")
+    caplog.set_level(logging.WARNING)
+    for _ in range(2):
+        assert list(listed(client)) == ["skill://good/SKILL.md"]
+    [said] = problems(caplog)
+    assert str(path) in said and why in said
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a/SKILL.md")
+    write(folder / "a")
+    assert len(listed(client)) == 2
+
+
+def link_outside(made: Path) -> None:
+    (made / "x").symlink_to(made.parents[1] / "secret.txt")
+
+
+def link_inside(made: Path) -> None:
+    (made / "x").symlink_to(made / "SKILL.md")
+
+
+def link_to_folder(made: Path) -> None:
+    (made / "x").symlink_to(made.parents[1])
+
+
+def link_in_a_circle(made: Path) -> None:
+    (made / "x").symlink_to(made)
+
+
+def link_to_nothing(made: Path) -> None:
+    (made / "x").symlink_to("nothing")
+
+
+def queue(made: Path) -> None:
+    os.mkfifo(made / "x")
+
+
+def backslash(made: Path) -> None:
+    (made / "x\\..\\y").write_text("x", "utf-8")
+
+
+def device(made: Path) -> None:
+    (made / "con.txt").write_text("x", "utf-8")
+
+
+def no_unicode(made: Path) -> None:
+    with open(os.fsencode(made) + b"/\xff.txt", "w", encoding="utf-8"):
+        pass
+
+
+@pytest.mark.parametrize("make", [
+    link_outside, link_inside, link_to_folder, link_in_a_circle, link_to_nothing, queue, backslash, device, no_unicode,
+])  # fmt: skip
+def test_what_is_left_out_of_a_skill(
+    folder: Path, client: Client, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+) -> None:
+    make(write(folder / "a"))
+    for _ in range(2):
+        assert files(client, "skill://a/SKILL.md") == ["SKILL.md"]
+    assert children(client, "skill://a") == ["a"]
+    assert len(problems(caplog)) == 1
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a/x")
+
+
+def test_names_with_a_dot_are_left_out_without_a_word(
+    folder: Path, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = write(folder / "a")
+    write(folder / ".git" / "b")
+    (made / ".env").write_text(SECRET, "utf-8")
+    assert files(client, "skill://a/SKILL.md") == ["SKILL.md"]
+    assert (len(listed(client)), problems(caplog)) == (1, [])
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a/.env")
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 2), ("MOST_BYTES", 100)])
+def test_a_skill_that_is_too_large(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str,
+    value: int,
+) -> None:
+    monkeypatch.setattr(skills, limit, value)
+    made = write(folder / "a")
+    write(folder / "b")
+    for name in ("x", "y"):
+        (made / name).write_text("x" * 40, "utf-8")
+    assert list(listed(client)) == ["skill://b/SKILL.md"]
+    assert [str(value) in said for said in problems(caplog)] == [True]
+
+
+def test_a_folder_that_is_too_large(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(skills, "MOST_ENTRIES", 5)
+    for number in range(10):
+        write(folder / f"s{number}")
+    assert listed(client) == {}
+    assert "first 5" in problems(caplog)[0]
+
+
+def test_a_folder_that_goes_away(folder: Path, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    made = write(folder / "a")
+    assert len(listed(client)) == 1
+    (made / "SKILL.md").unlink()
+    made.rmdir()
+    folder.rmdir()
+    assert (listed(client), client.list_resources(cache="refresh")) == ({}, [])
+    assert len(problems(caplog)) == 1
+    write(folder / "a")
+    assert len(listed(client)) == 1
+
+
+# ---------------------------------------------------------------- what somebody exchanges after it was looked at
+
+
+def test_nothing_leads_outside_that_is_exchanged(folder: Path, client: Client) -> None:
+    made = write(folder / "a")
+    (made / "sub").mkdir()
+    (made / "sub" / "x.txt").write_text("inside", "utf-8")
+    uri = "skill://a/sub/x.txt"
+    assert client.read_resource(uri).contents[0].text == "inside"
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "x.txt").write_text(SECRET, "utf-8")
+
+    (made / "sub" / "x.txt").unlink()
+    (made / "sub" / "x.txt").symlink_to(outside / "x.txt")  # and the last look still knows the file
+    with pytest.raises(ResourceNotFound):
+        client.read_resource(uri)
+
+    (made / "sub").rename(made / "old")
+    (made / "sub").symlink_to(outside)
+    with pytest.raises(ResourceNotFound):
+        client.read_resource(uri)
+
+    (made / "sub").unlink()
+    (made / "sub").mkdir()
+    os.mkfifo(made / "sub" / "x.txt")  # nobody writes into it: opening it must not wait
+    with pytest.raises(ResourceNotFound):
+        client.read_resource(uri)
+
+    (made / "sub" / "x.txt").unlink()
+    (made / "sub" / "x.txt").mkdir()
+    with pytest.raises(ResourceNotFound):
+        client.read_resource(uri)
+
+
+def test_a_file_that_has_grown(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(folder / "a") / "x.txt"
+    path.write_text("x", "utf-8")
+    assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
+    monkeypatch.setattr(skills, "MOST_BYTES", 1000)
+    path.write_text("x" * 1001, "utf-8")
+    with pytest.raises(ResourceNotFound):
+        client.read_resource("skill://a/x.txt")
+
+
+def test_a_file_that_goes_between_the_look_and_its_digest(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(folder / "a")
+    write(folder / "b")
+    content = Skills._content
+
+    def gone(self: Skills, path: str) -> bytes:
+        if path.startswith("a"):
+            raise FileNotFoundError(path)
+        return content(self, path)
+
+    monkeypatch.setattr(Skills, "_content", gone)
+    assert list(listed(client)) == ["skill://b/SKILL.md"]
+    assert len(problems(caplog)) == 1
+
+
+def test_where_no_folder_can_be_opened(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows."""
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    (write(folder / "a") / "x.txt").write_text("x", "utf-8")
+    assert files(client, "skill://a/SKILL.md") == ["SKILL.md", "x.txt"]
+    assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
+
+
+def test_no_descriptor_is_left(folder: Path, client: Client) -> None:
+    (write(folder / "a") / "x").symlink_to("nothing")
+    listed(client)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(20):
+        listed(client)
+        with pytest.raises(ResourceNotFound):
+            client.read_resource("skill://a/x")
+    assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
+
+
+# ---------------------------------------------------------------- the object
+
+
+def test_what_skills_takes(folder: Path) -> None:
+    with pytest.raises(ValueError, match="none"):
+        Skills(folder / "nothing")
+    with pytest.raises(ValueError, match="none"):
+        Skills(folder.parent / "secret.txt")
+    with pytest.raises(ValueError, match="folder that holds it"):
+        Skills(write(folder / "a"))
+    with pytest.raises(TypeError):
+        Skills(5)  # type: ignore[arg-type]
+    assert str(folder) in repr(Skills(str(folder)))
+
+
+def test_a_relative_folder_stays_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    server = Server("s", extensions=[Skills("skills")])
+    monkeypatch.chdir("/")
+    write(folder / "a")
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert len(listed(client)) == 1
+
+
+def test_nothing_is_read_before_the_first_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> Any:
+        raise AssertionError("the folder is looked at")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Skills, "_walk", refuse)
+        with minimcp.connect(Server("s", extensions=[Skills(folder)]), timeout=WAIT) as client:
+            client.list_resource_templates()
+
+
+def test_a_fork_while_the_folder_is_looked_at(folder: Path) -> None:
+    made = Skills(folder)
+    made._lock.acquire()
+    made.renew_in_fork()
+    assert made._lock.acquire(blocking=False)
