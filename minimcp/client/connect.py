@@ -178,7 +178,9 @@ def connect(
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
     declared: Any = extensions
+    tasks: Any = None
     if isinstance(declared, (list, tuple)):
+        tasks = next((each for each in declared if hasattr(each, "for_host")), None)
         declared = {each.identifier: {} for each in declared}
     expect({} if declared is None else declared, Mapping, "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
@@ -193,8 +195,8 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=declared, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
-        connection=target if config is not None else None,
+        extensions=declared, tasks=None if tasks is None else tasks.for_host(limits), workers=limits.workers,
+        cache=Cache(limits.cache_bytes) if cache else None, connection=target if config is not None else None,
         backlog_bytes=limits.backlog_bytes,
     )
     if client_info is None:

@@ -300,9 +300,20 @@ class ClientSession(ConnectionRole):
         peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
         if request.method == "ping":
             return peer, self._ping
+        tasks = self.host.asked_tasks
+        if tasks is not None and self.era is not None:
+            route: Optional[Route] = tasks.route(request.method, peer)
+            if route is not None:
+                return peer, route
         if self.era is None or request.method not in QUESTIONS:
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return peer, Route(self._serve)
+        return peer, Route(self._serve if tasks is None else self._serve_or_begin)
+
+    def _serve_or_begin(self, request: IncomingRequest) -> Result:
+        """Answer a question, or begin a task that will."""
+        tasks = self.host.asked_tasks
+        begun: Result = tasks.begin(self, request, Route(self._serve)) if tasks.takes(request) else self._serve(request)
+        return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those of all calls."""
@@ -343,6 +354,8 @@ class ClientSession(ConnectionRole):
 
     def lost(self, cause: ConnectionLost) -> None:
         self.ended.cancel()
+        if self.host.asked_tasks is not None and self.era is not None:
+            self.host.asked_tasks.lost(self.era.peer)
 
     # ------------------------------------------------------------ shared by all transports
 

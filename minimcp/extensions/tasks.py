@@ -217,6 +217,9 @@ class Tasks:
 
     identifier = IDENTIFIER
 
+    # Whether tasks are listed where nobody is authenticated.
+    lists_for_all = False
+
     def __init__(
         self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
         poll_interval: float = 1.0, max_tasks: int = 5000, max_bytes: int = 256 * 1024 * 1024,
@@ -246,6 +249,12 @@ class Tasks:
         renewed_in_fork.add(self)
         config.tasks = self
         registry.extensions.append(self)
+
+    def for_host(self, limits: Limits) -> Tasks:
+        """What runs the questions of a server as tasks, for one client that declares these."""
+        from .host_tasks import HostTasks
+
+        return HostTasks(limits)
 
     def renew_in_fork(self) -> None:
         """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
@@ -395,11 +404,11 @@ class Tasks:
         declared = incoming.peer.revision.tasks == "extension" and incoming.peer.supports("ext:" + IDENTIFIER)
         return declared and incoming.request.method == "tools/call" and not isinstance(incoming, TaskRequest)
 
-    def create(self, tool: RegisteredTool, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
+    def create(self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
         """Begin a call of a tool as a task; the result that says so.
 
         Args:
-            tool: The tool.
+            route: Of the tool, where it runs as no task.
             incoming: The call.
             before: Knows what was answered before it became a task; None when it begins as one.
 
@@ -425,7 +434,7 @@ class Tasks:
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
             "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
         }  # fmt: skip
-        running = TaskRequest(self, key, incoming, tool.plain_route, before)
+        running = TaskRequest(self, key, incoming, route, before)
         self.requests.add(running, key)
         with self._lock:
             self._running[key] = running
@@ -516,7 +525,7 @@ class Tasks:
         core = incoming.peer.revision.tasks == "core"
         if core and not NEXT[record["status"]]:
             raise InvalidParams(f"the task is {record['status']} already: only one that has not ended is cancelled")
-        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled by the client"))
+        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled on request"))
         running = self._running.get(key)
         if running is not None and changed is not None and changed["status"] == "cancelled":
             running.cancel("the client has cancelled the task")
@@ -540,7 +549,7 @@ class Tasks:
         self.change(key, take)
 
     def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
-        if incoming.principal is None:
+        if incoming.principal is None and not self.lists_for_all:
             raise MethodNotFound("tasks are listed for clients that are authenticated, and this one is not")
         prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
         if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
