@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from minimcp import Cancelled, Client, ProtocolViolation, RpcError, Tasks, connect
+from minimcp import Cancelled, Client, InvalidParams, ProtocolViolation, RpcError, Tasks, connect
 from minimcp.client import session
 from minimcp.engine.timer import Deadline
 
@@ -108,6 +108,19 @@ def test_no_cancelled_notification_names_a_task(sleeps: List[float]) -> None:
         with pytest.raises(Cancelled):
             task.result(WAIT)
         assert "notifications/cancelled" not in script.pipe.methods()
+
+
+@pytest.mark.requirement("TASK-35")
+def test_a_task_that_was_cancelled_may_be_gone() -> None:
+    gone = error(-32602, "there is no task with this taskId")
+    script = Script(**{"initialize": CORE, "tasks/get": gone, "tasks/cancel": [result(), gone]})
+    with opened(script, R4) as client:
+        task = client.task("t1")
+        task.cancel()
+        with pytest.raises(InvalidParams):
+            task.refresh()
+        task.give_up()
+        assert script.pipe.methods().count("tasks/cancel") == 2
 
 
 def test_what_has_ended_stays_so(sleeps: List[float]) -> None:
