@@ -85,6 +85,17 @@ def mine(ctx: Context) -> list[str]:
     return [title for title, name in lent.items() if name == who(ctx)]
 '''
 
+KNEAD = '''
+    @server.tool(task="required")
+    def knead(minutes: int, ctx: Context) -> str:
+        """Knead dough."""
+        for minute in range(1, minutes + 1):
+            ctx.progress(minute, minutes, f"minute {minute}")
+        return "kneaded"
+
+    return server
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -141,6 +152,7 @@ def names(url: str) -> list[str]:
 '''),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
+    "17": [("\n    return server\n", KNEAD)],
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
@@ -152,5 +164,6 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
+    "17": ([("\n    return server\n", KNEAD.replace("required", "optional"))], "without a task"),
 }
 """And a part of what the check says of each."""
