@@ -203,7 +203,7 @@ class Tasks:
     id, which cannot be guessed, and then tasks are not listed. Thread-safe.
 
     Args:
-        store: Where tasks are kept; None keeps them while the process runs. With a `SqliteStore` finished tasks
+        store: Where tasks are kept; None takes that of the server, or keeps them while the process runs. With a `SqliteStore` finished tasks
             survive it, and those that it left unfinished are `failed`, and say so, 10 s later.
         ttl: Seconds that a task is kept, from its creation, unless a client asks for another time; None keeps it.
         max_ttl: The most that a client may ask for.
@@ -229,6 +229,7 @@ class Tasks:
         check_number("poll_interval", poll_interval, least=0.001, whole=False, optional=False)
         check_number("max_tasks", max_tasks, least=1, optional=False)
         check_number("max_bytes", max_bytes, least=1, optional=False)
+        self._has_own_store = store is not None
         self.store = MemoryStore() if store is None else store
         self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
         self._max_tasks, self._max_bytes = max_tasks, max_bytes
@@ -243,6 +244,8 @@ class Tasks:
             raise ValueError("Tasks() serves one server: make one for each")
         self._config, self.subscriptions = registry.config, registry.subscriptions
         config, limits = registry.config, registry.config.limits
+        if config.store is not None and not self._has_own_store:
+            self.store = config.store
         self.pool = Pool(limits.workers, f"minimcp-tasks-{config.info['name']}")
         self._limits: Limits = limits
         self.renew_in_fork()

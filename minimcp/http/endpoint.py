@@ -232,7 +232,9 @@ class Endpoint(HttpService):
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
-        self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
+        self.store: Optional[EventStore] = options.event_store or None
+        if options.event_store is None:
+            self.store = EventStore(store=registry.config.store)
         self.trace = trace
         self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
         self.renew_in_fork()

@@ -819,6 +819,18 @@ def test_a_memory_store_is_the_default() -> None:
     assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
 
 
+def test_tasks_are_kept_in_the_store_of_the_server() -> None:
+    kept, own = MemoryStore(), MemoryStore()
+    for given, used in (Tasks(poll_interval=0.02), kept), (Tasks(own, poll_interval=0.02), own):
+        with client(make(tasks=given, store=kept), EXTENSION) as newer:
+            id = newer.start_task("add", {"a": 1, "b": 2}).id
+            assert [entry.key for entry in used.list("task/")] == [f"task/-/{id}"]
+            assert given.store is used
+        used.delete(f"task/-/{id}")
+    with pytest.raises(TypeError, match="store is a MemoryStore"):
+        Server("x", store="tasks.db")  # type: ignore[arg-type]
+
+
 @pytest.mark.requirement("M:TASK-28")
 @DESIGNS
 def test_over_http(revision: str, tmp_path: Path) -> None:
