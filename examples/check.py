@@ -330,6 +330,23 @@ def check_16(path: Path) -> None:
         want((tool.meta or {}).get("ui", {}).get("visibility") == ["app"], "details is for the page alone no more")
 
 
+def check_17(path: Path) -> None:
+    chapter = load(path)
+    for revision in ("2025-11-25", "2026-07-28"):
+        with connect(chapter.server, revision=revision, extensions=[minimcp.Tasks()]) as client:
+            tool_of(client, "knead")
+            try:
+                plain = client.request("tools/call", {"name": "knead", "arguments": {"minutes": 3}})
+            except minimcp.MethodNotFound:
+                plain = {"resultType": "task"}
+            want(plain.get("resultType") == "task", 'knead runs without a task, too: task="required"')
+            task = client.start_task("knead", {"minutes": 3})
+            said = task.result(SECONDS).text
+            want(said == "kneaded", f"knead returns {said!r}")
+            message = task.status_message
+            want(message == "minute 3", f"the last report of three minutes is {message!r}: ctx.progress(...)")
+
+
 def check_18(path: Path) -> None:
     chapter = load(path)
     server, mine = chapter.serve(), chapter.Votes()

@@ -100,6 +100,17 @@ OPEN = '''
 
 '''
 
+KNEAD = '''
+    @server.tool(task="required")
+    def knead(minutes: int, ctx: Context) -> str:
+        """Knead dough."""
+        for minute in range(1, minutes + 1):
+            ctx.progress(minute, minutes, f"minute {minute}")
+        return "kneaded"
+
+    return server
+'''
+
 SOLUTIONS: Dict[str, Changes] = {
     "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
     "2": before("\n\ndef talk(", '''
@@ -162,6 +173,7 @@ def names(url: str) -> list[str]:
         ("in SALES[month].items())", "in SALES[month].items() if not drink or name == drink)"),
         ("{sold} {drink}", "{sold} {name}"), ("for drink, sold", "for name, sold"),
     ],
+    "17": [("\n    return server\n", KNEAD)],
     "18": [('\n    @minimcp.notification(', OPEN + '    @minimcp.notification(')],
 }
 
@@ -178,6 +190,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
     "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
+    "17": ([("\n    return server\n", KNEAD.replace("required", "optional"))], "without a task"),
     "18": ([(old, new.replace('        self.tell("notifications/votes", self.counts, "votes")\n', "", 1))
             for old, new in SOLUTIONS["18"]], "is not told that"),
 }

@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": ("demo", "watch a small server and a client talk, message by message, explained"),
     "list": ("commands", "show the tools, resources and prompts of a server, with their arguments"),
     "call": ("commands", "call a tool of a server"),
+    "tasks": ("commands", "list the tasks of a server, look at one, or end it"),
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "ask whether a server is there"),

@@ -1,4 +1,4 @@
-"""The commands that talk to a server: ``list``, ``call``, ``read``, ``prompt`` and ``ping``."""
+"""The commands that talk to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and ``ping``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
-from .. import Client, Prompt, Tool, connect
+from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
+from ..client.tasks import ENDED, Task
 from ..errors import McpError, MethodNotFound
 from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
@@ -43,7 +44,7 @@ Found = tuple[Any, Sequence[Union[str, bytes]], int]
 
 def _run(
     find: Callable[[Client, argparse.Namespace, ProgressBar], Found], about: str,
-    more: Sequence[tuple[str, dict[str, Any]]], arguments: Sequence[str], prog: str,
+    more: Sequence[tuple[str, dict[str, Any]]], arguments: Sequence[str], prog: str, task: bool = False,
 ) -> int:
     """Run a command against the server that the command line names, and print what it has found.
 
@@ -56,6 +57,7 @@ def _run(
         more: Its own parameters, as `add_argument` takes them.
         arguments: Behind its name.
         prog: As `Parser`.
+        task: Whether the server is told that this client knows tasks; ``--task`` says so too.
     """
     parser = Parser(prog, about, ENDINGS)
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
@@ -74,7 +76,7 @@ def _run(
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
     parser.add_argument("--verbose", action="store_true",
                         help="show what a server process writes to stderr (default: its end, if the connection fails)")
-    parser.set_defaults(prog=prog)
+    parser.set_defaults(prog=prog, task=task)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
     written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
@@ -84,6 +86,7 @@ def _run(
             options.target, config=config, revision=options.revision, timeout=options.timeout,
             connect_timeout=options.timeout, elicit=Asker(bar.end), auth=options.token,
             headers=None if options.header is None else dict(options.header),
+            extensions=_tasks() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
         )
     except (TypeError, ValueError) as error:
@@ -114,6 +117,13 @@ def _with_class(text: str, written: Iterable[str]) -> str:
     lines = (re.match(r"[ |]*([A-Za-z_][\w.]*): (.+)", line) for line in written)
     kind = next((line[1] for line in lines if line and text.startswith(line[2].rstrip())), None)
     return text if kind is None else f"{kind}: {text} (the traceback: --verbose)"
+
+
+def _tasks() -> list[Any]:
+    """What a client is given that knows tasks."""
+    from .. import Tasks
+
+    return [Tasks()]
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -173,9 +183,13 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
             complain(options.prog, f"{name}: {error}")
             code = max(code, exit_code(error))
     heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
+    extensions = client.capabilities.get("extensions")
+    if extensions:
+        heading.append("  " + one_line(f"extensions: {', '.join(extensions)}"))
     texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
     text = "\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))])
-    return {name: [each.to_wire() for each in lists[name]] for name in lists}, [text], code
+    listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
+    return {**listed, "extensions": extensions or {}}, [text], code
 
 
 def _signature(tool: Tool) -> str:
@@ -215,8 +229,14 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     tool = _find_tool(client, options.tool)
     values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
     _check_required(tool, values)
+    if options.task:
+        started = client.start_task(tool.name, values)
+        return (_task(started), [clean(started.id)], 0) if started.id else _called(started.result(raise_on_error=False))
     on_progress = None if options.quiet else bar
-    result = client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False)
+    return _called(client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False))
+
+
+def _called(result: CallToolResult) -> Found:
     texts = [_block_text(block) for block in result.content]
     if result.is_error:
         texts = [clean(result.text) or "the tool failed and does not say why"]
@@ -241,6 +261,51 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
         near = nearest(missing[0], [name for name in values if name not in tool.input_schema.get("properties", ())])
         hint = f", did you mean it by {near!r}?" if near else f": {_signature(tool)}"
         raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}")
+
+
+# ------------------------------------------------------------ tasks
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {"taskId": task.id, "status": task.status, "statusMessage": task.status_message}
+
+
+def _task_line(task: Task) -> str:
+    return one_line(" ".join(word for word in (task.id, task.status, task.status_message) if word))
+
+
+def _list_tasks(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    tasks = client.list_tasks()
+    return {"tasks": [_task(task) for task in tasks]}, [_task_line(task) for task in tasks] or ["no tasks"], 0
+
+
+def _get_task(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    """What is known of a task; of one that has ended what the tool gave."""
+    task = client.task(options.id)
+    status = task.wait(options.timeout) if options.wait else task.refresh()
+    if status not in ENDED or status == "cancelled":
+        return _task(task), [_task_line(task)], 0
+    value, texts, code = _called(task.result(raise_on_error=False))
+    return {**_task(task), "result": value}, texts, code
+
+
+def _cancel_task(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    task = client.task(options.id)
+    task.cancel()
+    task.refresh()
+    return _task(task), [_task_line(task)], 0
+
+
+def tasks_command(arguments: Sequence[str], prog: str) -> int:
+    """The command of this name, whose first argument says what is to be done."""
+    action = arguments[0] if arguments else ""
+    if action in TASK_COMMANDS:
+        return TASK_COMMANDS[action](arguments[1:], f"{prog} {action}", task=True)
+    if action not in ("-h", "--help"):
+        raise UsageError(f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)")
+    print(f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run as tasks.\n")
+    print(f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and prints its ID.")
+    return 0
 
 
 # ------------------------------------------------------------ read, prompt, ping
@@ -273,6 +338,8 @@ call_command = partial(_run, _call, "Call a tool and print what it gives. A tool
                            "a lone - takes a JSON object from stdin"}),
     ("--json", {"metavar": "OBJECT", "help": "the arguments as one JSON object; key=value goes over it"}),
     ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
+    ("--task", {"action": "store_true",
+                "help": "run it as a task of the server: print its id, and do not wait for the end (see: tasks get)"}),
 ))
 read_command = partial(_run, _read, "Read a resource and print it; bytes as they are, but not to a terminal.", (
     ("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),
@@ -282,3 +349,13 @@ prompt_command = partial(_run, _prompt, "Get a prompt and print its messages.", 
     ("arguments", {"nargs": "*", "default": [], "metavar": "key=value", "help": "an argument; all are text"}),
 ))
 ping_command = partial(_run, _ping, "Ask whether a server is there, and how fast it answers.", ())
+
+_ID = ("id", {"metavar": "ID", "help": "of the task, as call --task prints it"})
+
+TASK_COMMANDS = {
+    "list": partial(_run, _list_tasks, "List the tasks of this client, where the server lists them.", ()),
+    "get": partial(_run, _get_task, "Show how a task is, or what the tool gave when it has ended.", (
+        _ID, ("--wait", {"action": "store_true", "help": "wait for its end, and answer what it asks"}),
+    )),
+    "cancel": partial(_run, _cancel_task, "Have the server end a task.", (_ID,)),
+}

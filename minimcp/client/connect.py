@@ -185,6 +185,7 @@ def connect(
             raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
     listed: Any = {} if extensions is None else extensions
     expect(listed, (list, tuple, Mapping), "extensions is a list of extensions, a mapping or None")
+    tasks: Any = next((each for each in listed if hasattr(each, "for_host")), None)
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -197,8 +198,8 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=extensions, workers=limits.workers, cache=Cache(limits.cache_bytes) if cache else None,
-        connection=target if config is not None else None,
+        extensions=extensions, tasks=None if tasks is None else tasks.for_host(limits), workers=limits.workers,
+        cache=Cache(limits.cache_bytes) if cache else None, connection=target if config is not None else None,
         backlog_bytes=limits.backlog_bytes,
     )
     if client_info is None:

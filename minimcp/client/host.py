@@ -60,6 +60,7 @@ class Host:
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
         extensions: `Extension` objects, or what is declared only, by identifier; None declares none.
+        tasks: Runs questions as tasks that a server asks so; None lets it ask none so.
         workers: Questions that are answered at the same time; None means no limit.
         cache: What a change makes stale, before anybody hears of it; None keeps nothing.
         connection: The name of the server in the config; None when it has none.
@@ -77,8 +78,8 @@ class Host:
         self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
         roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
         elicitation: Sequence[str] = ("form", "url"), extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
-        workers: Optional[int] = None, cache: Optional[Cache] = None, connection: Optional[str] = None,
-        backlog_bytes: Optional[int] = None,
+        tasks: Any = None, workers: Optional[int] = None, cache: Optional[Cache] = None,
+        connection: Optional[str] = None, backlog_bytes: Optional[int] = None,
     ) -> None:
         self.connection = connection
         self.functions = _gathered(handlers, keywords or {})
@@ -103,6 +104,7 @@ class Host:
             raise ValueError("two of the extensions have one identifier")
         declared = extensions if isinstance(extensions, Mapping) else by_name
         self._extensions = None if extensions is None else check_extensions(declared)
+        self.asked_tasks = tasks
         # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
         # notification; and which members of params stand in a header too.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
@@ -130,6 +132,8 @@ class Host:
             if kind.handler in self.functions and known is not None and not (forms_only and "form" not in able):
                 parts = [part for part in known if part in able]
                 declared[kind.capability] = {part: True if part == "listChanged" else {} for part in parts}
+        if self.asked_tasks is not None and revision.tasks == "core":
+            declared.update(self.asked_tasks.capability(declared))
         return declared
 
     # ------------------------------------------------------------ questions

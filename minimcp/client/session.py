@@ -44,12 +44,34 @@ log = logger("minimcp.client")
 # Bytes of memory of a notification that something has changed; one that takes more is not told.
 CHANGE_BYTES = 8 * 1024
 
+# What tells of a task, and the seconds that a look at a task is put off at least, however often that comes.
+TASK_NOTICES, NOTICE_SECONDS = frozenset({"notifications/tasks/status", "notifications/tasks"}), 0.02
+
 Params = Mapping[str, Json]
 Result = dict[str, Json]
 Outcome = Union[Result, Exception]
 Cancel = Optional[CancelToken]
 OnProgress = Callable[[Progress], Any]
 OnMessage = Callable[[Notification], None]
+
+
+class Told:
+    """Whether the server has told of a task since somebody began to wait for that. Thread-safe.
+
+    Args:
+        id: Of the task.
+    """
+
+    new = False
+
+    def __init__(self, id: str) -> None:
+        self.id, self.changed = id, threading.Condition()
+
+    def tell(self) -> None:
+        """Wake who waits."""
+        with self.changed:
+            self.new = True
+            self.changed.notify_all()
 
 
 class ClientSession(ConnectionRole):
@@ -64,6 +86,7 @@ class ClientSession(ConnectionRole):
         era: What is spoken; None before the two sides have agreed.
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets the notifications that name no stream.
+        told: Who waits for the server to tell of a task.
         ended: Cancelled when the connection has ended, and its cause is known.
         mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
             with ``admitted(tools, deadline)``, which returns those that can be called. None where there are no headers.
@@ -83,6 +106,7 @@ class ClientSession(ConnectionRole):
         self.name, self.host = name, host
         self.streams: dict[Id, OnMessage] = {}
         self.listeners: dict[object, OnMessage] = {}
+        self.told: set[Told] = set()
         self.ended = CancelToken()
         self._ping = Route(lambda incoming: {}, immediate=True)
 
@@ -300,9 +324,20 @@ class ClientSession(ConnectionRole):
         peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
         if request.method == "ping":
             return peer, self._ping
+        tasks = self.host.asked_tasks
+        if tasks is not None and self.era is not None:
+            route: Optional[Route] = tasks.route(request.method, peer)
+            if route is not None:
+                return peer, route
         if self.era is None or request.method not in QUESTIONS:
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return peer, Route(self._serve)
+        return peer, Route(self._serve if tasks is None else self._serve_or_begin)
+
+    def _serve_or_begin(self, request: IncomingRequest) -> Result:
+        """Answer a question, or begin a task that will."""
+        tasks = self.host.asked_tasks
+        begun: Result = tasks.begin(self, request, Route(self._serve)) if tasks.takes(request) else self._serve(request)
+        return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those of all calls."""
@@ -328,6 +363,10 @@ class ClientSession(ConnectionRole):
             if is_long:
                 log.warning("<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES)
                 return
+        if notification.method in TASK_NOTICES:
+            for told in [*self.told]:
+                if told.id == params.get("taskId"):
+                    told.tell()
         meta = params.get("_meta")
         id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
         if id is None:
@@ -343,12 +382,17 @@ class ClientSession(ConnectionRole):
 
     def lost(self, cause: ConnectionLost) -> None:
         self.ended.cancel()
+        if self.host.asked_tasks is not None and self.era is not None:
+            self.host.asked_tasks.lost(self.era.peer)
 
     # ------------------------------------------------------------ shared by all transports
 
-    def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Wait until a deadline. Raises as `wait_until`."""
-        wait_until(lambda: False, threading.Condition(), deadline, cancel, self)
+    def sleep(self, deadline: Deadline, cancel: Cancel = None, told: Optional[Told] = None) -> None:
+        """Wait until a deadline, or until the server tells of a task. Raises as `wait_until`."""
+        first = deadline if told is None else deadline.within(NOTICE_SECONDS)
+        wait_until(lambda: False, threading.Condition(), first, cancel, self)
+        if told is not None:
+            wait_until(lambda: told.new, told.changed, deadline, cancel, self)
 
     def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""

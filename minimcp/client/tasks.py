@@ -21,7 +21,7 @@ from ..errors import (
 from ..protocol.messages import Json
 from ..types.tool import CallToolResult
 from .calls import DEFAULT, Call, Seconds
-from .session import Cancel
+from .session import Cancel, Told
 
 if TYPE_CHECKING:
     from .client import Client
@@ -165,17 +165,26 @@ class Task:
 
     def _until_ended(self, call: Call) -> None:
         while self.id and self.status not in ENDED:
-            wire = self._look(call)
-            if self.status == "input_required":
-                if call.session.era.revision.handshake:
-                    self._be_asked(call)
-                elif isinstance(wire.get("inputRequests"), dict):
-                    self._answer(call, wire["inputRequests"])
-            if self.status not in ENDED:
-                call.session.sleep(call.deadline.within(self._pause), call.cancel)
-                if call.deadline.expired:
-                    seconds = call.deadline.seconds
-                    raise RequestTimeout(f"{call.session.name}: the task {self.id} did not end within {seconds:g} s")
+            session, told = call.session, Told(self.id)
+            session.told.add(told)  # before it looks: what is told behind that makes it look again
+            try:
+                self._step(call, told)
+            finally:
+                session.told.discard(told)
+
+    def _step(self, call: Call, told: Told) -> None:
+        """Look once, answer what is asked, and wait until it is to be looked at again."""
+        wire = self._look(call)
+        if self.status == "input_required":
+            if call.session.era.revision.handshake:
+                self._be_asked(call)
+            elif isinstance(wire.get("inputRequests"), dict):
+                self._answer(call, wire["inputRequests"])
+        if self.status not in ENDED:
+            call.session.sleep(call.deadline.within(self._pause), call.cancel, told)
+            if call.deadline.expired:
+                seconds = call.deadline.seconds
+                raise RequestTimeout(f"{call.session.name}: the task {self.id} did not end within {seconds:g} s")
 
     def _be_asked(self, call: Call) -> None:
         """Wait in `tasks/result`, where the server asks its questions meanwhile."""

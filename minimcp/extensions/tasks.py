@@ -203,8 +203,9 @@ class Tasks(Extension):
     id, which cannot be guessed, and then tasks are not listed. Thread-safe.
 
     Args:
-        store: Where tasks are kept; None keeps them while the process runs. With a `SqliteStore` finished tasks
-            survive it, and those that it left unfinished are `failed`, and say so, 10 s later.
+        store: Where tasks are kept; None takes that of the server, or keeps them while the process runs. With a
+            `SqliteStore` finished tasks survive it, and those that it left unfinished are `failed`, and say so, 10 s
+            later.
         ttl: Seconds that a task is kept, from its creation, unless a client asks for another time; None keeps it.
         max_ttl: The most that a client may ask for.
         poll_interval: Seconds that clients are asked to wait between two looks at a task.
@@ -218,6 +219,9 @@ class Tasks(Extension):
     identifier, filters, options, result_types = IDENTIFIER, ("taskIds",), ("task",), {"task": ("tools/call",)}
     names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
+    # Whether tasks are listed where nobody is authenticated.
+    lists_for_all = False
+
     def __init__(
         self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
         poll_interval: float = 1.0, max_tasks: int = 5000, max_bytes: int = 256 * 1024 * 1024,
@@ -227,6 +231,7 @@ class Tasks(Extension):
         check_number("poll_interval", poll_interval, least=0.001, whole=False, optional=False)
         check_number("max_tasks", max_tasks, least=1, optional=False)
         check_number("max_bytes", max_bytes, least=1, optional=False)
+        self._has_own_store = store is not None
         self.store = MemoryStore() if store is None else store
         self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
         self._max_tasks, self._max_bytes = max_tasks, max_bytes
@@ -235,11 +240,19 @@ class Tasks(Extension):
         """As `Extension.install`."""
         super().install(server)
         config, limits = self._config, self._config.limits
+        if config.store is not None and not self._has_own_store:
+            self.store = config.store
         self.pool = Pool(limits.workers, f"minimcp-tasks-{config.info['name']}")
         self._limits: Limits = limits
         self.renew_in_fork()
         renewed_in_fork.add(self)
         config.tasks = self
+
+    def for_host(self, limits: Limits) -> Tasks:
+        """What runs the questions of a server as tasks, for one client that declares these."""
+        from .host_tasks import HostTasks
+
+        return HostTasks(limits)
 
     def renew_in_fork(self) -> None:
         """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
@@ -388,11 +401,11 @@ class Tasks(Extension):
         declared = incoming.peer.revision.tasks == "extension" and incoming.peer.supports("ext:" + IDENTIFIER)
         return declared and incoming.request.method == "tools/call" and not isinstance(incoming, TaskRequest)
 
-    def create(self, tool: RegisteredTool, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
+    def create(self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
         """Begin a call of a tool as a task; the result that says so.
 
         Args:
-            tool: The tool.
+            route: Of the tool, where it runs as no task.
             incoming: The call.
             before: Knows what was answered before it became a task; None when it begins as one.
 
@@ -418,7 +431,7 @@ class Tasks(Extension):
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
             "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
         }  # fmt: skip
-        running = TaskRequest(self, key, incoming, tool.plain_route, before)
+        running = TaskRequest(self, key, incoming, route, before)
         self.requests.add(running, key)
         with self._lock:
             self._running[key] = running
@@ -510,7 +523,7 @@ class Tasks(Extension):
         core = incoming.peer.revision.tasks == "core"
         if core and not NEXT[record["status"]]:
             raise InvalidParams(f"the task is {record['status']} already: only one that has not ended is cancelled")
-        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled by the client"))
+        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled on request"))
         running = self._running.get(key)
         if running is not None and changed is not None and changed["status"] == "cancelled":
             running.cancel("the client has cancelled the task")
@@ -534,7 +547,7 @@ class Tasks(Extension):
         self.change(key, take)
 
     def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
-        if incoming.principal is None:
+        if incoming.principal is None and not self.lists_for_all:
             raise MethodNotFound("tasks are listed for clients that are authenticated, and this one is not")
         prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
         if not isinstance(cursor, str) or (cursor and len(cursor) > 64):

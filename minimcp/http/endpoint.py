@@ -235,7 +235,9 @@ class Endpoint(HttpService):
             self._named_by.update({name: (member, "ext:" + each.identifier) for name, member in each.names.items()})
         self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
-        self.store: Optional[EventStore] = EventStore() if options.event_store is None else options.event_store or None
+        self.store: Optional[EventStore] = options.event_store or None
+        if options.event_store is None:
+            self.store = EventStore(store=registry.config.store)
         self.trace = trace
         self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
         self.renew_in_fork()

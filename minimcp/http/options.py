@@ -30,8 +30,8 @@ class HttpOptions:
         body_bytes: Bytes of the longest body of a request.
         json_response: Answer every request with one JSON body; progress is dropped.
         keepalive: Seconds of silence before which an event stream gets a comment; None sends none.
-        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults,
-            False keeps none.
+        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults
+            in ``Server(store=...)``, False keeps none.
 
     Raises:
         TypeError: A value is of another type.

@@ -22,6 +22,7 @@ from .. import errors
 from ..engine.connection import ConnectionRole
 from ..engine.pool import waiting
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
+from ..engine.store import MemoryStore, Store
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
@@ -43,6 +44,9 @@ STATUS = {
 
 # Why a request that stands alone is cancelled.
 GONE = "the client has closed the connection"
+
+# Seconds for which an event is kept in a store that is not its own: a process that is killed cannot take it out.
+KEPT_SECONDS = 3600.0
 
 # What a client is told to wait before it comes back, unless a handler says otherwise.
 RETRY_MS = 1000
@@ -70,20 +74,25 @@ class EventStore:
     Args:
         max_events: Events in all.
         max_bytes: Bytes in all.
+        store: What keeps them, for this process: sessions are no other's; None keeps them in memory.
 
     Raises:
-        ValueError: One of them is less than 1.
+        ValueError: A number is less than 1.
     """
 
-    def __init__(self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024) -> None:
+    def __init__(
+        self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024, store: Optional[Store] = None
+    ) -> None:
         if max_events < 1 or max_bytes < 1:
             raise ValueError("an event store has room for at least 1 event of at least 1 byte")
         self._max_events, self._max_bytes = max_events, max_bytes
+        self._store = MemoryStore() if store is None else store
+        self._ttl = None if store is None else KEPT_SECONDS
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}
+        self._sessions: dict[str, deque[tuple[str, int]]] = {}  # keys in the store, and sizes
         self._sizes: dict[str, int] = {}
         self._events = self._bytes = 0
         self._lock = threading.Lock()
@@ -97,17 +106,21 @@ class EventStore:
             data: What it says.
         """
         session = stream.partition(".")[0]
+        key = f"event/{stream}/{number:012}"
         with self._lock:
+            self._store.put(key, data, self._ttl)
             events = self._sessions.setdefault(session, deque())
-            events.append((stream, number, data))
+            events.append((key, len(data)))
             self._count(session, 1, len(data))
             if len(data) > self._max_bytes / 8:  # nor what came before it there, behind which nobody can go on
-                self._keep(session, [event for event in events if event[0] != stream])
+                self._keep(session, [event for event in events if not event[0].startswith(f"event/{stream}/")])
             while self._events > self._max_events or self._bytes > self._max_bytes:
                 most = session  # where it has its share or more: to look at all of them takes long
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     most = max(self._sessions, key=self._share)
-                self._count(most, -1, -len(self._sessions[most].popleft()[2]))
+                key, size = self._sessions[most].popleft()
+                self._store.delete(key)
+                self._count(most, -1, -size)
                 if not self._sessions[most]:
                     self._keep(most, ())
 
@@ -116,13 +129,16 @@ class EventStore:
         self._bytes += size
         self._sizes[session] = self._sizes.get(session, 0) + size
 
-    def _keep(self, session: str, events: Sequence[tuple[str, int, bytes]]) -> None:
+    def _keep(self, session: str, events: Sequence[tuple[str, int]]) -> None:
         """Have a session no other events than these."""
-        self._events += len(events) - len(self._sessions.pop(session, ()))
+        before = self._sessions.pop(session, ())
+        for key, _ in {*before} - {*events}:
+            self._store.delete(key)
+        self._events += len(events) - len(before)
         self._bytes -= self._sizes.pop(session, 0)
         if events:
             self._sessions[session] = deque(events)
-            self._count(session, 0, sum(len(event[2]) for event in events))
+            self._count(session, 0, sum(size for _, size in events))
 
     def _share(self, session: str) -> float:
         """The part of the room that a session takes."""
@@ -131,8 +147,8 @@ class EventStore:
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
         with self._lock:
-            kept = self._sessions.get(stream.partition(".")[0], ())
-            events = [(place, data) for name, place, data in kept if name == stream]
+            entries = self._store.list(f"event/{stream}/")
+        events = [(int(entry.key.rpartition("/")[2]), entry.value) for entry in entries]
         if not events or not events[0][0] - 1 <= number <= events[-1][0]:
             return None
         return events[number + 1 - events[0][0] :]

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar, Union, overload
 
 from ..engine.limits import Limits, check_number
+from ..engine.store import Store
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
@@ -190,6 +191,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
     "limits": ((Limits, _NONE), "a Limits(...) or None"),
+    "store": ((Store, _NONE), "a MemoryStore(), a SqliteStore(path) or None"),
 }
 # Options that are numbers, with what `check_number` is told of them.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Opt
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, Route
+from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
@@ -45,6 +46,7 @@ class ServerConfig:
         capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
         middleware: The outermost first.
         extensions: The `Extension` objects that it serves.
+        store: Keeps what outlives a request; None for memory.
         tasks: Runs calls of tools as tasks; None where nothing does.
         read_resource: Set by the registry.
     """
@@ -67,6 +69,7 @@ class ServerConfig:
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     extensions: list[Any] = field(default_factory=list)
     middleware: list[Middleware] = field(default_factory=list)
+    store: Optional[Store] = None
     tasks: Any = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 

@@ -19,6 +19,7 @@ from ..engine.connection import Connection
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
+from ..engine.store import Store
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
@@ -82,6 +83,8 @@ class Server:
             handshake and over stdio too, and fail when it then asks something else.
         state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
             verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
+        store: Where tasks are kept, and the events that lost streams go on with, if nothing else is said there: a
+            `MemoryStore` or a `SqliteStore`. None keeps each in memory.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
@@ -118,6 +121,7 @@ class Server:
         on_pump_needed: Optional[Callable[[], object]] = None,
         check_replay: bool = False,
         state_keys: Optional[Sequence[bytes]] = None,
+        store: Optional[Store] = None,
         trace: Any = None,
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,

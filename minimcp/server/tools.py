@@ -143,7 +143,7 @@ class RegisteredTool(RegisteredFunction):
 
     def _find_route(self) -> None:
         super()._find_route()
-        self.plain_route = plain = self.route
+        plain = self.route
         tasks = self.config.tasks
         if tasks is None:
             return
@@ -152,18 +152,18 @@ class RegisteredTool(RegisteredFunction):
             try:
                 return plain.handle(incoming)
             except BecomeTask:
-                return tasks.create(self, incoming, incoming.asker)
+                return tasks.create(plain, incoming, incoming.asker)
 
         def start(incoming: IncomingRequest) -> None:
             if tasks.is_task(self, incoming):  # the store is no work for the thread that takes messages in
-                incoming.route = Route(partial(tasks.create, self))
+                incoming.route = Route(partial(tasks.create, plain))
                 incoming.sink.pool.submit(incoming.run)
             else:
                 assert plain.start is not None
                 plain.start(incoming)
 
         def handle(incoming: IncomingRequest) -> Any:
-            return tasks.create(self, incoming) if tasks.is_task(self, incoming) else run(incoming)
+            return tasks.create(plain, incoming) if tasks.is_task(self, incoming) else run(incoming)
 
         self.route = Route(handle) if plain.start is None else Route(run, start=start)
 

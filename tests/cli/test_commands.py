@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, eventually
 from ..web import Peer
 from .conftest import Done, command_line, quoted, run_process, served
 
@@ -46,7 +46,7 @@ def test_list(shop: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
 def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Done]) -> None:
     bare = _write("bare.py", "from minimcp import Server\nServer('bare').run()\n")
     assert minimcp("list", bare).out == "bare 0, revision 2026-07-28\n\nno tools\n"
-    nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": []}
+    nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": [], "extensions": {}}
     assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
 
@@ -269,6 +269,100 @@ def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: s
 def test_wrong_usage_of_call(words: str, said: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop_url, *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
+
+
+# ------------------------------------------------------------ tasks
+
+BAKERY = """
+from minimcp import Bearer, Context, Server, Tasks, ToolError
+people = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
+server = Server("bakery", extensions=[Tasks(poll_interval=0.02)], auth=people)
+
+@server.tool(task="optional")
+def bake(loaves: int) -> str:
+    "Bake."
+    return f"{loaves} loaves"
+
+@server.tool(task="required")
+def burn() -> str:
+    "Burn."
+    raise ToolError("burnt")
+
+@server.tool(task="required")
+def ask(ctx: Context) -> str:
+    "Ask."
+    return str(ctx.elicit("How many?", {"count": int}).action)
+
+@server.tool(task="required")
+def wait(ctx: Context) -> str:
+    "Take for ever."
+    ctx.progress(1, message="the oven is warm\\x1b")
+    ctx.sleep(600)
+    return "no"
+"""
+
+
+@pytest.fixture(scope="module")
+def bakery_url() -> Iterator[str]:
+    """Where a server with tasks is to be had, to who has the token "a" or "b"."""
+    with served(BAKERY) as url:
+        yield url
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_tasks(revision: str, bakery_url: str, minimcp: Callable[..., Done]) -> None:
+    def run(command: str, *words: str, who: str = "a") -> Done:
+        return minimcp(*command.split(), bakery_url, *words, "--token", who, "--revision", revision)
+
+    def begin(*words: str) -> str:
+        done = run("call --task", *words)
+        assert (done.code, done.err) == (0, "") and len(done.out.split()) == 1, done
+        return done.out.strip()
+
+    baked = begin("bake", "loaves=3")
+    assert run("tasks get", baked, "--wait") == Done(0, "3 loaves\n", "")
+    assert run("tasks get", baked).out == "3 loaves\n"
+    said = json.loads(run("tasks get", baked, "--output", "json").out)
+    assert (said["taskId"], said["status"], said["result"]["content"][0]["text"]) == (baked, "completed", "3 loaves")
+    done = run("tasks get", begin("burn"), "--wait")
+    assert (done.code, done.out) == (1, "") and done.err.endswith(": burnt\n")
+    done = run("tasks get", begin("ask"), "--wait")
+    assert (done.code, done.out) == (0, "decline\n") and "bakery asks: How many?" in done.err
+    waiting = begin("wait")
+    assert eventually(lambda: "oven" in run("tasks get", waiting).out)
+    assert run("tasks get", waiting).out == f"{waiting} working the oven is warm\\x1b\n"
+    done = run("tasks get", waiting, "--wait", "--timeout", "0.1")
+    assert done.code == 4 and "did not end within 0.1 s" in done.err
+    done = run("tasks cancel", waiting, who="b")
+    assert (done.code, done.out) == (3, "") and "there is no task" in done.err, "it is another's"
+    assert run("tasks cancel", waiting).out.startswith(f"{waiting} cancelled")
+    assert run("tasks get", waiting, "--wait").out.startswith(f"{waiting} cancelled")
+    done = run("tasks list")
+    if revision == "2026-07-28":
+        assert done.code == 3 and "tasks.list" in done.err
+        return
+    assert f"{baked} completed\n" in done.out and f"{waiting} cancelled" in done.out
+    listed = json.loads(run("tasks list", "--output", "json").out)["tasks"]
+    assert {"taskId": baked, "status": "completed", "statusMessage": None} in listed
+    assert run("tasks list", who="b") == Done(0, "no tasks\n", "")
+
+
+def test_a_list_shows_extensions(bakery_url: str, minimcp: Callable[..., Done]) -> None:
+    shown = minimcp("list", bakery_url, "--token", "a").out
+    assert shown.splitlines()[:2] == ["bakery 0, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
+    listed = json.loads(minimcp("list", bakery_url, "--token", "a", "--output", "json").out)
+    assert listed["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+
+
+def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", "--task", shop_url, "nothing")
+    assert (done.code, done.out) == (3, "") and "io.modelcontextprotocol/tasks" in done.err
+
+
+@pytest.mark.parametrize("words", [[], ["bake"]])
+def test_wrong_usage_of_tasks(words: List[str], minimcp: Callable[..., Done]) -> None:
+    done = minimcp("tasks", *words)
+    assert (done.code, done.out) == (2, "") and "list, get, cancel and a TARGET" in done.err
 
 
 # ------------------------------------------------------------ read, prompt, ping

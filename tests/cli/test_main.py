@@ -31,7 +31,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["bake"], "there is no command 'bake': demo, list, call, read, prompt, ping, login, logout, whoami, run, vendor"),
+    (["bake"], "there is no command 'bake': demo, list, call, tasks, read, prompt, ping, login, logout, whoami,"),
     (["call"], "the following arguments are required: TARGET, TOOL"),
     (["read", "x.py"], "the following arguments are required: URI"),
     (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),

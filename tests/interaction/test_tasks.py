@@ -16,6 +16,7 @@ import pytest
 
 from minimcp import (
     Cancelled,
+    CancelToken,
     CapabilityNotSupported,
     Client,
     Context,
@@ -38,6 +39,7 @@ from minimcp.engine.requests import IncomingRequest
 from minimcp.extensions import tasks as module
 
 from ..support import WAIT, eventually, run_python
+from .raw_client import RawClient
 
 CORE, EXTENSION = "2025-11-25", "2026-07-28"
 DESIGNS = pytest.mark.parametrize("revision", [CORE, EXTENSION])
@@ -184,7 +186,7 @@ def test_what_cannot_be_said() -> None:
 # ------------------------------------------------------------ which calls are tasks
 
 
-@pytest.mark.requirement("TASK-05", "TASK-06", "TASK-07", "TASK-08")
+@pytest.mark.requirement("TASK-05", "TASK-06", "TASK-07", "TASK-08", "X-18")
 def test_with_a_handshake_the_client_decides() -> None:
     with client(make(), CORE) as core:
         assert core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})["content"]
@@ -249,7 +251,8 @@ def test_methods_of_the_other_design_are_unknown() -> None:
 # ------------------------------------------------------------ the life of a task
 
 
-@pytest.mark.requirement("TASK-11", "TASK-13", "TASK-16", "TASK-19", "M:TASK-5", "M:TASK-6", "M:TASK-7", "M:TASK-22")
+@pytest.mark.requirement("TASK-11", "TASK-13", "TASK-16", "TASK-19", "X-29")
+@pytest.mark.requirement("M:TASK-5", "M:TASK-6", "M:TASK-7", "M:TASK-22")
 @DESIGNS
 def test_what_a_task_says_of_itself(revision: str) -> None:
     gates = Gates()
@@ -522,6 +525,33 @@ def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
         end()
 
 
+@pytest.mark.requirement("M:TASK-26")
+def test_a_stream_of_tasks_has_no_progress_and_no_log() -> None:
+    gates, heard = Gates(), list[Any]()
+    server = make(gates)
+
+    @server.tool(task="required")
+    def talk(ctx: Context) -> str:
+        """Say much."""
+        assert gates.go.wait(WAIT)
+        ctx.info("on the way")
+        ctx.progress(1, 2, message="half")
+        return "done"
+
+    with client(server, EXTENSION) as newer:
+        newer.set_log_level("debug")
+        params = {"name": "talk", "_meta": {"progressToken": "mine"}}
+        id = newer.request("tools/call", params)["taskId"]
+        wanted = {"notifications": {"taskIds": [id]}}
+        session = newer._sessions.newest.session
+        end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
+        assert eventually(lambda: heard)
+        gates.go.set()
+        assert eventually(lambda: heard[-1].params.get("status") == "completed")
+        assert {one.method for one in heard[1:]} == {"notifications/tasks"}
+        end()
+
+
 # ------------------------------------------------------------ limits and time
 
 
@@ -541,6 +571,21 @@ def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
         ahead[0] = 101
         with pytest.raises(InvalidParams, match="its ttl is over"):
             get(core, task)
+
+
+@pytest.mark.requirement("M:TASK-13")
+def test_a_client_that_waits_hears_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead, gates = [0.0], Gates()
+    monotonic = time.monotonic
+    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
+    with client(make(gates, Tasks(ttl=100, poll_interval=0.02)), EXTENSION) as newer:
+        task = newer.start_task("block")
+        assert gates.begun.wait(WAIT) and task.ttl == 100
+        ahead[0] = 101
+        with pytest.raises(InvalidParams, match="its ttl is over"):
+            task.wait(WAIT)
+        assert gates.cancelled.wait(WAIT), "nobody will ever hear of it: its handler is ended"
 
 
 @pytest.mark.requirement("TASK-40")
@@ -774,6 +819,18 @@ def test_a_memory_store_is_the_default() -> None:
     assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
 
 
+def test_tasks_are_kept_in_the_store_of_the_server() -> None:
+    kept, own = MemoryStore(), MemoryStore()
+    for given, used in (Tasks(poll_interval=0.02), kept), (Tasks(own, poll_interval=0.02), own):
+        with client(make(tasks=given, store=kept), EXTENSION) as newer:
+            id = newer.start_task("add", {"a": 1, "b": 2}).id
+            assert [entry.key for entry in used.list("task/")] == [f"task/-/{id}"]
+            assert given.store is used
+        used.delete(f"task/-/{id}")
+    with pytest.raises(TypeError, match="store is a MemoryStore"):
+        Server("x", store="tasks.db")  # type: ignore[arg-type]
+
+
 @pytest.mark.requirement("M:TASK-28")
 @DESIGNS
 def test_over_http(revision: str, tmp_path: Path) -> None:
@@ -791,3 +848,30 @@ def test_over_http(revision: str, tmp_path: Path) -> None:
             assert task.wait(WAIT) == "cancelled"
             assert eventually(lambda: not server._config.tasks._running)
     store.close()
+
+
+@pytest.mark.requirement("M:TASK-32")
+def test_the_capability_of_the_other_design_declares_nothing() -> None:
+    declared = {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+    with RawClient(make(), EXTENSION, {}, declared) as raw:
+        result = raw.result("tools/call", name="add", arguments={"a": 1, "b": 2}, task={})
+        assert (result["resultType"], result["structuredContent"]) == ("complete", [3])
+        assert raw.call("greet") == -32021
+
+
+@pytest.mark.requirement("X-24")
+def test_who_waits_for_a_result_may_stop_and_the_task_goes_on() -> None:
+    gates, token, sent = Gates(), CancelToken(), list[str]()
+    server = make(gates)
+    with client(server, CORE, trace=lambda arrow, text: sent.append(text)) as core:
+        task = begin(core, "block")
+        assert gates.begun.wait(WAIT)
+        waits = core.submit(core.request, "tasks/result", {"taskId": task["taskId"]}, cancel=token, timeout=WAIT)
+        assert eventually(lambda: any('"tasks/result"' in text for text in sent))
+        token.cancel("enough")
+        with pytest.raises(Cancelled):
+            waits.result(WAIT)
+        assert eventually(lambda: any('"notifications/cancelled"' in text for text in sent))
+        assert get(core, task)["status"] == "working" and not gates.cancelled.is_set()
+        gates.go.set()
+        assert core.task(task["taskId"]).result(WAIT).text == "done"

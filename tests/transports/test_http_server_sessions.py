@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Context, EventStore, Limits, Server
+from minimcp import Context, EventStore, Limits, Server, SqliteStore
 from minimcp.http import endpoint
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
@@ -640,3 +641,18 @@ def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Serv
     for limits in ({"max_events": 0}, {"max_bytes": 0}):
         with pytest.raises(ValueError, match="at least"):
             EventStore(**limits)
+
+
+def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
+    kept = SqliteStore(tmp_path / "events.db")
+    server = stage_server(Stage(), store=kept)
+    core = core_of(server)
+    client = Shaken(core)
+    events = client.request("tools/call", called("count", **PROGRESS)).events
+    assert len(kept.list("event/")) == len(events) - 1, "all but the one that has only an id"
+    resumed = serve(core, client.get(Last_Event_ID=events[1].id))
+    assert [each.id for each in resumed.events] == [each.id for each in events[2:]]
+    client.delete()
+    assert not kept.list("event/")
+    server.close()
+    kept.close()

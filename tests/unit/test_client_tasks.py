@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any, Callable, Dict, List
 
 import pytest
 
-from minimcp import Cancelled, Client, ProtocolViolation, RpcError, Tasks, connect
+from minimcp import Cancelled, Client, InvalidParams, ProtocolViolation, RpcError, Tasks, connect
+from minimcp.client import session
+from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
-from ..support import WAIT
+from ..scripted import dumps
+from ..support import WAIT, eventually
 
 ID = "io.modelcontextprotocol/tasks"
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -56,7 +61,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> List[float]:
     """How long a client wanted to sleep between two looks; it does not."""
     slept: List[float] = []
 
-    def sleep(session: Any, deadline: Any, cancel: Any = None) -> None:
+    def sleep(session: Any, deadline: Any, cancel: Any = None, told: Any = None) -> None:
         slept.append(deadline.seconds)
 
     monkeypatch.setattr("minimcp.client.session.ClientSession.sleep", sleep)
@@ -103,6 +108,19 @@ def test_no_cancelled_notification_names_a_task(sleeps: List[float]) -> None:
         with pytest.raises(Cancelled):
             task.result(WAIT)
         assert "notifications/cancelled" not in script.pipe.methods()
+
+
+@pytest.mark.requirement("TASK-35")
+def test_a_task_that_was_cancelled_may_be_gone() -> None:
+    gone = error(-32602, "there is no task with this taskId")
+    script = Script(**{"initialize": CORE, "tasks/get": gone, "tasks/cancel": [result(), gone]})
+    with opened(script, R4) as client:
+        task = client.task("t1")
+        task.cancel()
+        with pytest.raises(InvalidParams):
+            task.refresh()
+        task.give_up()
+        assert script.pipe.methods().count("tasks/cancel") == 2
 
 
 def test_what_has_ended_stays_so(sleeps: List[float]) -> None:
@@ -178,3 +196,53 @@ def test_a_server_that_forgets_a_task(sleeps: List[float]) -> None:
     with opened(Script(error(-32602, "no such task"))) as client:
         with pytest.raises(RpcError, match="no such task"):
             client.call_tool("work")
+
+
+# ------------------------------------------------------------ notices
+
+
+def notice(method: str, id: str = "t1", **meta: str) -> str:
+    more = {"_meta": meta} if meta else {}
+    return dumps({"jsonrpc": "2.0", "method": method, "params": {"taskId": id, "status": "completed", **more}})
+
+
+def waits(client: Client, script: Script, polls: int) -> bool:
+    return script.polls() == polls and bool(client._sessions.newest.session.told)
+
+
+@pytest.mark.requirement("TASK-30", "TASK-29")
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_notice_shortens_the_wait_for_the_next_look_and_is_no_look(revision: str) -> None:
+    looks = [state("working", pollInterval=60000, pollIntervalMs=60000)] * 2 + [state("completed", result=DONE)]
+    meta = {"io.modelcontextprotocol/subscriptionId": "7"}  # of a stream, which may be open or not
+    method = "notifications/tasks/status" if revision == R4 else "notifications/tasks"
+    script = Script(*looks, **{"initialize": CORE, "tasks/result": result(**DONE)})
+    done: List[str] = []
+    with opened(script, revision) as client:
+        task = client.task("t1")
+        waiter = threading.Thread(target=lambda: done.append(task.wait()))
+        waiter.start()
+        for polls in (1, 2):
+            assert eventually(partial(waits, client, script, polls))
+            script.pipe.give(notice(method, "another"))
+            script.pipe.give(notice(method, **({} if revision == R4 else meta)))
+        waiter.join(WAIT)
+        assert (done, script.polls()) == (["completed"], 3)
+        assert not client._sessions.newest.session.told
+
+
+def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: List[Any] = []
+    real = session.wait_until
+
+    def wait_until(done: Any, changed: Any, deadline: Any, *more: Any) -> bool:
+        pauses.append(deadline.seconds)
+        return real(done, changed, deadline, *more)
+
+    monkeypatch.setattr(session, "wait_until", wait_until)
+    told = session.Told("t1")
+    told.tell()
+    script = Script(state("working"))
+    with opened(script) as client:
+        client._sessions.newest.session.sleep(Deadline(60), None, told)
+    assert pauses[0] == session.NOTICE_SECONDS and pauses[1] == 60
