@@ -174,7 +174,7 @@ class Skills(Extension):
 
     def _read(self, path: str) -> Any:
         """The resource that is a file of a skill."""
-        listed = self._seen.resources.get(path) or self._look().resources.get(path, {})
+        listed = self._look().resources.get(path, {})
         try:
             if "size" not in listed:
                 raise FileNotFoundError
@@ -228,7 +228,7 @@ class Skills(Extension):
         known, self._known = self._known, {}
         for path in paths:
             folder, _, name = path.rpartition("/")
-            if name != SKILL_FILE:
+            if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
                 continue
             inside = paths[bisect_left(paths, folder + "/") : bisect_left(paths, folder + "0")]  # "0" follows "/"
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
@@ -264,10 +264,14 @@ class Skills(Extension):
                 with self._opened(folder) as here, os.scandir(here) as entries:
                     for entry in islice(entries, left):
                         left -= 1
-                        path, status = f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)
-                        fault = None if path in self._seen.resources else path_fault(path)
                         if entry.name.startswith("."):
                             continue
+                        path = f"{folder}/{entry.name}".lstrip("/")
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        fault = None if path in self._seen.resources else path_fault(path)
                         if fault is None and stat.S_ISDIR(status.st_mode):
                             pending.append(path)
                         elif fault is None and not stat.S_ISREG(status.st_mode):
