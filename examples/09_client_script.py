@@ -24,6 +24,11 @@ def show(report: minimcp.Progress) -> None:
     print(f"  {report.progress} of {report.total}: {report.message}")
 
 
+def brief(error: Exception) -> str:
+    """Its words without the server's command line, which they begin with."""
+    return str(error).partition(" serve: ")[2]
+
+
 def main() -> None:
     with minimcp.connect(KITCHEN, timeout=30) as client:  # 30 s for every call that says nothing else
         print("progress:")
@@ -33,7 +38,7 @@ def main() -> None:
         try:
             client.call_tool("cook", {"dishes": 1, "seconds_each": 600}, timeout=0.05)
         except minimcp.RequestTimeout as error:  # a TimeoutError too; the server was told to stop
-            print(f"  {error}")
+            print(f"  {brief(error)}")
 
         print("many calls at once, results in the order of the calls:")
         for outcome in client.call_tools(
@@ -51,7 +56,7 @@ def main() -> None:
     try:
         client.ping()
     except minimcp.ConnectionLost as error:
-        print("after the end:", error)
+        print("after the end:", brief(error))
     try:
         minimcp.connect([sys.executable, "-c", "raise SystemExit('the oven is cold')"], stderr=lambda line: None)
     except minimcp.ConnectionFailed as error:

@@ -5,7 +5,8 @@ You will see one call in both eras as it is on the wire: status and type of each
 `requests` sends, and `sseclient-py` reads the streams (``pip install sseclient-py``); minimcp is only the server. An
 answer is JSON, or a stream of events (SSE) if something has to be said before it, such as progress. In the older era
 `initialize` opens a session, which every later request names in a header. In the newer one each request says all in
-`_meta`, and headers repeat the method and the name: what stands before a server need not read the body.
+`_meta`, and the headers `Mcp-Method` and `Mcp-Name` repeat the method and the name, which the server checks: what
+stands before it need not read the body.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """

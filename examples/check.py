@@ -1,8 +1,8 @@
 """Check an exercise of the course: ``python3 examples/check.py 2`` looks at what you have made of 02_hello.py.
 
-Write into the chapter itself, which git brings back, or into a copy of it in this folder:
-``python3 examples/check.py 2 examples/my_copy.py``. It prints that the exercise is solved, or what is missing, and ends
-with 0 or 1. tests/solutions.py has a solution of each.
+Write into a copy of the chapter in this folder, ``python3 examples/check.py 2 examples/my_copy.py``, or into the
+chapter itself: git brings it back where the folder is a clone. It prints that the exercise is solved, or what is
+missing, and ends with 0 or 1. tests/solutions.py has a solution of each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from queue import Empty
 from typing import Any, Callable
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 if (HERE.parent / "minimcp").is_dir():  # a checkout: nothing needs to be installed, here and in child processes
@@ -256,11 +257,20 @@ def check_13(path: Path) -> None:
 def check_13b(path: Path) -> None:
     chapter = load(path)
     want(hasattr(chapter, "names"), "there is no function names")
+    answers, decode = [""], chapter.requests.Response.json
+
+    def json(response: Any, **options: Any) -> Any:
+        answers.append(f"; the server answered {response.status_code}: {response.text.strip()}")
+        return decode(response, **options)
+
     other = minimcp.Server("other")
     for name in ("hammer", "tongs"):
         other.add_tool(lambda: "", name=name, description="A tool.")
-    with other.start_http(port=0) as running:
-        found = chapter.names(running.url)
+    with other.start_http(port=0) as running, patch.object(chapter.requests.Response, "json", json):
+        try:
+            found = chapter.names(running.url)
+        except Exception as error:
+            raise Missing(f"{type(error).__name__}: {error}{answers[-1]}") from None
     other.close()
     want(found == ["hammer", "tongs"], f"a server with hammer and tongs has {found}")
 
@@ -335,9 +345,13 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python3 check.py CHAPTER [FILE]; the chapters are {', '.join(checks)}", file=sys.stderr)
         return 2
     (chapter,) = HERE.glob(f"{int(re.sub('[a-z]', '', number)):02}{re.sub('[0-9]', '', number)}_*.py")
+    path = Path(arguments[1]).resolve() if arguments[1:] else chapter
+    if not path.is_file():
+        print(f"there is no file {path}", file=sys.stderr)
+        return 2
     logging.getLogger("minimcp").setLevel(logging.CRITICAL)
     try:
-        checks[number](Path(arguments[1]).resolve() if arguments[1:] else chapter)
+        checks[number](path)
     except Missing as missing:
         print(f"Exercise {number}: not yet: {missing}")
     except Exception as error:

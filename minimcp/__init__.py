@@ -131,6 +131,11 @@ _MODULES = {
     "stores.sqlite": "SqliteStore",
 }
 
+# Names of other libraries: what is written here. An ImportError says so; Python drops the words of an AttributeError.
+_ELSEWHERE = {
+    "FastMCP": "Server", "MCPServer": "Server", "ClientSession": "connect", "StdioServerParameters": "StdioServer",
+}
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
@@ -138,8 +143,14 @@ if not TYPE_CHECKING:
 
         if name == "testing":
             return import_module(f"{__name__}.testing")
+        if name in _ELSEWHERE:
+            raise ImportError(f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst compares)")
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from difflib import get_close_matches
+
+            near = [] if name.startswith("_") else get_close_matches(name, __all__, 1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
         module = next((module for module, names in _MODULES.items() if name in names.split()), "types")
         value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
         return value

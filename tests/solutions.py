@@ -168,6 +168,8 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         "    %s =", "    taxis.append(people)\n    now =")), "not [3]"),
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
+    "13b": ([(old, new.replace(', "Mcp-Method": "tools/list"', "")) for old, new in SOLUTIONS["13b"]],
+            "KeyError: 'result'; the server answered 400: "),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
     "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
     "18": ([(old, new.replace('        self.tell("notifications/votes", self.counts, "votes")\n', "", 1))

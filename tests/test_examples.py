@@ -112,6 +112,8 @@ def test_a_wrong_solution_is_told_what_is_wrong(number: str, folder: Path) -> No
 def test_the_check_needs_no_environment_in_a_checkout_and_names_its_chapters() -> None:
     done = run_python(["examples/check.py", "2"], env={"PYTHONPATH": ""})
     assert (done.returncode, done.stdout.decode().partition(": there")[0]) == (1, "Exercise 2: not yet")
+    done = run_python(["examples/check.py", "2", "examples/my_copi.py"])
+    assert (done.returncode, done.stderr.decode()) == (2, f"there is no file {EXAMPLES / 'my_copi.py'}\n")
     done = run_python(["examples/check.py", "99"])
     assert done.returncode == 2 and f"the chapters are {', '.join(NUMBERS)}\n" in done.stderr.decode()
 

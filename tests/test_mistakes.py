@@ -68,6 +68,7 @@ CONFIG: Dict[str, Any] = {
     "cmd": {"cmd": "python3"},
     "typo": {"comand": "python3"},
     "arg": {"command": "python3", "arg": ["server.py"]},
+    "alone": {"command": sys.executable},
     "uri": {"uri": "http://127.0.0.1/mcp"},
     "token": {"url": "http://127.0.0.1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_TOKEN}"}},
     "bare": {"command": sys.executable, "args": ["-I", "-S", "server.py"]},
@@ -77,7 +78,7 @@ CONFIG: Dict[str, Any] = {
 FILES = {
     "server.py": SERVER, "01typo.py": SERVER, "exits.py": "import sys\nsys.exit(3)\n", "none.py": "x = 1\n",
     "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
-    "bad.json": '{"mcpServer": {}}',
+    "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
     "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
 }
 
@@ -120,6 +121,17 @@ def does(body: str, before: str = "", kind: str = "tool", **options: Any) -> Mis
         given = {"elicit": lambda request: {"n": 1}, "timeout": WAIT, **options}
         with minimcp.connect(written(code)["server"], **given) as client:
             return client.call_tool("f") if kind.startswith("tool") else client.get_prompt("f")
+
+    return call
+
+
+def returns(annotation: str, body: str, options: str = "") -> Mistake:
+    """A tool that promises this type is called."""
+
+    def call() -> None:
+        code = f"import minimcp.schema\n@server.tool{options}\ndef f() -> {annotation}:\n    'F.'\n    {body}"
+        with minimcp.connect(written(code)["server"], timeout=WAIT) as client:
+            client.call_tool("f")
 
     return call
 
@@ -289,6 +301,10 @@ MISTAKES: Dict[str, List[Any]] = {
         "has no minimcp: name the one that has it, or install it there with pip"],
     "config: another folder": [["list", "elsewhere"],
         "is it there? Name it by its whole path: hosts start servers from a folder of their own"],
+    "config: no args": [["list", "alone"],
+        "starts an interpreter without a program: write the file of the server behind it, in a config as \"args\":"],
+    "config: a comma after the last": [lambda: minimcp.client.config.read_servers("comma.json"),
+        "WARNING ... comma.json has comments, or a comma after the last item: other hosts than VS Code may refuse it"],
     "config: mcpServer": [lambda: minimcp.connect_all("bad.json"),
         "ValueError: bad.json: must have mcpServers or servers"],
     # connecting
@@ -299,6 +315,14 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a name alone": [connects("weather"), "a server of a host's file wants it, too: config=FILE (--config)"],
     "connect: no program": [connects("nosuchcommand --flag"), NO_PROGRAM],
     "connect: a line in a list": [connects(["python3 server.py"]), '"args": ["server.py"]'],
+    "connect: a file in a list": [connects(["server.py"]),
+        "it is a file, and a list is a command line, which begins with a program: [sys.executable, 'server.py']"],
+    "connect: Client": [lambda: minimcp.Client("server.py"),  # type: ignore[arg-type]
+        "TypeError: a Client is made by minimcp.connect(...), which takes 'server.py'"],
+    "connect: another name": [lambda: minimcp.connnect,  # type: ignore[attr-defined]
+        "AttributeError: module 'minimcp' has no attribute 'connnect', did you mean connect?"],
+    "connect: another limit": [lambda: minimcp.Limits(worker=3),  # type: ignore[call-arg]
+        "TypeError: Limits(...) has no option worker=: did you mean workers=?"],
     "connect: no executable": [connects("./server.sh"), "is not executable: name what runs it first, as in ['bash', "],
     "connect: raises at import": [connects("raises.py"), "exited with code 1 ... RuntimeError: no database"],
     "connect: the class": [connects(Server), "TypeError: Server is a class: give an instance of it"],
@@ -308,7 +332,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: ellicit": [connects(Server("s"), handlers=type("Host", (), {"ellicit": print})()),
         "did you mean elicit?"],
     "connect: another path": [to_http(lambda url: url + "x"),
-        "404: there is nothing here: the server is at /mcp; and over HTTP+SSE: the same"],
+        "404: there is nothing here: the server is at /mcp (the older HTTP+SSE was tried too: the same answer)"],
     "connect: https for http": [to_http(lambda url: url.replace("http:", "https:")),
         "the server speaks http, not https?"],
     "connect: http for https": [a_broken_answer, "the connection broke: ... : does the server speak https?"],
@@ -340,6 +364,12 @@ MISTAKES: Dict[str, List[Any]] = {
     "print": [author("server.tool(print)"), "is no Python function: write a def that calls it"],
     "a lambda": [author("server.tool(lambda n: n + 1)"), "a lambda cannot have one: write def add(n: str)"],
     "a name by position": [takes("", "@server.tool('hello')"), "server.tool('hello'): did you mean name='hello'?"],
+    "the class's decorator": [takes("", "@Server.tool"),
+        'TypeError: write @server.tool of an object, server = Server("name"), not @Server.tool'],
+    "the class's decorator of prompts": [takes("", "@Server.prompt"), "write @server.prompt of an object"],
+    "FastMCP": [author("from minimcp import FastMCP"), "ImportError: minimcp has no FastMCP: write Server"],
+    "an option of HTTP": [author("HttpOptions(session=False)"),
+        "TypeError: HttpOptions(...) has no option session=: did you mean sessions=?"],
     "another option": [takes("", "@server.tool(desc='x')"),
         "a tool has no option desc=: there is name, title, description"],
     "a name twice": [author("def f(): 'F.'\nserver.tool(f)\nserver.tool(f)"),
@@ -362,6 +392,9 @@ MISTAKES: Dict[str, List[Any]] = {
     "another type's default": [takes("days: int = 'five'"),
         "WARNING ... default days='five', and takes an integer there"],
     "another transport": [author("server.run('htp')"), "unknown transport 'htp': there are 'stdio', 'http' and 'sse'"],
+    "run with a port, over stdio": [author("server.run(port=8123, legacy_sse=True)"),
+        'run(port=8123): "stdio" has none; did you mean run("http", port=8123, legacy_sse=True)?'],
+    "run with the default port": [author("server.run('stdio', port=8000)"), 'did you mean run("http", port=8000)?'],
     "an option of run": [author("Server('s', port=1)"), "has no option port=: say it to server.run(...)"],
     "a port in use": [a_port_in_use,
         "OSError: ... another program listens there; choose another port, or 0 for a free one"],
@@ -374,6 +407,14 @@ MISTAKES: Dict[str, List[Any]] = {
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
         "ToolError: f returned a wrong value: expected an integer, got the string 'x'",
     ],
+    "forgets to return": [returns("str", "pass"), "f returned a wrong value: expected a string, got null"],
+    "returns a number for text": [returns("str", "return 34.5"), "expected a string, got the number 34.5"],
+    "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
+    "returns a long text": [
+        returns("Annotated[str, minimcp.schema.Limits(max_length=2)]", "return 'abc'"),
+        "f returned a wrong value: expected at most 2 characters, got 3"],
+    "returns another type, not structured": [returns("int", "return 'x'", "(structured=False)"),
+        "f returned a wrong value: expected an integer, got the string 'x'"],
     "returns too much": [does("return 'x' * 70_000_000"), "the Limits.message_bytes of its sender: ask for less"],
     "a prompt that returns a dict": [does("return {}", kind="prompt"),
         "f returned a dict, {}: return a str, a Message(role"],
@@ -415,6 +456,17 @@ MISTAKES: Dict[str, List[Any]] = {
     "another resource": [client_does(lambda c: c.read_resource("notes://al")), "did you mean notes://all?"],
     "cannot be asked": [client_does(lambda c: c.call_tool("ask")),
         "CapabilityNotSupported: ... such as connect(..., elicit"],
+    "cannot be asked in a session": [client_does(lambda c: c.call_tool("ask"), revision="2025-11-25"),
+        "ToolError: elicitation/create needs a client with elicitation.form, such as connect(..., elicit=f)"],
+    "no forms in this revision": [
+        client_does(lambda c: c.call_tool("ask"), revision="2025-03-26", elicit=lambda r: {"n": 1}),
+        "with elicitation.form: 2025-03-26 has none, 2025-06-18, 2025-11-25, 2026-07-28 have"],
+    "answers another field": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: {"m": 1}),
+        "HandlerFailed: ... elicit returned does not fit the schema: unknown field 'm': the fields are n; missing: n"],
+    "misspells a field": [
+        does("ctx.elicit('?', {'type': 'object', 'properties': {'days': {'type': 'integer', 'default': 14}}})",
+             elicit=lambda r: {"dayz": 7}),
+        "HandlerFailed: ... unknown field 'dayz', did you mean 'days'?"],
     "declines": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: None), "ToolError: the user declined"],
     "answers True": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: True),
         "HandlerFailed: ... elicit returns a dict, a dataclass, None or an Answer, not bool"],

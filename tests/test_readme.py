@@ -307,13 +307,14 @@ def test_the_server_and_the_client_fit_on_one_screen() -> None:
     assert len(lines) <= 60
 
 
-def test_the_two_commands() -> None:
+def test_the_commands_to_begin_with() -> None:
     marked = {name: text for kind, name, _, text in BLOCK.findall(README) if kind == "ci"}
-    assert sorted(marked) == ["demo", "test"]
+    assert sorted(marked) == ["demo", "install", "test"]
     assert marked["demo"].split() == ["$", "python3", "-m", "minimcp", "demo"]
     (line,) = marked["test"].strip().splitlines()
-    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "bin/pytest -n 3"):
+    for part in ("python3 -m venv .venv", 'pip install -e ".[test]"', "bin/python -m pytest -n 3"):
         assert part in line
+    assert marked["install"].split()[-4:] == ["&&", ".venv/bin/pip", "install", "CHECKOUT"]
 
 
 def test_the_demo_has_what_is_shown() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -19,6 +19,7 @@ import pytest
 import minimcp
 from minimcp import Client, Context, Image, McpError, ResourceNotFound, Server, ToolError, connect
 from minimcp.engine.limits import Limits
+from minimcp.protocol.lifecycle import lacks
 from minimcp.protocol.versions import BY_NAME, REVISIONS, Revision
 from minimcp.schema import kind_of
 from minimcp.schema.checker import DIALECTS
@@ -26,7 +27,7 @@ from minimcp.server.options import OPTIONS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
-from .readme import README, TEXT, blocks, rows, section, table
+from .readme import PAGES, README, TEXT, blocks, rows, section, table
 from .support import ROOT, WAIT, eventually
 
 TYPES: Dict[str, Any] = {
@@ -71,6 +72,7 @@ RAISED: List[Tuple[Any, str, str]] = [
     (minimcp.RpcError(7, "words"), "RpcError: words", "RpcError: words"),
     (ResourceNotFound("words"), "ResourceNotFound: words", "ResourceNotFound: words"),
     (ValueError("words"), "ToolError: words", "InternalError: reference"),
+    (lacks("sampling", "words", REVISIONS[3]), "ToolError: words", "CapabilityNotSupported: words"),
 ]
 
 
@@ -104,6 +106,27 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
         assert seen(lambda: client.request("vendor/fail", {})) == other
         assert seen(lambda: client.call_tool("fail", {"param": 1})).startswith("ToolError: unknown")
         assert seen(lambda: client.get_prompt("fail", {"param": "1"})).startswith("InvalidParams: ")
+    if isinstance(raised, minimcp.CapabilityNotSupported):
+        with connect(server, revision="2026-07-28") as client:
+            assert seen(lambda: client.call_tool("fail")) == other
+
+
+def test_a_future_that_is_cancelled_raises_the_error_of_futures() -> None:
+    server, begun = Server("slow"), threading.Event()
+
+    @server.tool
+    def slow(ctx: Context) -> None:
+        """Wait."""
+        begun.set()
+        ctx.sleep(600)
+
+    with connect(server) as client:
+        future = client.submit(client.call_tool, "slow")
+        assert begun.wait(WAIT) and future.cancel()
+        with pytest.raises(CancelledError):
+            future.result(WAIT)
+    assert not issubclass(CancelledError, McpError)
+    assert "``concurrent.futures.CancelledError``" in PAGES["examples/clients.rst"]
 
 
 def test_what_one_writes_here_is_here() -> None:
@@ -224,8 +247,8 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "Titles, links to resources": lambda its: _yes({"title"} <= its.tool_members, "resource_link" in its.content_kinds),
     "Structured results": lambda its: {"none": "text only", "object": "objects", "any": "any JSON"}[its.structured],
     "Icons": lambda its: _yes("icons" in its.tool_members),
-    "Forms for the user": lambda its: _yes("form" in its.elicitation_modes),
-    "URLs for the user": lambda its: _yes("url" in its.elicitation_modes),
+    "Forms for the user": lambda its: _yes(its.has("elicitation.form")),
+    "URLs for the user": lambda its: _yes(its.has("elicitation.url")),
     "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
     "A question": lambda its: "a request" if its.requests_to_client else "a round",
     "How long a list stays true": lambda its: _yes(its.cache_hints),

@@ -21,6 +21,7 @@ from ..errors import INTERNAL_ERROR, describe, logger
 from ..http.headers import LOOPBACK, Headers, HttpError
 from ..protocol.messages import Id, Json
 from ..protocol.uri_template import parse_web_url
+from ..schema.mismatch import keywords_shown
 
 log = logger("minimcp.auth")
 
@@ -265,6 +266,10 @@ class Bearer:
 
     def __repr__(self) -> str:
         return f"<Bearer {self.resource or ''} {' '.join(self.scopes)}>"
+
+
+for _name in ("jwt", "introspection"):
+    keywords_shown(vars(Bearer)[_name].__func__, of=Bearer.__init__)
 
 
 def list_of_text(given: Any, name: str) -> list[str]:

@@ -97,6 +97,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         else:
             complain(prog, str(error) or type(error).__name__)
         return exit_code(error)
+    except ImportError as error:
+        if error.name is not None:  # not one of ours, which say what to install
+            raise
+        complain(prog, str(error))
+        return 3
     except OSError as error:
         if error.filename is None:
             _drop_stdout()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+from collections import deque
 from functools import partial
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -20,6 +22,9 @@ TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line 
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
 
 STDIN = "-"
+
+# Lines of the server's stderr that are kept, the last ones; and how those begin by which this library warns an author.
+KEPT_LINES, WARNED = 200, ("tool ", "resource ", "prompt ")
 
 # What a server may list: the name in JSON, the heading, the capability, and what asks for it.
 SECTIONS = (
@@ -43,7 +48,7 @@ def _run(
     """Run a command against the server that the command line names, and print what it has found.
 
     What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
-    it. The error of a connection that fails shows its end.
+    it. The error of a connection that fails shows its end, and `list` what this library warns the author of.
 
     Args:
         find: What the command does.
@@ -71,6 +76,7 @@ def _run(
                         help="show what a server process writes to stderr (default: its end, if the connection fails)")
     parser.set_defaults(prog=prog)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
+    written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         config = _config(options)
         is_url = config is None and options.target.lower().startswith(("http://", "https://"))
@@ -78,7 +84,7 @@ def _run(
             options.target, config=config, revision=options.revision, timeout=options.timeout,
             connect_timeout=options.timeout, elicit=Asker(bar.end), auth=options.token,
             headers=None if options.header is None else dict(options.header),
-            stderr=None if options.verbose or is_url else lambda line: None,
+            stderr=None if options.verbose or is_url else written.append,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
@@ -89,15 +95,25 @@ def _run(
             value, texts, code = find(client, options, bar)
         finally:
             bar.end()
+    for line in written:
+        if find is _list and line.startswith(WARNED):
+            complain(prog, line)
     for text in [as_json(value)] if options.output == "json" else texts:
         if isinstance(text, bytes):
             sys.stdout.flush()
             sys.stdout.buffer.write(text)
         elif code == 1 and options.output == "text":
-            tell(f"{prog}: {text}")
+            tell(f"{prog}: {_with_class(str(text), written)}")
         else:
             print(text)
     return code
+
+
+def _with_class(text: str, written: Iterable[str]) -> str:
+    """What a tool that failed says, with the class of the exception if the server's stderr has its traceback."""
+    lines = (re.match(r"[ |]*([A-Za-z_][\w.]*): (.+)", line) for line in written)
+    kind = next((line[1] for line in lines if line and text.startswith(line[2].rstrip())), None)
+    return text if kind is None else f"{kind}: {text} (the traceback: --verbose)"
 
 
 def _header(text: str) -> tuple[str, str]:

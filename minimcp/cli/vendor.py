@@ -65,14 +65,14 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         print(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
         return 1 if found else 0
     target = os.path.abspath(options.folder)
-    _check_target(target, options.folder)
+    _check_target(target, options.folder, options.only)
     copy = write_copy(target, options.only)
     print(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
     return 0
 
 
-def _check_target(target: str, shown: str) -> None:
-    """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed."""
+def _check_target(target: str, shown: str, only: str) -> None:
+    """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed, of no more."""
     name = os.path.basename(target)
     if not name.isidentifier() or iskeyword(name):
         raise UsageError(f"no statement can import a package called {name!r}: use letters, digits and _")
@@ -81,7 +81,10 @@ def _check_target(target: str, shown: str) -> None:
     if os.path.islink(target) or (os.path.exists(target) and not os.path.isdir(target)):
         raise UsageError(f"{shown} is there already, and is no folder")
     if os.path.isdir(target) and os.listdir(target):
-        found = differences(target, read_manifest(target))
+        copy = read_manifest(target)
+        found = differences(target, copy)
+        if only not in ("", copy.only):
+            raise UsageError(f"{shown} is {copy}, and --only {only} would take files away: delete it first")
         if found:
             raise UsageError(f"{shown} was changed since it was copied ({found[0]}): see --check, or delete it")
 

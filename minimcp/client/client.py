@@ -116,6 +116,8 @@ class Client:
     """
 
     def __init__(self, sessions: Reconnector, *, send_shutdown: bool = False) -> None:
+        if not hasattr(sessions, "host"):
+            raise TypeError(f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}")
         self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
         _open_clients.add(self)
 

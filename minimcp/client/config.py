@@ -12,9 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Union
 
+from ..errors import logger
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
 from .session import expect
+
+log = logger("minimcp.client")
 
 CONFIG_FILE = "mcp.json"
 """Where the command line looks up names when no ``--config`` is given, in the current folder."""
@@ -125,7 +128,8 @@ def _file(path: str) -> Mapping[str, Any]:
         data = file.read()
     try:
         text = data.decode("utf-8-sig")
-        whole = json.loads(_LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text)), object_pairs_hook=_once)
+        strict = _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+        whole = json.loads(strict, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
@@ -135,6 +139,8 @@ def _file(path: str) -> Mapping[str, Any]:
     found = [member for member in TABLES if member in whole]
     if len(found) != 1:
         raise ValueError(f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}")
+    if found[0] == "mcpServers" and strict != text:
+        log.warning("%s has comments, or a comma after the last item: other hosts than VS Code may refuse it", path)
     table = whole[found[0]]
     if not isinstance(table, dict):
         raise ValueError(f"{path}: {found[0]}: must be an object, not {described(table)}")

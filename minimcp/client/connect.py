@@ -57,6 +57,9 @@ SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
 
+INTERPRETER = r"(?i)(python|pypy|node|bash|sh)[\d.]*(\.exe)?"
+"""A program that alone would take the messages for a program."""
+
 LIKELY = {
     "No module named 'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with pip",
     "can't open file": "is it there? Name it by its whole path: hosts start servers from a folder of their own",
@@ -304,6 +307,10 @@ class Plan(NamedTuple):
 
     def _open_pipe(self) -> ClientSession:
         target = self.target.object
+        command = getattr(target, "command", ("", ""))
+        if len(command) == 1 and re.fullmatch(INTERPRETER, os.path.basename(command[0])):
+            way = 'write the file of the server behind it, in a config as "args": ["server.py"]'
+            raise ConnectionFailed(f"{command[0]!r} starts an interpreter without a program: {way}")
         pipe = target.open_pipe() if not isinstance(target, StdioServer) else ChildTransport(
             target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
         )

@@ -21,7 +21,7 @@ from ..protocol.messages import Json, Notification, size_of
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import LISTS, Revision
 from ..schema.checker import MAX_SECONDS, TOO_MUCH
-from ..schema.mismatch import Mismatch, nearest
+from ..schema.mismatch import Mismatch, nearest, unknown_field
 from ..schema.signature import refuse_async
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions
@@ -386,6 +386,7 @@ def _read_elicit(
     check, fits = _checks_of(request.schema)
     _drop_wrong_defaults(request, fits)
     defaults, needed = request.defaults, request.schema.get("required", ())
+    fields: Any = None if "additionalProperties" in request.schema else request.schema.get("properties")
 
     def write(returned: Any) -> Result:
         answer = _as_answer(returned)
@@ -396,7 +397,9 @@ def _read_elicit(
             if value is not None or fits({name: None}) is None or name in needed  # else it was not filled in
         }
         content = {**defaults, **given}
-        fault = check(content)
+        odd = None if fields is None else next((name for name in given if name not in fields), None)
+        missing = [name for name in needed if name not in content]
+        fault = check(content) if odd is None else unknown_field(given, odd, fields, missing)
         if fault is not None:
             raise ValueError(f"what elicit returned does not fit the schema: {fault}")
         return {"action": "accept", "content": content}

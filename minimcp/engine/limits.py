@@ -9,10 +9,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, Optional
 
 from ..errors import logger
+from ..schema.mismatch import options_checked
 
 log = logger("minimcp.limits")
 
 
+@options_checked
 @dataclass(frozen=True)
 class Limits:
     """What peers may cost. None means no limit. One object may serve many servers and clients; immutable.

@@ -101,7 +101,7 @@ class Extension:
         if own is None:
             return None
         if not peer.supports("ext:" + self.identifier):
-            raise lacks("ext:" + self.identifier, method)
+            raise lacks("ext:" + self.identifier, method, peer.revision)
         return own.route
 
     def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
@@ -147,7 +147,7 @@ class Extension:
             InvalidParams: It is neither True nor a list of text.
         """
         if not incoming.peer.supports("ext:" + self.identifier):
-            raise lacks("ext:" + self.identifier, member)
+            raise lacks("ext:" + self.identifier, member, incoming.peer.revision)
         if wanted is True:
             return {"": ""}
         if not isinstance(wanted, list) or len(wanted) > MOST_URIS or not all(isinstance(each, str) for each in wanted):

@@ -277,7 +277,7 @@ class Tasks(Extension):
         if design == "extension":
             declared = incoming.peer.supports("ext:" + IDENTIFIER)
             if tool.task == "required" and not declared:
-                raise lacks("ext:" + IDENTIFIER, tool.owner)
+                raise lacks("ext:" + IDENTIFIER, tool.owner, incoming.peer.revision)
             return declared and tool.task in ("optional", "required")
         if design == "core" and given is not None:
             if tool.task is None:
@@ -361,7 +361,7 @@ class Tasks(Extension):
 
     def _check_declared(self, incoming: IncomingRequest) -> None:
         if incoming.peer.revision.tasks == "extension" and not incoming.peer.supports("ext:" + IDENTIFIER):
-            raise lacks("ext:" + IDENTIFIER, incoming.request.method)
+            raise lacks("ext:" + IDENTIFIER, incoming.request.method, incoming.peer.revision)
 
     def _view(self, record: Record, extension: bool) -> dict[str, Json]:
         """A task as a client sees it."""

@@ -124,8 +124,8 @@ def agree_over_http(
     try:
         return _agreed(server, agree, plan.without_probe(), make(SseSession))
     except McpError as error:
-        older = "the same" if f"HTTP {session.refused} " in str(error) else error
-        raise ConnectionFailed(f"{first}; and over HTTP+SSE: {older}") from error
+        older = "the same answer" if f"HTTP {session.refused} " in str(error) else error
+        raise ConnectionFailed(f"{first} (the older HTTP+SSE was tried too: {older})") from error
 
 
 def _agreed(server: HttpServer, agree: Callable[[ClientSession, Plan], T], plan: Plan, session: HttpClientSession) -> T:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 from ..engine.limits import check_number
+from ..schema.mismatch import options_checked
 
 
+@options_checked
 @dataclass(frozen=True)
 class HttpOptions:
     """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no limit. Immutable.

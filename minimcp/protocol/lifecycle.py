@@ -111,13 +111,16 @@ def _path(capability: str) -> list[str]:
 DECLARING = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}
 
 
-def lacks(name: str, who: str) -> CapabilityNotSupported:
-    """The error that says which capability a client would have to declare."""
+def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
+    """The error that says which capability a client would have to declare, or which revisions have it at all."""
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
     option = DECLARING.get(name.partition(".")[0])
     way = f", such as connect(..., {option})" if option else ""
+    having = [each.name for each in REVISIONS if each.has(name)]
+    if having and not revision.has(name):
+        way = f": {revision.name} has none, {', '.join(having)} have"
     told = f"the extension {name[4:]}" if name.startswith("ext:") else name
     return CapabilityNotSupported(f"{who} needs a client with {told}{way}", {"requiredCapabilities": needed})
 

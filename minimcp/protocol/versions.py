@@ -83,9 +83,6 @@ class Revision(NamedTuple):
     # Whether an error may say that the user has to open a URL first.
     url_errors: bool
 
-    # The ways in which a user may be asked: "form", "url".
-    elicitation_modes: frozenset[str]
-
     # Whether a URL that a user is asked to open has an id, by which it is said later that this is done.
     elicitation_ids: bool
 
@@ -114,6 +111,12 @@ class Revision(NamedTuple):
     # Methods whose handlers may ask the client: by requests after a handshake, else by a result that is questions.
     asking_methods: frozenset[str]
 
+    def has(self, capability: str) -> bool:
+        """Whether clients can declare a capability in it, by its dotted name; elicitation without parts is by forms."""
+        kind, _, part = capability.partition(".")
+        parts = self.client_capabilities.get(kind)
+        return parts is not None and (part in ("", *parts) or capability == "elicitation.form")
+
 
 _2024_11_05 = Revision(
     name="2024-11-05",
@@ -139,7 +142,6 @@ _2024_11_05 = Revision(
     cache_hints=False,
     resource_missing=-32002,
     url_errors=False,
-    elicitation_modes=frozenset(),
     elicitation_ids=False,
     full_forms=False,
     sampling_kinds=frozenset({"text", "image"}),
@@ -180,7 +182,6 @@ _2025_06_18 = _2025_03_26._replace(
     annotation_members=_2025_03_26.annotation_members | {"lastModified"},
     implementation_members=_2025_03_26.implementation_members | {"title"},
     completion_context=True,
-    elicitation_modes=frozenset({"form"}),
     requests_to_client=_2025_03_26.requests_to_client | {"elicitation/create"},
     client_capabilities={**_2025_03_26.client_capabilities, "elicitation": ()},
 )
@@ -189,7 +190,6 @@ _2025_06_18 = _2025_03_26._replace(
 _2025_11_25 = _2025_06_18._replace(
     name="2025-11-25",
     url_errors=True,
-    elicitation_modes=frozenset({"form", "url"}),
     elicitation_ids=True,
     full_forms=True,
     sampling_kinds=_2025_06_18.sampling_kinds | {"tool_use", "tool_result"},

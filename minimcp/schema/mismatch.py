@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
+from functools import wraps
 from io import IOBase
 from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
@@ -26,6 +27,7 @@ MOST_KNOWN = 500
 
 Key = Union[str, int]
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 # The value of a field that was not sent, and the default of a parameter without one.
@@ -274,15 +276,30 @@ def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
     Args:
         owner: What takes options, as it is written: "Server(...)".
         given: Names that it does not have; the first counts.
-        function: What takes the options, each by keyword only.
+        function: What takes the options, each by keyword only; or a dataclass.
 
     Raises:
         TypeError: Always.
     """
-    name, known = next(iter(given)), function.__kwdefaults__
+    name, known = next(iter(given)), getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__
     near = nearest(name, known)
     hint = PORTED.get(name) or (f"did you mean {near}=?" if near else f"there is {', '.join(known)}")
     raise TypeError(f"{owner} has no option {name}=: {hint}")
+
+
+def options_checked(cls: type[T]) -> type[T]:
+    """A dataclass of options that refuses a misspelt one as `refuse_options` does."""
+    make: Any = cls.__init__
+
+    @wraps(make)
+    def init(self: T, *given: Any, **named: Any) -> None:
+        unknown = [name for name in named if name not in cls.__dict__["__dataclass_fields__"]]
+        if unknown:
+            refuse_options(f"{cls.__name__}(...)", unknown, cls)
+        make(self, *given, **named)
+
+    cls.__init__ = init  # type: ignore[method-assign,assignment]
+    return cls
 
 
 def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:

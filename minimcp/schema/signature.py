@@ -115,7 +115,7 @@ def _errors_at(where: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from error
+        raise TypeError(f"{where}: {error}") from None
 
 
 # ------------------------------------------------------------ functions

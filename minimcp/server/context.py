@@ -203,7 +203,9 @@ class Context:
     def elicit_url(
         self, message: str, url: str, *, elicitation_id: Optional[str] = None, key: Optional[str] = None
     ) -> Answer:
-        """Ask the user to open a URL. That it was accepted is consent, and says nothing about what happened there.
+        """Ask the user to open a URL; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+
+        That it was accepted is consent, and says nothing about what happened there.
 
         Args:
             message: Why, for the user.
@@ -270,9 +272,9 @@ class Context:
         return self._ask(question, key)  # type: ignore[no-any-return]
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
-        """Ask in which directories this server may work: guidance, not access control.
+        """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the top with the answer.
 
-        Deprecated by the specification since 2026-07-28, and still served.
+        The answer is guidance, no access control. Deprecated by the specification since 2026-07-28, and still served.
 
         Raises: as `elicit`.
         """

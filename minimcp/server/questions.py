@@ -59,10 +59,10 @@ class Question:
         """
         raise NotImplementedError
 
-    def _need(self, peer: Peer, name: str, there: bool = True) -> None:
+    def _need(self, peer: Peer, name: str) -> None:
         """Refuse to ask a client that lacks a capability, or whose revision does not have the thing at all."""
-        if not there or not peer.supports(name):
-            raise lacks(name, self.method)
+        if not peer.revision.has(name) or not peer.supports(name):
+            raise lacks(name, self.method, peer.revision)
 
 
 class Elicit(Question):
@@ -83,7 +83,7 @@ class Elicit(Question):
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
-        self._need(peer, "elicitation.form", "form" in revision.elicitation_modes)
+        self._need(peer, "elicitation.form")
         if self.form.has_lists and not revision.full_forms:
             raise errors.CapabilityNotSupported(f"{revision.name} has no forms with lists of choices")
         mode = {"mode": "form"} if revision.full_forms else {}
@@ -117,7 +117,7 @@ class ElicitUrl(Question):
             log.warning("a user is to open %s: use https", url)
 
     def params(self, peer: Peer) -> dict[str, Json]:
-        self._need(peer, "elicitation.url", "url" in peer.revision.elicitation_modes)
+        self._need(peer, "elicitation.url")
         params = self._request.to_wire()
         id = params.pop("elicitationId", None) or os.urandom(16).hex()
         return {**params, "elicitationId": id} if peer.revision.elicitation_ids else params
@@ -188,7 +188,7 @@ class Sample(Question):
         self._need(peer, "sampling")
         params = {**self._request.to_wire(), "messages": self._said(revision)}
         if "tools" in params or "toolChoice" in params:
-            self._need(peer, "sampling.tools", revision.sampling_tools)
+            self._need(peer, "sampling.tools")
             wires = params.get("tools", [])
             params["tools"] = [{name: wire[name] for name in wire if name in revision.tool_members} for wire in wires]
         context = params.get("includeContext", "none")

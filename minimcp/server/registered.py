@@ -290,7 +290,7 @@ class RegisteredFunction(Registered):
         """
         for name in self.requires:
             if not incoming.peer.supports(name):
-                raise lacks(name, self.owner)
+                raise lacks(name, self.owner, incoming.peer.revision)
 
 
 def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:

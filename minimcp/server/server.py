@@ -227,7 +227,7 @@ class Server:
             ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
-        return decorated(self.add_tool, "server.tool", given, options)
+        return decorated(_adding(self, "tool"), "server.tool", given, options)
 
     @shows("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
@@ -338,7 +338,7 @@ class Server:
             TypeError: This cannot be a prompt; the message says what to write instead.
             ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
         """
-        return decorated(self.add_prompt, "server.prompt", given, options)
+        return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
     @shows("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
@@ -450,9 +450,9 @@ class Server:
         self,
         transport: str = "stdio",
         *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
+        host: Optional[str] = None,
+        port: Optional[int] = None,
+        path: Optional[str] = None,
         legacy_sse: bool = False,
     ) -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
@@ -464,16 +464,21 @@ class Server:
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-            host: Where to listen; one that other machines reach needs ``HttpOptions.allowed_hosts``.
-            port: 0 takes a free one.
-            path: Where "http" answers, exactly.
+            host: Where HTTP listens; None is 127.0.0.1. What other machines reach needs ``HttpOptions.allowed_hosts``.
+            port: 0 takes a free one; None is 8000.
+            path: Where "http" answers, exactly; None is ``/mcp``.
             legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
 
         Raises:
+            TypeError: One of these four is given, and "stdio" has none.
             ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
+        web = {"host": host, "port": port, "path": path, "legacy_sse": legacy_sse or None}
+        given = [f"{name}={value!r}" for name, value in web.items() if value is not None]
         if transport == "stdio":
+            if given:
+                raise TypeError(f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?')
             from ..stdio.streams import StandardStreams
 
             if os.isatty(0):
@@ -490,8 +495,10 @@ class Server:
             return_freed_memory()  # here only, for the process is the server's own
 
             def start(run: Run) -> RunningHttp:
-                running = self._start_http(host, port, path, newer=newer, older=older)
-                more = f" and {running.url[: -len(path)]}/sse" if newer and older else ""
+                at = "/mcp" if path is None else path
+                number = 8000 if port is None else port
+                running = self._start_http(host or "127.0.0.1", number, at, newer=newer, older=older)
+                more = f" and {running.url[: -len(at)]}/sse" if newer and older else ""
                 if sys.stderr is not None:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
                 return running
@@ -703,9 +710,9 @@ def serve(
     handlers: Any,
     transport: str = "stdio",
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    path: str = "/mcp",
+    host: Optional[str] = None,
+    port: Optional[int] = None,
+    path: Optional[str] = None,
     legacy_sse: bool = False,
     **unknown: NoReturn,
 ) -> None:
@@ -713,11 +720,11 @@ def serve(
 
     Args:
         handlers: The object.
-        transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-        host: Where to listen; one that other machines reach needs a `Server` with ``HttpOptions.allowed_hosts``.
-        port: 0 takes a free one.
-        path: Where "http" answers, exactly.
-        legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
+        transport: "stdio", "http" or "sse", as for `Server.run`, and so the next four.
+        host: Where HTTP listens; None is 127.0.0.1.
+        port: 0 takes a free one; None is 8000.
+        path: Where "http" answers, exactly; None is ``/mcp``.
+        legacy_sse: Whether "http" serves HTTP+SSE too.
 
     Raises:
         TypeError, ValueError, OSError: As `Server.of` and `Server.run`; or an option is unknown.
@@ -725,6 +732,14 @@ def serve(
     if unknown:
         refuse_options("serve(...)", unknown, serve)
     Server.of(handlers).run(transport, host=host, port=port, path=path, legacy_sse=legacy_sse)
+
+
+def _adding(server: Any, kind: str) -> Callable[..., None]:
+    """``server.add_tool`` and the like. Raises TypeError: the decorator is that of the class."""
+    if not isinstance(server, Server):
+        raise TypeError(f'write @server.{kind} of an object, server = Server("name"), not @Server.{kind}')
+    found: Callable[..., None] = getattr(server, f"add_{kind}")
+    return found
 
 
 def _check_given(given: Mapping[str, Any]) -> None:

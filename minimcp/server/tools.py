@@ -116,11 +116,9 @@ class RegisteredTool(RegisteredFunction):
             raise ValueError(f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}")
         if self.structured is False and given_output is not None:
             raise ValueError(f"{self.owner}: structured=False and an output_schema contradict each other")
-        kind = None if self.structured is False else self.signature.output_kind
-        if kind is not None and kind.writes is str and self.structured is not True:
-            kind = None  # text is sent as text
-        self.output_kind = kind
-        schema = None if kind is None else kind.schema or None
+        self.output_kind = kind = self.signature.output_kind
+        is_text = kind is not None and kind.writes is str and self.structured is not True  # it is sent as text
+        schema = None if kind is None or is_text or self.structured is False else kind.schema or None
         taken = self.signature.input_schema if given_input is None else given_input
         self.show(
             Tool,
@@ -139,7 +137,8 @@ class RegisteredTool(RegisteredFunction):
             if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
                 raise ValueError(f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}")
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
-        self._is_text = self._schema is None and self.structured is not True
+        # Whether a str that it returns is sent as it is.
+        self._is_text = self._schema is None and self.structured is not True and (kind is None or str in kind.exact)
         self._says_blocks = self.signature.output_kind is None and self.signature.returns is not NOTHING
 
     def _find_route(self) -> None:

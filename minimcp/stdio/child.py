@@ -11,6 +11,7 @@ import codecs
 import json
 import os
 import queue
+import re
 import select
 import signal
 import sys
@@ -48,6 +49,10 @@ STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
 
 # Lines of stderr that the message of an error shows.
 SHOWN_LINES = 10
+
+# Lines of stderr among which these are looked for, and how a frame of this library begins in a traceback.
+MOST_LINES = 200
+_INSIDE = re.compile(r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py", line ')
 
 # Bytes of the end of stderr that are kept.
 TAIL_BYTES = 64 * 1024
@@ -466,6 +471,8 @@ def _why(error: Exception, server: StdioServer) -> str:
     first = server.command[0]
     if os.path.isdir(os.path.join(server.cwd or "", first)):
         return "it is a folder: name the server's file in it"
+    if isinstance(error, FileNotFoundError) and os.path.isfile(os.path.join(server.cwd or "", first)):
+        return f"it is a file, and a list is a command line, which begins with a program: [sys.executable, {first!r}]"
     if isinstance(error, FileNotFoundError):
         program, *words = first.split() or [first]
         split = f'"command": "{program}", "args": {json.dumps([*words, *server.command[1:]])}'
@@ -482,6 +489,11 @@ def _ending(code: Optional[int]) -> str:
 
 
 def _last_lines(tail: str) -> str:
-    lines = tail.split("\n")[-SHOWN_LINES - 1 :]
-    shown = [_clean(line, 300) for line in lines if line.strip()][-SHOWN_LINES:]
+    """The end of a server's stderr for a message; of tracebacks without what happened inside of this library."""
+    lines, inside = [], False
+    for line in tail.split("\n")[-MOST_LINES:]:
+        inside = bool(_INSIDE.match(line)) or (inside and line.startswith("    "))
+        if line.strip() and not inside:
+            lines.append(line)
+    shown = [_clean(line, 300) for line in lines[-SHOWN_LINES:]]
     return "\nits stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""

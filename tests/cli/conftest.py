@@ -64,6 +64,10 @@ if __name__ == "__main__":
 """
 
 
+PYTHON = os.path.basename(sys.executable)
+"""As the commands name it: pip may have written `python` or `python3` into the program that runs the tests."""
+
+
 class Done(NamedTuple):
     """How a command ended."""
 

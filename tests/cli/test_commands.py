@@ -122,6 +122,18 @@ greet(name, [tone])
     assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [0, 2, 1, 1]
 
 
+BUG = """
+from minimcp import Server
+server = Server("bug")
+
+@server.tool
+def half(of: str) -> float:
+    "Half of it."
+    return of / 2
+
+server.run()
+"""
+
 OLDER = """
 import json, os, sys
 ANSWERS = {
@@ -173,7 +185,24 @@ def test_the_stderr_of_a_server_is_shown_on_request_or_when_the_connection_fails
     assert "ordering" not in minimcp("call", shop, "order", "item=a").err
 
 
+def test_what_the_library_warns_the_author_of_is_shown(shop: str, minimcp: Callable[..., Done]) -> None:
+    source = "from minimcp import Server\nserver = Server('s')\n@server.tool\ndef f() -> int: return 1\nserver.run()\n"
+    done = minimcp("list", _write("bare.py", source))
+    warned = " list: tool f has no description: a model has only its name to go by\n"
+    assert done.code == 0 and done.err.endswith(warned) and done.err.count("\n") == 1
+    assert minimcp("ping", "bare.py").err == ""
+
+
 # ------------------------------------------------------------ call
+
+
+def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[..., Done]) -> None:
+    _write("bug.py", BUG)
+    done = minimcp("call", "bug.py", "half", "of=3")
+    told = "TypeError: unsupported operand type(s) for /: 'str' and 'int' (the traceback: --verbose)\n"
+    assert (done.code, done.out) == (1, "") and done.err.endswith(f" call: {told}")
+    assert "Traceback (most recent call last)" in minimcp("call", "bug.py", "half", "of=3", "--verbose").err
+    assert minimcp("call", shop, "fail").err.endswith("call: out of stock,\nsorry\n")
 
 
 @pytest.mark.parametrize(("words", "expected"), [

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, List
 
 import pytest
 
 from minimcp import __version__ as VERSION
-from minimcp.cli import COMMANDS, main
+from minimcp.cli import COMMANDS, INTERRUPTED, PIPE_CODE, main
 
-from ..support import WAIT
-from .conftest import Done, command_line, quoted, run_process
+from ..support import ROOT, WAIT
+from .conftest import PYTHON, Done, command_line, quoted, run_process
 
 
 def test_help_and_version(minimcp: Callable[..., Done]) -> None:
@@ -25,7 +27,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         assert (done.code, done.err) == (0, "") and done.out.startswith("usage: ")
     assert minimcp("--version") == Done(0, f"minimcp {VERSION}\n", "")
     done = run_process()
-    assert (done.code, done.err) == (2, "") and done.out.startswith("usage: python -m minimcp COMMAND")
+    assert (done.code, done.err) == (2, "") and done.out.startswith(f"usage: {PYTHON} -m minimcp COMMAND")
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -58,6 +60,19 @@ def test_a_server_that_does_not_start_is_exit_code_3(target: str, said: str, min
     assert (done.code, done.out) == (3, "") and said in done.err and "Traceback" not in done.err
 
 
+def test_a_package_that_is_missing_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
+) -> None:
+    monkeypatch.setitem(sys.modules, "requests", None)
+    needs = "a server that is named by a URL needs the package 'requests': install it with: pip install requests\n"
+    for command in ("list", "login"):
+        done = minimcp(command, "http://127.0.0.1:9/mcp")
+        assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and done.err.endswith(f" {command}: {needs}")
+    monkeypatch.setitem(sys.modules, "minimcp.cli.demo", None)  # what is missing of our own is a fault of ours
+    with pytest.raises(ImportError, match="demo"):
+        main(["demo"])
+
+
 def test_a_server_that_says_nothing_is_a_timeout(minimcp: Callable[..., Done]) -> None:
     assert minimcp("ping", "sleep 60", "--timeout", "0.2").code == 4
 
@@ -81,6 +96,12 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
         main(["demo"])
 
 
+def test_the_page_has_every_exit_code() -> None:
+    page = (ROOT / "examples" / "commands.rst").read_text("utf-8")
+    codes = [*range(5), INTERRUPTED, PIPE_CODE]
+    assert re.findall(r"^(\d+) +\S", page, re.M) == [str(code) for code in codes]
+
+
 def test_ctrl_c_ends_quietly(shop: str) -> None:
     command = command_line("call", shop, "slow", "--verbose")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
@@ -102,4 +123,4 @@ def test_output_that_cannot_be_written() -> None:
         os.close(writing)
     with open("/dev/full", "w", encoding="ascii") as full:
         done = run_process("--version", stdout=full.fileno())
-    assert (done.code, done.err) == (3, "python -m minimcp --version: stdout: No space left on device\n")
+    assert (done.code, done.err) == (3, f"{PYTHON} -m minimcp --version: stdout: No space left on device\n")

@@ -14,7 +14,7 @@ from minimcp.cli import UsageError, vendor
 from minimcp.cli.vendor import differences, own_files, read_manifest, write_copy
 
 from ..support import ROOT, run_python
-from .conftest import Done, run_process
+from .conftest import PYTHON, Done, run_process
 
 PACKAGE = ROOT / "minimcp"
 
@@ -85,6 +85,15 @@ def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
     shown = "    $ python3 -m minimcp vendor yourtree/mcp --check\n    "
     page = (ROOT / "examples" / "vendoring.rst").read_text("utf-8")
     assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in page
+
+
+def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) -> None:
+    assert minimcp("vendor", "mcp_copy").code == 0
+    done = minimcp("vendor", "mcp_copy", "--only", "server")
+    assert done.code == 2 and "mcp_copy is minimcp" in done.err and "would take files away: delete it first" in done.err
+    assert Path("mcp_copy", "client", "client.py").is_file() and minimcp("vendor", "mcp_copy").code == 0
+    parts: List[List[str]] = [["--only", "client"], ["--only", "server"], []]
+    assert [minimcp("vendor", "part", *part).code for part in parts] == [0, 2, 0]
 
 
 # ------------------------------------------------------------ what a copy holds
@@ -259,7 +268,7 @@ def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tm
     assert run_process("vendor", "second_copy", package="first_copy", env=environment).code == 0
     assert minimcp("vendor", "--check", "second_copy").code == 0
     help_text = run_process("vendor", "--help", package="second_copy", env=environment).out
-    assert help_text.startswith("usage: python -m second_copy vendor") and str(ROOT) not in help_text
+    assert help_text.startswith(f"usage: {PYTHON} -m second_copy vendor") and str(ROOT) not in help_text
     done = run_process("demo", package="second_copy", env=environment)
     assert (done.code, done.err) == (0, "") and "tools/call" in done.out
     assert "    from second_copy import Server" in done.out and "-m second_copy call server.py greet" in done.out

@@ -59,7 +59,10 @@ def revision(request: pytest.FixtureRequest) -> str:
 def lacking(name: str, method: str, revision: str) -> Any:
     """How a call ends that needs what is not there."""
     way = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}[name.partition(".")[0]]
-    return -32021 if revision == R5 else [f"{method} needs a client with {name}, such as connect(..., {way})"]
+    having = {"elicitation.form": (R3, R4, R5), "elicitation.url": (R4, R5), "sampling.tools": (R4, R5)}.get(name)
+    there = having is None or revision in having
+    told = f", such as connect(..., {way})" if there else f": {revision} has none, {', '.join(having or ())} have"
+    return -32021 if revision == R5 else [f"{method} needs a client with {name}{told}"]
 
 
 @pytest.mark.requirement(

@@ -103,6 +103,12 @@ def test_what_a_server_leaves_behind_that_exits_in_time_is_asked_to_end(start: S
     assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
 
 
+def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
+    lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").lost("x")
+    shown = str(lost).partition("its stderr ended with:\n")[2]
+    assert "TypeError: <lambda>" in shown and "minimcp" not in shown.partition("TypeError")[0] and "<string>" in shown
+
+
 def state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2]

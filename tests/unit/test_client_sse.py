@@ -175,7 +175,7 @@ def test_a_url_where_nothing_speaks_the_protocol() -> None:
         with pytest.raises(minimcp.ConnectionFailed) as caught:
             connect(peer)
         text = str(caught.value)
-        assert "HTTP 404: <html>hello (a web page: is this " in text and "; and over HTTP+SSE: " in text
+        assert "HTTP 404: <html>hello (a web page: is this " in text and " (the older HTTP+SSE was tried too: " in text
         assert "no event stream but HTTP 200 with text/html" in text
 
 

@@ -147,5 +147,5 @@ def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None
     seen: List[Any] = []
     monkeypatch.setattr(minimcp.Server, "run", lambda of, *given, **named: seen.append((of.name, given, named)))
     minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
-    options = {"host": "127.0.0.1", "port": 0, "path": "/mcp", "legacy_sse": True}
+    options = {"host": None, "port": 0, "path": None, "legacy_sse": True}
     assert seen == [("notes", ("http",), options)]

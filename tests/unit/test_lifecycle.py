@@ -82,14 +82,21 @@ def test_elicitation_without_a_mode_is_elicitation_by_forms(declared: Any, suppo
 
 @pytest.mark.requirement("M:META-16")
 def test_a_missing_capability_is_named_as_it_would_be_declared() -> None:
-    for name, required, way in (
-        ("sampling", {"sampling": {}}, ", such as connect(..., sample=f)"),
-        ("elicitation.url", {"elicitation": {"url": {}}}, ", such as connect(..., elicit=f)"),
-        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}, ""),
+    for name, required, told in (
+        ("sampling", {"sampling": {}}, "sampling, such as connect(..., sample=f)"),
+        ("elicitation.url", {"elicitation": {"url": {}}}, "elicitation.url, such as connect(..., elicit=f)"),
+        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}, "the extension com.example/x"),
     ):
-        error = lacks(name, "the tool")
+        error = lacks(name, "the tool", R5)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": required})
-        assert str(error) == f"the tool needs a client with {name}{way}"
+        assert str(error) == f"the tool needs a client with {told}"
+    for name, revision, having in (
+        ("elicitation.form", R2, "2025-06-18, 2025-11-25, 2026-07-28"),
+        ("elicitation", R1, "2025-06-18, 2025-11-25, 2026-07-28"), ("elicitation.url", R3, "2025-11-25, 2026-07-28"),
+        ("sampling.tools", R3, "2025-11-25, 2026-07-28"),
+    ):
+        told = f"the tool needs a client with {name}: {revision.name} has none, {having} have"
+        assert str(lacks(name, "the tool", revision)) == told
 
 
 @pytest.mark.requirement("SEED-08")

@@ -53,7 +53,6 @@ SETS: dict[str, tuple[str, str, str, str, str]] = {
         "-initialize -ping -logging/setLevel -resources/subscribe -resources/unsubscribe +server/discover "
         "+subscriptions/listen",
     ),
-    "elicitation_modes": ("", "", "+form", "+url", ""),
     "sampling_kinds": ("text image", "+audio", "", "+tool_use +tool_result", ""),
     "requests_to_client": (
         "ping sampling/createMessage roots/list", "", "+elicitation/create", "",
