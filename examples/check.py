@@ -319,6 +319,17 @@ def check_15b(path: Path) -> None:
     chapter.issuer.close()
 
 
+def check_16(path: Path) -> None:
+    with connect(load(path).server, extensions=[minimcp.Apps()]) as host:
+        tool = tool_of(host, "details")
+        want("drink" in tool.input_schema["properties"], "details has no parameter drink")
+        said = host.call_tool("details", {"month": "May", "drink": "tea"}).text
+        want("21" in said and "35" not in said, f"of tea in May it says {said!r}, not 21")
+        said = host.call_tool("details", {"month": "June"}).text
+        want("44" in said and "40" in said, f"without a drink it says {said!r} of June: the page still wants all")
+        want((tool.meta or {}).get("ui", {}).get("visibility") == ["app"], "details is for the page alone no more")
+
+
 def check_18(path: Path) -> None:
     chapter = load(path)
     server, mine = chapter.serve(), chapter.Votes()

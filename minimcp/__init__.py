@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
+    from .extensions.apps import Apps
     from .extensions.extension import Extension
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
@@ -62,7 +63,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .http.options import HttpOptions
     from .http.sessions import EventStore
     from .server.context import Context, current_context
-    from .server.options import method, notification, prompt, resource, tool
+    from .server.options import app, method, notification, prompt, resource, tool
     from .server.executors import Serial
     from .server.context import LogHandler
     from .server.paths import resolve_inside
@@ -82,7 +83,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccessToken", "Annotations", "Answer", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
+    "AccessToken", "Annotations", "Answer", "Apps", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
     "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group",
@@ -95,8 +96,8 @@ __all__ = [
     "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
     "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
     "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
-    "connect", "connect_all", "current_context", "method", "notification", "prompt", "resolve_inside", "resource",
-    "serve", "tool",
+    "app", "connect", "connect_all", "current_context", "method", "notification", "prompt", "resolve_inside",
+    "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -114,6 +115,7 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
+    "extensions.apps": "Apps",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
@@ -123,7 +125,7 @@ _MODULES = {
     "http.sessions": "EventStore",
     "server.context": "Context LogHandler current_context",
     "server.executors": "Serial",
-    "server.options": "method notification prompt resource tool",
+    "server.options": "app method notification prompt resource tool",
     "server.paths": "resolve_inside",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",

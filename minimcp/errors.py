@@ -245,12 +245,7 @@ class ProtocolViolation(McpError):
 
 
 class SkillError(McpError):
-    """What a server sent of a skill is not what it listed, or not all that it listed can be read.
-
-    Args:
-        message: What is wrong.
-        uri: Of the file.
-    """
+    """What a server sent of a skill is not what it listed, or cannot be read; ``uri`` is that of the file."""
 
     def __init__(self, message: str, uri: str = "") -> None:
         super().__init__(message)

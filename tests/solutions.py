@@ -157,6 +157,11 @@ def names(url: str) -> list[str]:
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
     "15b": before(DEF_MAIN, UNTIL),
+    "16": [
+        ("def details(month: str)", 'def details(month: str, drink: str = "")'),
+        ("in SALES[month].items())", "in SALES[month].items() if not drink or name == drink)"),
+        ("{sold} {drink}", "{sold} {name}"), ("for drink, sold", "for name, sold"),
+    ],
     "18": [('\n    @minimcp.notification(', OPEN + '    @minimcp.notification(')],
 }
 
@@ -170,6 +175,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
     "13b": ([(old, new.replace(', "Mcp-Method": "tools/list"', "")) for old, new in SOLUTIONS["13b"]],
             "KeyError: 'result'; the server answered 400: "),
+    "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
     "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
     "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
     "18": ([(old, new.replace('        self.tell("notifications/votes", self.counts, "votes")\n', "", 1))

@@ -59,7 +59,7 @@ def test_examples_are_short() -> None:
 
 
 def test_the_chapters_are_numbered() -> None:
-    assert ",".join(NUMBERS) == "1,2,3,4,5,6,7,8,9,10,11,12,13,13b,14,15,15b,18"
+    assert ",".join(NUMBERS) == "1,2,3,4,5,6,7,8,9,10,11,12,13,13b,14,15,15b,16,18"
 
 
 @each_chapter

@@ -57,6 +57,17 @@ class ResourceOptions(PromptOptions, total=False):
     cache_scope: str
 
 
+class AppOptions(_CommonOptions, total=False):
+    """Options of `Server.app`, which explains them."""
+
+    csp: Optional[Mapping[str, Sequence[str]]]
+    permissions: Sequence[str]
+    border: Optional[bool]
+    domain: Optional[str]
+    ttl: float
+    cache_scope: str
+
+
 class ToolOptions(_CommonOptions, total=False):
     """Options of `Server.tool`, which explains them."""
 
@@ -69,10 +80,14 @@ class ToolOptions(_CommonOptions, total=False):
     headers: Optional[Mapping[str, str]]
     scopes: Sequence[str]
     task: Optional[str]
+    ui: Optional[str]
+    visibility: Union[str, Sequence[str], None]
 
 
 # What an option is when it is left out, where that is not None.
-_DEFAULTS: Mapping[str, Any] = {"requires": (), "scopes": (), "replace": False, "ttl": 0, "cache_scope": "private"}
+_DEFAULTS: Mapping[str, Any] = {
+    **dict.fromkeys(("requires", "scopes", "permissions"), ()), "replace": False, "ttl": 0, "cache_scope": "private"
+}  # fmt: skip
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -96,8 +111,10 @@ def shows(kind: str) -> Callable[[F], F]:
     return show
 
 
-Options = Union[ToolOptions, ResourceOptions, PromptOptions]
-OPTIONS: Mapping[str, Any] = {"tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions}
+Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
+OPTIONS: Mapping[str, Any] = {
+    "tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions, "app": AppOptions
+}  # fmt: skip
 
 
 def where(function: Any) -> str:
@@ -161,6 +178,12 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
     "requires": ((Iterable,), "the name of a capability, or a list of names"),
     "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
+    "ui": ((str, _NONE), "the URI of an app, or None"),
+    "visibility": ((str, list, tuple, _NONE), '"model", "app", a list of them, or None'),
+    "csp": ((Mapping, _NONE), 'a mapping such as {"connect_domains": ["https://api.example.com"]} or None'),
+    "permissions": ((list, tuple), "a list of permissions"),
+    "border": ((bool, _NONE), "True, False or None"),
+    "domain": ((str, _NONE), "text or None"),
     "instructions": ((str, _NONE), "text or None"),
     "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
     "extensions": ((Mapping, list, tuple, _NONE), "a list of extensions, a mapping or None"),
@@ -346,6 +369,23 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     if not isinstance(uri, str):
         raise TypeError('the URI comes first: @minimcp.resource("notes://all")')
     marker: Callable[[F], F] = decorated(partial(_mark, "resource", (uri,)), "minimcp.resource", (), options)
+    return marker
+
+
+@shows("app")
+def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
+    """Mark a method as a page of HTML, above the tools that show it: ``@minimcp.app("ui://sales/chart")``.
+
+    Args:
+        uri: Of the page.
+        options: Those of `Server.app`; they are checked when an object is added to a server.
+
+    Raises:
+        TypeError: The URI is missing.
+    """
+    if not isinstance(uri, str):
+        raise TypeError('the URI comes first: @minimcp.app("ui://sales/chart")')
+    marker: Callable[[F], F] = decorated(partial(_mark, "app", (uri,)), "minimcp.app", (), options)
     return marker
 
 

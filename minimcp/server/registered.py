@@ -87,7 +87,7 @@ class ServerConfig:
 
 
 # Options of tools that an extension makes something of, with what has to be given for it.
-OF_EXTENSIONS = {"task": "Tasks()"}
+OF_EXTENSIONS = {"task": "Tasks()", "ui": "Apps()", "visibility": "Apps()"}
 
 
 # ------------------------------------------------------------ registered things

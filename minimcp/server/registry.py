@@ -98,6 +98,8 @@ class Registry:
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
+        # What is made of a function, by the decorator; an extension may add one.
+        self.classes = dict(_CLASSES)
         self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
         self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
@@ -187,11 +189,11 @@ class Registry:
             extension.declare(declared, revision, principal)
         return declared
 
-    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> str:
-        """Register a function as a tool, a resource, a prompt or a method; returns what requests name it by.
+    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> tuple[str, str]:
+        """Register a function; returns what `remove` takes.
 
         Args:
-            kind: "tool", "resource", "prompt" or "method".
+            kind: "tool", "resource", "prompt", "method" or "app".
             function: What the author wrote.
             options: What he said of it.
             key: Of a resource the URI, or the template of URIs, of a method the name; others have none.
@@ -199,11 +201,13 @@ class Registry:
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
-        if kind not in _CLASSES:
-            raise TypeError(f"{where(function)} hears a {kind}: that belongs into an Extension")
+        if kind not in self.classes:
+            way = "needs Server(..., extensions=[Apps()])" if kind == "app" else "belongs into an Extension"
+            raise TypeError(f"{where(function)} is marked as {kind}: that {way}")
         if kind in OPTIONS:
-            check_names(options, OPTIONS[kind].__annotations__, f"{where(function)}: a {kind} has no option", "{}=")
-        made: Registered = _CLASSES[kind](self.config, function, options, *key)
+            problem = f"{where(function)}: {'an' if kind == 'app' else 'a'} {kind} has no option"
+            check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
+        made: Registered = self.classes[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
         if made.shown is not None and not made.shown.description:
@@ -213,7 +217,7 @@ class Registry:
         if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
             table.warn_once(made.key, ODD_NAME)
         self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
-        return made.key
+        return table.kind, made.key
 
     def remove(self, kind: str, name: str) -> None:
         """Take a tool, a resource, a template or a prompt away; what runs goes on.

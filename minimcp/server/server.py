@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
-    from .options import PromptOptions, ResourceOptions, ToolOptions
+    from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -220,6 +220,10 @@ class Server:
             scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
             task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional",
                 "required", or "later", when the handler calls ``ctx.become_task()``; None never lets them.
+            ui: URI of the page that shows its results, which `app` registered before, with ``extensions=[Apps()]``;
+                None shows none. Clients without pages get the result alone.
+            visibility: Who may call it where there are pages: "model", "app" (the page) or both; None says nothing,
+                which is both.
             replace: Take the place of a tool of the same name.
 
         Raises:
@@ -294,6 +298,46 @@ class Server:
         """
         self._registry.remove("resource", uri)
 
+    @shows("app")
+    def app(self, uri: str, *given: NoReturn, **options: Unpack[AppOptions]) -> Callable[[F], F]:
+        """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with `Apps`.
+
+        The function returns the whole page, as text. Where it says ``<script src="minimcp-app.js"></script>`` it gets a
+        script that defines ``app``, which examples/apps.rst explains: ``app.callTool(name, arguments)`` and others.
+
+        https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
+
+        Args:
+            uri: Under ``ui://``, without variables: "ui://sales/chart".
+            name: For programs; None takes the function's.
+            title: For people; None sends none.
+            description: What it shows; None takes the docstring.
+            icons: Pictures of it; None sends none.
+            meta: The resource's ``_meta``; None sends none.
+            csp: Origins that the page may use, in lists: "connect_domains" (to send requests to), "resource_domains"
+                (scripts, styles, pictures, fonts), "frame_domains" and "base_uri_domains". None: no other origin.
+            permissions: What it asks the browser for: "camera", "microphone", "geolocation", "clipboard_write".
+            border: Whether the host draws a border round it; None lets the host decide.
+            domain: Origin that it is to have, in the form that a host prescribes; None lets the host decide.
+            ttl: Seconds that clients may keep the page.
+            cache_scope: Who may keep it: "private" (one user) or "public".
+            requires: Client capabilities that it needs, checked before it is read.
+            replace: Take the place of a resource of the same URI.
+
+        Raises:
+            TypeError: This cannot be an app, or the server was made without `Apps`; the message says what to write.
+            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot have.
+        """
+        if not isinstance(uri, str):
+            raise TypeError('the URI comes first: @server.app("ui://sales/chart")')
+        decorator: Callable[[F], F] = decorated(partial(self.add_app, uri=uri), "server.app", given, options)
+        return decorator
+
+    @shows("app")
+    def add_app(self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]) -> None:
+        """`app` as a plain call; open connections are told that the list of resources has changed."""
+        self._registry.add("app", function, options, uri)
+
     add_resource_template = add_resource
     remove_resource_template = remove_resource
 
@@ -356,7 +400,7 @@ class Server:
     # ------------------------------------------------------------ plain objects, methods, middleware, other servers
 
     def add(self, *handlers: Any) -> None:
-        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource`` and ``prompt``.
+        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource``, ``prompt`` ...
 
         Their names become those of the tools and prompts, without a prefix. Handlers of one object run on several
         threads at once: guard its state with a lock, or give the server ``executor=Serial()``.
@@ -371,8 +415,8 @@ class Server:
         """
         with ExitStack() as take_back:
             for function, mark in (found for each in handlers for found in marked(each)):
-                key = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
-                take_back.callback(self._registry.remove, mark.kind, key)
+                added = self._registry.add(mark.kind, function, mark.options, *mark.arguments)
+                take_back.callback(self._registry.remove, *added)
             take_back.pop_all()
 
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:

@@ -26,7 +26,7 @@ from ..conformance import suite
 from ..hosts import running
 from ..hosts.running import free_port, listens
 from ..support import descendants_of, eventually
-from . import authorization, embedding
+from . import apps, authorization, embedding
 from .environments import InstallFailed
 from .roster import PEERS, WAYS, Asked, Fault, Peer
 
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str]) -> int:
         if not all(list(pool.map(install, peers))):
             return 1
     if options.install:
-        for others in (running, suite, embedding, authorization):
+        for others in (running, suite, embedding, authorization, apps):
             others.ENVIRONMENT.ready()
         return 0
     wanted = [session for peer in peers for session in sessions_of(peer)

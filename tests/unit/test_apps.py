@@ -1,0 +1,188 @@
+"""Apps: what registration refuses, and what the script is."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import minimcp
+from minimcp import Apps, Server
+from minimcp.extensions.apps import script
+from minimcp.server.options import AppOptions
+
+from ..rows import for_each
+from ..support import ROOT
+
+URI = "ui://sales/chart"
+
+
+def chart() -> str:
+    """A bar for each month."""
+    return "<!DOCTYPE html><title>Sales</title>"
+
+
+def sales() -> str:
+    """What was sold."""
+    return "much"
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server("sales", extensions=[Apps()])
+    made.add_app(chart, URI)
+    return made
+
+
+@for_each(("uri", "options", "kind", "words"), [
+    ("notes://chart", {}, ValueError, "begins with ui://"), ("ui://", {}, ValueError, "begins with ui://"),
+    ("ui://sales/{month}", {}, ValueError, "no variables"), (URI, {}, ValueError, "exists"),
+    ("ui://a", {"csp": ["https://a.org"]}, TypeError, "csp is a mapping"),
+    ("ui://a", {"csp": {"connect_domain": []}}, ValueError, "did you mean 'connect_domains'"),
+    ("ui://a", {"csp": {"connectDomains": []}}, ValueError, "did you mean 'connect_domains'"),
+    ("ui://a", {"csp": {"connect_domains": "https://a.org"}}, ValueError, "connect_domains is a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["https://a.org; script-src *"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"frame_domains": [5]}}, ValueError, "frame_domains is a list of origins"),
+    ("ui://a", {"permissions": ["clipboardWrite"]}, ValueError, "did you mean 'clipboard_write'"),
+    ("ui://a", {"permissions": ["camra"]}, ValueError, "did you mean 'camera'"),
+    ("ui://a", {"csp": {"connect_domains": ["https://a.org 'unsafe-eval'"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["https://a.org\0"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["https://\u212a.org"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"csp": {"connect_domains": ["*"]}}, ValueError, "a list of origins"),
+    ("ui://a", {"permissions": "camera"}, TypeError, "permissions is a list of permissions"),
+    ("ui://a", {"border": 1}, TypeError, "border is True, False or None"),
+    ("ui://a\n", {}, ValueError, "."), ("ui://a b", {}, ValueError, "."), ("ui://a/../b", {}, ValueError, "segment"),
+    ("ui://a", {"border": "yes"}, TypeError, "border is True, False or None"),
+    ("ui://a", {"domain": 5}, TypeError, "domain is text or None"),
+    ("ui://a", {"boarder": True}, TypeError, "did you mean border="), ("ui://a", {"ttl": -1}, ValueError, "ttl"),
+    ("ui://a", {"mime_type": "text/html"}, TypeError, "an app has no option mime_type="),
+])
+def test_what_an_app_cannot_be(server: Server, uri: str, options: Any, kind: Any, words: str) -> None:
+    def other() -> str:
+        """Another page."""
+        return ""
+
+    with pytest.raises(kind, match=words):
+        server.app(uri, **options)(other)
+
+
+@for_each(("options", "kind", "words"), [
+    ({"ui": "ui://sales/chrt"}, ValueError, f"did you mean '{URI}'"),
+    ({"ui": "https://sales/chart"}, ValueError, "no app is registered before it as"),
+    ({"ui": 5}, TypeError, "ui is the URI of an app"), ({"visibility": 5}, TypeError, 'visibility is "model"'),
+    ({"visibility": "host"}, ValueError, "visibility knows no 'host'"),
+    ({"visibility": ["app", "modell"]}, ValueError, "did you mean 'model'"),
+    ({"visibility": []}, ValueError, "visibility names nobody"),
+])
+def test_what_a_tool_cannot_say(server: Server, options: Any, kind: Any, words: str) -> None:
+    with pytest.raises(kind, match=words):
+        server.add_tool(sales, **options)
+
+
+def test_a_resource_that_is_no_app_is_no_page(server: Server) -> None:
+    server.add_resource(chart, "ui://plain", name="plain")
+    with pytest.raises(ValueError, match="no app is registered before it as 'ui://plain'"):
+        server.add_tool(sales, ui="ui://plain")
+
+
+@pytest.mark.parametrize("options", [{"ui": URI}, {"visibility": "app"}], ids=["ui", "visibility"])
+def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None:
+    server = Server("plain")
+    with pytest.raises(ValueError, match=r"extensions=\[Apps\(\)\]"):
+        server.add_tool(sales, **options)
+    with pytest.raises(TypeError, match=r"extensions=\[Apps\(\)\]"):
+        server.app(URI)(chart)
+
+
+def test_the_uri_comes_first(server: Server) -> None:
+    with pytest.raises(TypeError, match="the URI comes first"):
+        server.app(chart)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("origin", ["https://*.a.org", "wss://a.org:8443", "http://[::1]:*", "HTTPS://xn--bcher-kva.a"])
+def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
+    def other() -> str:
+        """Another page."""
+        return ""
+
+    server.add_app(other, "ui://a", csp={"frame_domains": [origin], "base_uri_domains": []})
+    shown = server._registry.resources.table.items["ui://a"].shown
+    assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
+
+
+def test_two_apps_of_one_uri_are_named_both(server: Server) -> None:
+    def other() -> str:
+        """Another page."""
+        return ""
+
+    with pytest.raises(ValueError, match=r"exists: chart \(.*; now .*other \("):
+        server.app(URI)(other)
+    server.app(URI, replace=True)(other)
+
+
+def test_async_functions_are_refused(server: Server) -> None:
+    async def page() -> str:
+        """A page."""
+        return ""
+
+    with pytest.raises(TypeError, match="is async"):
+        server.app("ui://a")(page)
+
+
+def test_one_object_serves_one_server(server: Server) -> None:
+    apps = Apps()
+    Server("one", extensions=[apps])
+    with pytest.raises(ValueError, match="make one for each"):
+        Server("two", extensions=[apps])
+
+
+def test_a_class_whose_methods_cannot_be_registered_leaves_nothing(server: Server) -> None:
+    class Shop:
+        @minimcp.app("ui://shop")
+        def page(self) -> str:
+            """A page."""
+            return ""
+
+        @minimcp.tool(ui="ui://shp")
+        def buy(self) -> str:
+            """Buy."""
+            return ""
+
+    with pytest.raises(ValueError, match="did you mean 'ui://shop'"):
+        server.add(Shop())
+    with pytest.raises(KeyError):
+        server.remove_resource("ui://shop")
+
+
+def test_a_mark_needs_the_uri_and_the_extension() -> None:
+    with pytest.raises(TypeError, match="the URI comes first"):
+        minimcp.app(chart)  # type: ignore[arg-type]
+
+    class Shop:
+        @minimcp.app("ui://shop")
+        def page(self) -> str:
+            """A page."""
+            return ""
+
+    with pytest.raises(TypeError, match=r"Shop.page .* needs Server\(..., extensions=\[Apps\(\)\]\)"):
+        Server("shop", Shop())
+
+
+def test_the_options_are_explained() -> None:
+    for name in AppOptions.__annotations__:
+        assert f"{name}: " in (Server.app.__doc__ or "")
+
+
+def test_the_page_explains_what_the_script_defines() -> None:
+    page = (ROOT / "examples" / "apps.rst").read_text(encoding="utf-8")
+    terms = re.findall(r"^``app\..*", page, re.M)
+    explained = re.findall(r"``app\.(\w+)", "\n".join(terms))
+    api = script().partition("\n  return {")[2]
+    defined = re.findall(r"^    (?:async )?(\w+)[:(]|[ ,](request|notify),", api, re.M)
+    assert sorted(explained) == sorted([*filter(None, (name for both in defined for name in both)), "host"])
+
+
+def test_the_script_is_small_and_can_stand_in_a_page() -> None:
+    assert len(script().encode()) < 3000
+    assert not re.search("</script|<!--", script(), re.IGNORECASE)
