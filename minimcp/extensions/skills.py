@@ -16,6 +16,7 @@ import threading
 import time
 from bisect import bisect_left
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, unquote
@@ -333,14 +334,20 @@ def _path_of(uri: Json) -> str:
     return path if _uri_of(path) == uri else ""
 
 
-def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    """A file, or for None a folder, as a list of resources has it."""
+@lru_cache(MOST_ENTRIES)
+def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
+    """Of a file that there is."""
     from mimetypes import guess_type
 
-    found: dict[str, Json] = {"uri": _uri_of(path), "name": path.rpartition("/")[2]}
+    return _uri_of(path), MARKDOWN if path.endswith(".md") else guess_type(path)[0]
+
+
+def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
+    """A file, or for None a folder, as a list of resources has it."""
+    uri, kind = _uri_and_type(path)
+    found: dict[str, Json] = {"uri": uri, "name": path.rpartition("/")[2]}
     if listed is None:
         return {**found, "mimeType": FOLDER_TYPE}
-    kind = MARKDOWN if path.endswith(".md") else guess_type(path)[0]
     return {**found, **({"mimeType": kind} if kind else {}), "size": listed["size"]}
 
 
