@@ -137,6 +137,7 @@ def _listed(resources: Any, root: str) -> tuple[dict[str, str], dict[str, int]]:
         uri, digest, size = map(each.get, ("uri", "digest", "size")) if isinstance(each, dict) else ("", "", 0)
         if not isinstance(uri, str) or not uri.startswith(root) or has_parent_segment(uri) or uri in digests:
             raise ValueError(f"a file of a skill lies in its folder, and is listed once, unlike {one_line(uri)}")
+        check_uri(uri)
         if not isinstance(digest, str) or not re.fullmatch("sha256:[0-9a-f]{64}", digest):
             raise ValueError(f"{one_line(uri)}: a digest is sha256: and 64 digits of a-f and 0-9")
         if type(size) is not int or not 0 <= size <= MOST_BYTES - sum(sizes.values()):

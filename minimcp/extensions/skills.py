@@ -16,6 +16,7 @@ import threading
 import time
 from bisect import bisect_left
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote, unquote
@@ -174,7 +175,7 @@ class Skills(Extension):
 
     def _read(self, path: str) -> Any:
         """The resource that is a file of a skill."""
-        listed = self._seen.resources.get(path) or self._look().resources.get(path, {})
+        listed = self._look().resources.get(path, {})
         try:
             if "size" not in listed:
                 raise FileNotFoundError
@@ -228,7 +229,7 @@ class Skills(Extension):
         known, self._known = self._known, {}
         for path in paths:
             folder, _, name = path.rpartition("/")
-            if name != SKILL_FILE:
+            if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
                 continue
             inside = paths[bisect_left(paths, folder + "/") : bisect_left(paths, folder + "0")]  # "0" follows "/"
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
@@ -264,10 +265,14 @@ class Skills(Extension):
                 with self._opened(folder) as here, os.scandir(here) as entries:
                     for entry in islice(entries, left):
                         left -= 1
-                        path, status = f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)
-                        fault = None if path in self._seen.resources else path_fault(path)
                         if entry.name.startswith("."):
                             continue
+                        path = f"{folder}/{entry.name}".lstrip("/")
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        fault = None if path in self._seen.resources else path_fault(path)
                         if fault is None and stat.S_ISDIR(status.st_mode):
                             pending.append(path)
                         elif fault is None and not stat.S_ISREG(status.st_mode):
@@ -329,14 +334,20 @@ def _path_of(uri: Json) -> str:
     return path if _uri_of(path) == uri else ""
 
 
-def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    """A file, or for None a folder, as a list of resources has it."""
+@lru_cache(MOST_ENTRIES)
+def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
+    """Of a file that there is."""
     from mimetypes import guess_type
 
-    found: dict[str, Json] = {"uri": _uri_of(path), "name": path.rpartition("/")[2]}
+    return _uri_of(path), MARKDOWN if path.endswith(".md") else guess_type(path)[0]
+
+
+def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
+    """A file, or for None a folder, as a list of resources has it."""
+    uri, kind = _uri_and_type(path)
+    found: dict[str, Json] = {"uri": uri, "name": path.rpartition("/")[2]}
     if listed is None:
         return {**found, "mimeType": FOLDER_TYPE}
-    kind = MARKDOWN if path.endswith(".md") else guess_type(path)[0]
     return {**found, **({"mimeType": kind} if kind else {}), "size": listed["size"]}
 
 

@@ -200,16 +200,16 @@ class _Reader:
     def _block_text(self, style: str, chomp: str, indent: int) -> str:
         self._at += 1
         lines = self._below(indent)
-        inner = _indent_of(next((line for line in lines if line.strip(" ")), ""))
+        filled = [line for line in lines if line.strip(" ")]
+        inner = _indent_of(filled[0]) if filled else LONGEST
         for number, line in enumerate(lines):
             shown = line[inner:]
-            blank_first = number == 0 and inner and not shown.strip(" ")
+            blank_first = number == 0 and filled and not shown.strip(" ")
             if blank_first or line[:inner].strip(" ") or (style == ">" and shown[:1] in (" ", "\t")):
                 self._at += number - len(lines)
                 self._refuse(f"the lines below '{style}' are indented alike, and the first is not blank")
-        body = "\n".join(line[inner:] for line in lines)
-        text = body.rstrip("\n")
-        ends = {"": 1, "-": 0, "+": len(body) - len(text) + 1}[chomp] if text else 0
+        text = "\n".join(line[inner:] for line in lines).rstrip("\n")
+        ends = {"": min(1, len(filled)), "-": 0, "+": len(lines) - text.count("\n")}[chomp]
         return (_folded(text) if style == ">" else text) + "\n" * ends
 
     # ------------------------------------------------------------ within a line, and those that go on with it

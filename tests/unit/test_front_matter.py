@@ -34,7 +34,7 @@ READ = [
     ("a: |\n  x\n   y # z\n\n  : -\nb: 1", {"a": "x\n y # z\n\n: -\n", "b": 1}),
     ("a: |-\n  x\n\nb: |+\n  y\n\nc: |\n  z", {"a": "x", "b": "y\n\n", "c": "z\n"}),
     ("a: > # folded\n  x\n  y\n\n  z\n", {"a": "x y\nz\n"}),
-    ("a: >-\nb: |\n\n", {"a": "", "b": ""}),
+    ("a: >-\nb: |\n\nc: |+\n\n    \nd: |+\ne: |\n    ", {"a": "", "b": "", "c": "\n\n", "d": "", "e": ""}),
     # mappings and lists
     ("a:\n  b:\n    c: 1\n  d: 2\ne: 3", {"a": {"b": {"c": 1}, "d": 2}, "e": 3}),
     ("a:\n- x\n- y\nb:\n  - z", {"a": ["x", "y"], "b": ["z"]}),

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -299,6 +300,15 @@ def test_what_is_no_skill(
     assert len(listed(client)) == 2
 
 
+def test_what_only_has_the_name_of_a_skill(folder: Path, client: Client) -> None:
+    write(folder / "a")
+    write(folder / "b" / "SKILL.md")
+    (folder / "SKILL.md").write_text("---\nname: skills\ndescription: x\n---\n", "utf-8")
+    assert list(listed(client)) == ["skill://a/SKILL.md"]
+    write(folder / "b" / "SKILL.md" / "c")
+    assert list(listed(client)) == ["skill://a/SKILL.md", "skill://b/SKILL.md/c/SKILL.md"]
+
+
 def link_outside(made: Path) -> None:
     (made / "x").symlink_to(made.parents[1] / "secret.txt")
 
@@ -402,44 +412,48 @@ def test_a_folder_that_goes_away(folder: Path, client: Client, caplog: pytest.Lo
 # ---------------------------------------------------------------- what somebody exchanges after it was looked at
 
 
-def test_nothing_leads_outside_that_is_exchanged(folder: Path, client: Client) -> None:
-    made = write(folder / "a")
-    (made / "sub").mkdir()
-    (made / "sub" / "x.txt").write_text("inside", "utf-8")
-    uri = "skill://a/sub/x.txt"
-    assert client.read_resource(uri).contents[0].text == "inside"
-    outside = folder.parent / "outside"
+def test_nothing_leads_outside_that_is_exchanged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time between the look and the opening of the file."""
+    made, outside, served = write(folder / "a"), folder.parent / "outside", Skills(folder)
+    path = made / "sub" / "x.txt"
+    path.parent.mkdir()
+    path.write_text("inside", "utf-8")
     outside.mkdir()
     (outside / "x.txt").write_text(SECRET, "utf-8")
+    with minimcp.connect(Server("s", extensions=[served]), timeout=WAIT) as client:
+        assert client.read_resource("skill://a/sub/x.txt").contents[0].text == "inside"
+        seen = served._seen
+        monkeypatch.setattr(served, "_look", lambda: seen)
 
-    (made / "sub" / "x.txt").unlink()
-    (made / "sub" / "x.txt").symlink_to(outside / "x.txt")  # and the last look still knows the file
-    with pytest.raises(ResourceNotFound):
-        client.read_resource(uri)
+        def refused() -> None:
+            with pytest.raises(ResourceNotFound):
+                client.read_resource("skill://a/sub/x.txt")
 
-    (made / "sub").rename(made / "old")
-    (made / "sub").symlink_to(outside)
-    with pytest.raises(ResourceNotFound):
-        client.read_resource(uri)
+        path.unlink()
+        refused()
+        path.symlink_to(outside / "x.txt")
+        refused()
+        (made / "sub").rename(made / "old")
+        (made / "sub").symlink_to(outside)
+        refused()
+        (made / "sub").unlink()
+        (made / "sub").mkdir()
+        os.mkfifo(path)  # nobody writes into it: opening it must not wait
+        refused()
+        path.unlink()
+        path.mkdir()
+        refused()
+        path.rmdir()
+        path.write_text("x" * 1001, "utf-8")
+        monkeypatch.setattr(skills, "MOST_BYTES", 1000)
+        refused()
 
-    (made / "sub").unlink()
-    (made / "sub").mkdir()
-    os.mkfifo(made / "sub" / "x.txt")  # nobody writes into it: opening it must not wait
-    with pytest.raises(ResourceNotFound):
-        client.read_resource(uri)
 
-    (made / "sub" / "x.txt").unlink()
-    (made / "sub" / "x.txt").mkdir()
-    with pytest.raises(ResourceNotFound):
-        client.read_resource(uri)
-
-
-def test_a_file_that_has_grown(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(folder / "a") / "x.txt"
-    path.write_text("x", "utf-8")
+def test_files_of_what_is_no_skill_any_more(folder: Path, client: Client) -> None:
+    made = write(folder / "a")
+    (made / "x.txt").write_text("x", "utf-8")
     assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
-    monkeypatch.setattr(skills, "MOST_BYTES", 1000)
-    path.write_text("x" * 1001, "utf-8")
+    (made / "SKILL.md").unlink()
     with pytest.raises(ResourceNotFound):
         client.read_resource("skill://a/x.txt")
 
@@ -459,6 +473,44 @@ def test_a_file_that_goes_between_the_look_and_its_digest(
     monkeypatch.setattr(Skills, "_content", gone)
     assert list(listed(client)) == ["skill://b/SKILL.md"]
     assert len(problems(caplog)) == 1
+
+
+def test_a_file_that_goes_while_the_folder_is_read(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (write(folder / "a") / "x.txt").write_text("x", "utf-8")
+    scandir = os.scandir
+
+    class Gone:
+        name = "gone.txt"
+
+        def stat(self, follow_symlinks: bool) -> Any:
+            raise FileNotFoundError(self.name)
+
+    @contextmanager
+    def with_one_more(where: Any) -> Iterator[Any]:
+        with scandir(where) as found:
+            yield iter([Gone(), *found])
+
+    monkeypatch.setattr(os, "scandir", with_one_more)
+    assert files(client, "skill://a/SKILL.md") == ["SKILL.md", "x.txt"]
+    assert problems(caplog) == []
+
+
+def test_a_folder_that_may_not_be_read(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (write(folder / "a") / "closed").mkdir()
+    opened = Skills._opened
+
+    def refused(self: Skills, path: str) -> Any:
+        if path.endswith("closed"):
+            raise PermissionError(path)
+        return opened(self, path)
+
+    monkeypatch.setattr(Skills, "_opened", refused)
+    assert files(client, "skill://a/SKILL.md") == ["SKILL.md"]
+    assert ["closed" in said for said in problems(caplog)] == [True]
 
 
 def test_where_no_folder_can_be_opened(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
