@@ -286,7 +286,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "read: another URI": [["read", "server.py", "notes://al"], "not found: notes://al, did you mean notes://all?"],
     "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
     "prompt: JSON": [["prompt", "server.py", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
-    "another command": [["lst", "server.py"], "there is no command 'lst': demo, list, call, tasks, read, prompt, ping, login"],
+    "another command": [["lst", "server.py"],
+        "there is no command 'lst': demo, list, call, tasks, read, prompt, ping, login"],
     "demo: another chapter": [["demo", "99"], "there is no such chapter: they are 1 to 16"],
     # in a config
     "config: a command line": [["list", "words"],
