@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
-from ..client.tasks import ENDED, Task
-from ..errors import McpError, MethodNotFound
+from ..client.tasks import ENDED, IDENTIFIER as TASKS, Task
+from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
@@ -233,7 +233,12 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         started = client.start_task(tool.name, values)
         return (_task(started), [clean(started.id)], 0) if started.id else _called(started.result(raise_on_error=False))
     on_progress = None if options.quiet else bar
-    return _called(client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False))
+    try:
+        return _called(client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False))
+    except CapabilityNotSupported as error:
+        if TASKS not in error.message:
+            raise
+        raise UsageError(f"{error.message}: write call --task, and then tasks get --wait") from None
 
 
 def _called(result: CallToolResult) -> Found:
@@ -264,6 +269,12 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
 
 
 # ------------------------------------------------------------ tasks
+
+
+def _task_id(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
 
 
 def _task(task: Task) -> dict[str, Any]:
@@ -339,7 +350,7 @@ call_command = partial(_run, _call, "Call a tool and print what it gives. A tool
     ("--json", {"metavar": "OBJECT", "help": "the arguments as one JSON object; key=value goes over it"}),
     ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
     ("--task", {"action": "store_true",
-                "help": "run it as a task of the server: print its id, and do not wait for the end (see: tasks get)"}),
+                "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)"}),
 ))
 read_command = partial(_run, _read, "Read a resource and print it; bytes as they are, but not to a terminal.", (
     ("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),
@@ -350,7 +361,7 @@ prompt_command = partial(_run, _prompt, "Get a prompt and print its messages.", 
 ))
 ping_command = partial(_run, _ping, "Ask whether a server is there, and how fast it answers.", ())
 
-_ID = ("id", {"metavar": "ID", "help": "of the task, as call --task prints it"})
+_ID = ("id", {"metavar": "ID", "type": _task_id, "help": "of the task, as call --task prints it"})
 
 TASK_COMMANDS = {
     "list": partial(_run, _list_tasks, "List the tasks of this client, where the server lists them.", ()),

@@ -437,10 +437,13 @@ class Client:
 
         Raises:
             TypeError: The id is no str.
+            ValueError: It is empty.
         """
         from .tasks import Task
 
-        return Task(self, expect(id, str, "a task's id is a str"))
+        if not expect(id, str, "a task's id is a str"):
+            raise ValueError("a task's id is not empty: a call that was answered at once has none")
+        return Task(self, id)
 
     def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
         """The tasks of this client that the server keeps. Arguments and errors as `list_tools`.

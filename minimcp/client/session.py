@@ -157,7 +157,8 @@ class ClientSession(ConnectionRole):
         """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
         if not self.era.peer.supports(capability):
             self.check()
-            raise CapabilityNotSupported(f"{self.name}: the server declares no {capability}")
+            what = f"extension {capability[4:]}" if capability.startswith("ext:") else capability
+            raise CapabilityNotSupported(f"{self.name}: the server declares no {what}")
 
     def stop(self, cause: Exception) -> None:
         """End every request with this exception and refuse new ones, before `close`. Never blocks."""

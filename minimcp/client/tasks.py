@@ -91,6 +91,7 @@ class Task:
 
         Raises:
             InvalidParams: The server does not know it (any more).
+            CapabilityNotSupported: The server has no tasks, or this client was not given `Tasks`.
         """
         self._look(self._call(timeout, cancel))
         return self.status or ""
@@ -101,6 +102,7 @@ class Task:
     def _look(self, call: Call) -> dict[str, Json]:
         if not self.id:
             return {}
+        need_tasks(call)
         wire = call.request("tasks/get", {"taskId": self.id})
         self._take(wire)
         return wire
@@ -135,7 +137,9 @@ class Task:
     def cancel(self, *, timeout: Seconds = DEFAULT) -> None:
         """Have the server end it; nothing when it has ended. Errors as `Client.request`."""
         if self.id and self.status not in ENDED:
-            self._call(timeout, None).request("tasks/cancel", {"taskId": self.id})
+            call = self._call(timeout, None)
+            need_tasks(call)
+            call.request("tasks/cancel", {"taskId": self.id})
 
     def give_up(self) -> None:
         """Tell the server, if that is possible at once, that nobody waits for it."""

@@ -116,7 +116,7 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
-    option = DECLARING.get(name.partition(".")[0])
+    option = "extensions=[...]" if name.startswith("ext:") else DECLARING.get(name.partition(".")[0])
     way = f", such as connect(..., {option})" if option else ""
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):

@@ -356,7 +356,23 @@ def test_a_list_shows_extensions(bakery_url: str, minimcp: Callable[..., Done]) 
 
 def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", "--task", shop_url, "nothing")
-    assert (done.code, done.out) == (3, "") and "io.modelcontextprotocol/tasks" in done.err
+    assert (done.code, done.out) == (3, "") and "declares no extension io.modelcontextprotocol/tasks" in done.err
+    for command in "get", "cancel":
+        done = minimcp("tasks", command, shop_url, "any")
+        assert (done.code, done.out) == (3, "") and "declares no extension io.modelcontextprotocol/tasks" in done.err
+        done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-11-25")
+        assert (done.code, done.out) == (3, "") and "declares no tasks" in done.err
+        done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
+        assert (done.code, done.out) == (3, "") and "2025-06-18 has no tasks" in done.err
+        done = minimcp("tasks", command, shop_url, "")
+        assert (done.code, done.out) == (2, "") and "argument ID: it is empty" in done.err
+
+
+def test_a_tool_that_is_a_task_only_is_called(bakery_url: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2026-07-28")
+    assert (done.code, done.out) == (2, "") and "'ask' needs a client with the extension" in done.err
+    assert done.err.endswith(": write call --task, and then tasks get --wait\n")
+    assert minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2025-11-25").out == "decline\n"
 
 
 @pytest.mark.parametrize("words", [[], ["bake"]])

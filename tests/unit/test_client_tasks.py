@@ -8,7 +8,16 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from minimcp import Cancelled, Client, InvalidParams, ProtocolViolation, RpcError, Tasks, connect
+from minimcp import (
+    Cancelled,
+    CapabilityNotSupported,
+    Client,
+    InvalidParams,
+    ProtocolViolation,
+    RpcError,
+    Tasks,
+    connect,
+)
 from minimcp.client import session
 from minimcp.engine.timer import Deadline
 
@@ -196,6 +205,27 @@ def test_a_server_that_forgets_a_task(sleeps: List[float]) -> None:
     with opened(Script(error(-32602, "no such task"))) as client:
         with pytest.raises(RpcError, match="no such task"):
             client.call_tool("work")
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", R4, R5])
+def test_a_task_where_there_are_none(revision: str) -> None:
+    handshake = initialized(revision, tools={})
+    script = Script(**{"initialize": handshake, "server/discover": discovered()})
+    told = {"2025-06-18": "2025-06-18 has no tasks", R4: "declares no tasks", R5: f"declares no extension {ID}$"}
+    with opened(script, revision) as client:
+        task = client.task("t1")
+        for ask in task.refresh, task.wait, task.result, task.cancel:
+            with pytest.raises(CapabilityNotSupported, match=told[revision]):
+                ask()
+        assert not [method for method in script.pipe.methods() if method.startswith("tasks/")]
+        with pytest.raises(ValueError, match="not empty"):
+            client.task("")
+
+
+def test_a_client_that_was_not_given_tasks() -> None:
+    with connect(Script(), revision=R5) as client:
+        with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
+            client.task("t1").refresh()
 
 
 # ------------------------------------------------------------ notices

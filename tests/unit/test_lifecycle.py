@@ -85,7 +85,8 @@ def test_a_missing_capability_is_named_as_it_would_be_declared() -> None:
     for name, required, told in (
         ("sampling", {"sampling": {}}, "sampling, such as connect(..., sample=f)"),
         ("elicitation.url", {"elicitation": {"url": {}}}, "elicitation.url, such as connect(..., elicit=f)"),
-        ("ext:com.example/x", {"extensions": {"com.example/x": {}}}, "the extension com.example/x"),
+        ("ext:com.example/x", {"extensions": {"com.example/x": {}}},
+         "the extension com.example/x, such as connect(..., extensions=[...])"),
     ):
         error = lacks(name, "the tool", R5)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": required})
