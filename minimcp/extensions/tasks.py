@@ -475,8 +475,10 @@ class Tasks(Extension):
 
         try:
             self.change(running.task_key, end)
-        except Exception as error:  # a store that fails, to which the lease is lost too
-            log.error("the end of a task cannot be kept: %s", error, exc_info=error)
+        except Exception as error:  # a store that fails, maybe for a moment
+            log.error("the end of a task cannot be kept yet: %s", error, exc_info=error)
+            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(partial(self.finish, running, line)))
+            return
         with self._lock:
             self._running.pop(running.task_key, None)
             if not self._running:
@@ -487,8 +489,8 @@ class Tasks(Extension):
         with self._lock:
             begins, self._renewing = not self._renewing, True
         if begins:
+            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))  # also when the store fails now
             self.store.put(self._lease, b"", LEASE_SECONDS)
-            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
 
     def _renew(self) -> None:
         """Renew the lease, and end the handlers whose tasks another process has ended, or whose time is over."""
@@ -563,7 +565,9 @@ class Tasks(Extension):
         """Wait for the end of a task, and ask the client what its handler asks meanwhile."""
         key, record = self._find(incoming)
         running = self._running.get(key)
-        forget = int if running is None else CancelToken.on_cancel(running, lambda: incoming.cancel("the task ended"))
+        forget = None
+        if running is not None:
+            forget = CancelToken.on_cancel(running, lambda: incoming.cancel("the task ended"))
         try:
             while NEXT[record["status"]]:
                 self._forward(incoming, key, record)
@@ -575,7 +579,8 @@ class Tasks(Extension):
             if NEXT[record["status"]]:
                 raise
         finally:
-            forget()
+            if forget is not None:
+                forget()
         if "error" in record:
             error = record["error"]
             raised = error_from_peer(error["code"], error["message"], error.get("data"))

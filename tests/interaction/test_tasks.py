@@ -819,6 +819,48 @@ def test_a_memory_store_is_the_default() -> None:
     assert repr(tasks) == "<Tasks in <MemoryStore of 0 keys>>"
 
 
+class FailingStore(MemoryStore):
+    """Fails at first, as on a full disk, at what has this in its key or value."""
+
+    def __init__(self, what: bytes, failures: int) -> None:
+        super().__init__()
+        self.what, self.failures = what, failures
+
+    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+        if self.what in key.encode() + value and self.failures:
+            self.failures -= 1
+            raise OSError("the disk is full")
+        return super().put(key, value, ttl, expect)
+
+
+def test_the_end_of_a_task_is_kept_when_the_store_works_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
+    with client(make(tasks=Tasks(FailingStore(b'"completed"', 2), poll_interval=0.02)), EXTENSION) as newer:
+        assert newer.start_task("add", {"a": 1, "b": 2}).result(WAIT).text == "[3]"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the end of a task cannot be kept yet: the disk is full"
+    ] * 2
+    caplog.clear()
+
+
+def test_a_lease_is_held_when_the_store_works_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
+    store, gates = FailingStore(b"lease/", 1), Gates()
+    with client(make(gates, tasks=Tasks(store, poll_interval=0.02)), EXTENSION) as newer:
+        with pytest.raises(InternalError):
+            newer.start_task("block")
+        caplog.clear()  # it says why
+        assert not store.list("task/")
+        task = newer.start_task("block")
+        assert eventually(lambda: store.list("lease/"))
+        gates.go.set()
+        assert task.result(WAIT).text == "done"
+
+
 def test_tasks_are_kept_in_the_store_of_the_server() -> None:
     kept, own = MemoryStore(), MemoryStore()
     for given, used in (Tasks(poll_interval=0.02), kept), (Tasks(own, poll_interval=0.02), own):
