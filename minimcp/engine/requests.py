@@ -257,14 +257,13 @@ class Calls:
         sent = False
         try:
             for method, make_params in requests:
-                call = PendingCall(next(self._ids), method, on_item, queue)
+                call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
                 self.add(call)
                 calls.append(call)
                 lines.append(encode(Request(call.id, method, make_params(call.id))))
             sent = True
             if not self._send(b"".join(lines), deadline):
                 for call in calls:
-                    call.deadline = deadline
                     self.time_out(call, tell=False)
         except BaseException as error:
             for call in calls:

@@ -221,6 +221,15 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     assert waits[2].result() == {}
 
 
+def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) -> None:
+    deadline = Deadline(WAIT)
+    wire.calls.start("work", no_params, deadline=deadline)  # the question may come before its thread goes on
+    resume = wire.calls.pause_all()
+    assert deadline._pauses == 1
+    resume()
+    assert not deadline._pauses
+
+
 def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire) -> None:
     call = wire.calls.start("work", no_params)
     call.deadline = Deadline(WAIT)
