@@ -173,8 +173,14 @@ class Task:
             session.told.add(told)  # before it looks: what is told behind that makes it look again
             try:
                 self._step(call, told)
+            except RequestTimeout:
+                if not call.deadline.expired:
+                    raise
             finally:
                 session.told.discard(told)
+            if call.deadline.expired and self.status not in ENDED:
+                seconds = call.deadline.seconds
+                raise RequestTimeout(f"{session.name}: the task {self.id} did not end within {seconds:g} s")
 
     def _step(self, call: Call, told: Told) -> None:
         """Look once, answer what is asked, and wait until it is to be looked at again."""
@@ -186,9 +192,6 @@ class Task:
                 self._answer(call, wire["inputRequests"])
         if self.status not in ENDED:
             call.session.sleep(call.deadline.within(self._pause), call.cancel, told)
-            if call.deadline.expired:
-                seconds = call.deadline.seconds
-                raise RequestTimeout(f"{call.session.name}: the task {self.id} did not end within {seconds:g} s")
 
     def _be_asked(self, call: Call) -> None:
         """Wait in `tasks/result`, where the server asks its questions meanwhile."""
