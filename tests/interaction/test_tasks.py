@@ -714,7 +714,7 @@ def test_a_call_that_is_given_up_cancels_its_task() -> None:
     gates = Gates()
     with client(make(gates), EXTENSION) as newer:
         with pytest.raises(RequestTimeout):
-            newer.call_tool("block", timeout=0.2)
+            newer.call_tool("block", timeout=1)
         assert gates.cancelled.wait(WAIT)
 
 
