@@ -17,6 +17,7 @@ import math
 import secrets
 import threading
 import time
+from collections import deque
 from datetime import datetime, timezone
 from functools import partial
 from itertools import count
@@ -53,9 +54,6 @@ NEXT: Mapping[str, frozenset[str]] = {
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 LOST = f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
 
-# Seconds after which a task is begun again that found as many running as may (`Limits.requests`).
-BUSY_SECONDS = 1.0
-
 # Tasks on a page of `tasks/list`.
 PAGE = 100
 
@@ -86,14 +84,22 @@ class TaskRequest(IncomingRequest):
         self._numbers = count(1)
         self.asker = _TaskAsker(self, before)
 
-    def run(self) -> None:
-        """As `IncomingRequest.run`; where as many requests run as may, it is tried again later."""
+    def start(self) -> None:
+        """Run it here, or have the executor of its tool run it. Never raises."""
         try:
-            self.sink.requests.begin(self)
-        except InternalError:
-            timer.after(BUSY_SECONDS, lambda: self.sink.pool.submit(self.run))
-        else:
-            super().run()
+            (self.route.start or TaskRequest.run)(self)
+        except BaseException as error:  # there is no thread for the executor
+            self.refuse(error)
+
+    def run(self) -> None:
+        """As `IncomingRequest.run`; then the next that waits may begin."""
+        super().run()
+        self._tasks.begin_waiting()
+
+    def refuse(self, error: BaseException) -> None:
+        """As `IncomingRequest.refuse`; then the next that waits may begin."""
+        super().refuse(error)
+        self._tasks.begin_waiting()
 
     @property
     def related(self) -> dict[str, Json]:
@@ -259,6 +265,7 @@ class Tasks(Extension):
         self.requests = RunningRequests(self._limits)
         self._lease = "lease/" + secrets.token_hex(16)
         self._running: dict[str, TaskRequest] = {}
+        self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = set()  # questions that a `tasks/result` of this process asks now
         self._lock, self._renewing = threading.Lock(), False
 
@@ -438,18 +445,26 @@ class Tasks(Extension):
         try:
             self._hold_lease()
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
-            if running.route.start is None:
-                self.pool.submit(running.run)
-            else:
-                running.route.start(running)
         except BaseException:
             self.store.delete(key)
             self._running.pop(key, None)
             self.requests.claim(running)
             self.requests.finish(running)
             raise
+        self._waiting.append(running)
+        self.begin_waiting()
         task = self._view(record, not core)
         return {"task": task} if core else self._closed({"resultType": "task", **task}, incoming)
+
+    def begin_waiting(self) -> None:
+        """Begin the tasks that wait, in the order of their creation, while fewer run than may (`Limits.requests`)."""
+        with self._lock:
+            while self._waiting:
+                try:
+                    self.requests.begin(self._waiting[0])
+                except InternalError:
+                    return  # as many run as may: the next that ends comes here
+                self.pool.submit(self._waiting.popleft().start)
 
     def finish(self, running: TaskRequest, line: bytes) -> None:
         """The handler of a task has ended.

@@ -611,13 +611,16 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
             until(newer, task, "completed")
 
 
-def test_no_more_run_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BUSY_SECONDS", 0.01)
+def test_no_more_run_than_may_and_they_begin_in_order() -> None:
+    """The handlers wait for answers, which come in order: had a later task a place, the first would have none."""
     server = make(limits=Limits(requests=2))
     with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
-        begun = [newer.start_task("greet") for _ in range(6)]
+        begun = [newer.start_task("greet") for _ in range(20)]
         assert eventually(lambda: server._config.tasks.requests.running == 2)
+        cancelled = begun.pop(7)
+        cancelled.cancel()  # it has not begun, and keeps nobody's place
         assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
+        assert cancelled.refresh() == "cancelled" and eventually(lambda: not server._config.tasks.requests.running)
 
 
 @pytest.mark.requirement("PROG-12")
