@@ -108,7 +108,7 @@ def own_files(only: str) -> dict[str, bytes]:
         if not only or top in BOTH_ROLES or top == only:
             if path.endswith((".py", ".js", "py.typed", "LICENSE")):
                 found[path] = data
-        elif path in (f"{top}/__init__.py", "testing.py"):
+        elif path == f"{top}/__init__.py":
             found[path] = LEFT_OUT
     return found
 

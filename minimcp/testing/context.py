@@ -1,0 +1,193 @@
+"""`context`: a Context without a connection, for the unit test of a handler."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
+
+from ..client.host import NAMES, QUESTIONS, Host
+from ..engine.pool import here
+from ..engine.requests import IncomingRequest, Route, Sink
+from ..protocol.lifecycle import LOG_LEVELS, Peer
+from ..protocol.messages import Json, Request
+from ..protocol.versions import NEWEST_HANDSHAKE, choose
+from ..server.context import Context
+from ..server.questions import Asked, Asker, read_result
+from ..server.server import Server
+from ..types import LogMessage, Progress
+
+
+class Question(NamedTuple):
+    """What a handler asked."""
+
+    key: str
+    """As the handler named it; else "elicit-1", "url-2", "sample-3", "roots-4": numbered in the order of asking."""
+
+    kind: str
+    """"elicit", "sample" or "list_roots"."""
+
+    request: Any
+    """What a client's handler would get: an `ElicitRequest` or a `SampleRequest`; None for list_roots."""
+
+
+Answers = Union[Mapping[str, Any], Callable[[Question], Any]]
+
+
+class UnitContext(Context):
+    """The Context that `context` makes; what the handler did with it is kept here.
+
+    In a ``with`` block `current_context` finds it, on the thread that entered the block.
+    """
+
+    sent: list[dict[str, Json]]
+    """Every notification as it would go over the wire, in order."""
+
+    questions: list[Question]
+    """What was asked, in order, answered or not."""
+
+    _outer: list[Any]
+
+    @property
+    def reports(self) -> list[Progress]:
+        """The progress that was reported, in order; as for a real client without those that did not increase."""
+        return [Progress.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/progress"]
+
+    @property
+    def logs(self) -> list[LogMessage]:
+        """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
+        return [LogMessage.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/message"]
+
+    def cancel(self, reason: Optional[str] = None) -> None:
+        """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.
+
+        Args:
+            reason: Why; None says nothing.
+        """
+        self._incoming.cancel(reason)
+
+    def __enter__(self) -> UnitContext:
+        self._outer.append(getattr(here, "request", None))
+        here.request = self._incoming
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        here.request = self._outer.pop()
+
+
+def context(
+    answers: Optional[Answers] = None,
+    *,
+    server: Optional[Server] = None,
+    revision: Optional[str] = None,
+    capabilities: Optional[Mapping[str, Json]] = None,
+    client_info: Optional[Mapping[str, Json]] = None,
+    method: str = "tools/call",
+    params: Optional[Mapping[str, Json]] = None,
+    request_id: Union[int, str] = 1,
+    log_level: str = "debug",
+    auth: Optional[Mapping[str, Json]] = None,
+) -> UnitContext:
+    """A Context for a unit test: hand it to a handler that you call like any other function. It starts no thread.
+
+    Questions are answered at once, in every revision, so the handler runs once from its top to its end. They are
+    checked as real ones are, and so are the answers. Whether a handler bears being run again after each question, as
+    revisions without a handshake do it, is shown by ``connect`` to a ``Server(check_replay=True)``.
+
+    Args:
+        answers: What the client answers, by the question's key or by its kind ("elicit", "sample", "list_roots"); the
+            key comes first. Each is what a client's handler returns: a dict, a dataclass, None (declined) or an
+            `Answer` for elicit, a str or a `SampleResult` for sample, paths or `Root` objects for list_roots. An
+            exception is raised, a function is called with the `Question`. A function in place of the mapping answers
+            everything. None answers nothing.
+        server: For ``ctx.server`` and ``ctx.read_resource``; None makes one that has nothing.
+        revision: That the client speaks; None takes the newest one that has sessions.
+        capabilities: Of the client, as on the wire; None declares all that the revision knows.
+        client_info: Of the client, as on the wire; None says nothing.
+        method: Of the request.
+        params: Of the request; None are none.
+        request_id: Of the request.
+        log_level: The lowest level that the client wants.
+        auth: For ``ctx.auth``, what a verifier says of the token: ``{"sub": "ada", "scope": "read"}``; None is none.
+
+    Raises:
+        ValueError: There is no such revision or level.
+
+    The handler gets an AssertionError where it asks what has no answer, or when an answer does not fit.
+    """
+    spoken = NEWEST_HANDSHAKE if revision is None else choose([revision])[0]
+    if log_level not in LOG_LEVELS:
+        raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
+    if capabilities is None:
+        capabilities = Host(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+    sink = _Record()
+    peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
+    asked = dict(params or {})
+    asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
+    incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
+    incoming.server = (Server("testing") if server is None else server)._config
+    if method in spoken.asking_methods:
+        incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
+    if auth is not None:
+        from ..auth.bearer import AccessToken
+        from ..http.headers import Headers
+
+        incoming.headers = headers = Headers()
+        headers.auth = AccessToken.of(auth)
+        peer.principal = headers.principal = headers.auth.principal
+    made = UnitContext(incoming)
+    made.sent, made.questions, made._outer = sink.sent, sink.questions, []
+    return made
+
+
+def _unused(*_: Any) -> NoReturn:
+    raise NotImplementedError
+
+
+class _Record(Sink):
+    """Keeps what a handler sends, in place of a connection."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Json]] = []
+        self.questions: list[Question] = []
+
+    def send(self, line: bytes) -> None:
+        self.sent.append(json.loads(line))
+
+    def spawn(self, job: Callable[[], object]) -> None:
+        job()
+
+
+class _ScriptedAsker(Asker):
+    """Answers questions with what the test gave."""
+
+    def __init__(self, incoming: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
+        super().__init__(incoming)
+        self._script, self._questions = answers, questions
+
+    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        return {each.key: self._answer(each) for each in asked}
+
+    def _answer(self, asked: Asked) -> Any:
+        peer, kind = self._incoming.peer, QUESTIONS[asked.question.method]
+        parts = peer.capabilities[kind.capability]
+        request, write = kind.read(asked.params, parts, peer.revision)
+        question = Question(asked.key, kind.handler, request)
+        self._questions.append(question)
+        answer: Any = self._script
+        if not callable(answer):
+            answer = answer.get(question.key, answer.get(question.kind, _unanswered))
+        if callable(answer) and not isinstance(answer, type):
+            answer = answer(question)
+        if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
+            raise answer
+        try:
+            return read_result(asked, write(answer))
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"the test's answer to {asked.key!r} does not fit: {error}") from error
+
+
+def _unanswered(question: Question) -> NoReturn:
+    message = getattr(question.request, "message", None)
+    shown = f" ({message!r:.100})" if message else ""
+    how = f"context(answers={{{question.key!r}: ...}}) or {{{question.kind!r}: ...}}"
+    raise AssertionError(f"the handler asks {question.key!r}{shown}, and the test has no answer: {how}")
