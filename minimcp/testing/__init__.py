@@ -4,7 +4,8 @@ A whole server is tested through ``minimcp.connect(server)``, which runs the rea
 single handler is called with a `context`. A `Transcript` shows and checks what went over the wire.
 """
 
+from .breaches import Breach
 from .context import Question, UnitContext, context
 from .transcript import Entry, Transcript
 
-__all__ = ["Entry", "Question", "Transcript", "UnitContext", "context"]
+__all__ = ["Breach", "Entry", "Question", "Transcript", "UnitContext", "context"]
