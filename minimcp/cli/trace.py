@@ -39,20 +39,21 @@ LOOK_SECONDS = 60.0  # at whether the receiver is there
 
 INDENT = " " * 13
 
+ENDINGS = "The exit code is that of the server; 2 when it cannot be started."
+
 HOW = "to trace a server, write -- before its command, as in: {} -- {}"
 
 
 def trace_command(arguments: Sequence[str], prog: str) -> int:
     """Record what goes between a host and a server, or draw what was recorded."""
-    parser = Parser(prog, "Stand between a host and a server that it starts, pass on every byte, and write down each "
+    parser = Parser(prog, "Stand between a host and a server that it starts, pass every byte on, and write down each "
                           "message: what it is for, how long its answer took, and what in it breaks the specification. "
-                          "In a host's config, put this before the server's command.",
-                    "The exit code is that of the server.")
-    parser.usage = f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} --html FILE TRANSCRIPT"
+                          "In a host's config, put this before the server's command.", ENDINGS)
+    parser.usage = f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} --html FILE JSONL"
     parser.add_argument("--html", metavar="FILE", help="also draw it, as one page to open in a browser")
-    parser.add_argument("--json", action="store_true", help="write JSON Lines, which --html FILE TRANSCRIPT draws later")
+    parser.add_argument("--json", action="store_true", help="write JSON Lines, which --html FILE JSONL draws later")
     parser.add_argument("--output", metavar="FILE", help="write to this file (default: stderr)")
-    parser.add_argument("transcript", metavar="TRANSCRIPT", nargs="*", help="what --json wrote before")
+    parser.add_argument("transcript", metavar="JSONL", nargs="*", help="what --json wrote before")
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:at]), list(arguments[at + 1:])
     if options.transcript and (command or not options.html or len(options.transcript) > 1):
@@ -219,14 +220,16 @@ class _Recorder:
             self._write(self._transcript.note(chunk.decode("utf-8", "replace"), at))
             return
         if left_out:
-            self._write(self._transcript.note(f"{left_out} bytes host {arrow} server are left out here", at, lost=True))
+            text = f"{left_out} bytes host {arrow} server are left out here"
+            self._write(self._transcript.note(text, at, lost=True))
             self._lines[arrow] = LineSplitter(MOST_BYTES)
             self._torn.add(arrow)
         for frame in self._lines[arrow].feed(chunk):
             if arrow in self._torn:
                 self._torn.remove(arrow)
             elif isinstance(frame, TooLong):
-                self._write(self._transcript.note(f"a line host {arrow} server is longer than {frame.limit} bytes", at, lost=True))
+                text = f"a line host {arrow} server has more than {frame.limit} bytes"
+                self._write(self._transcript.note(text, at, lost=True))
             else:
                 for entry in self._transcript.record(arrow, frame, at):
                     self._write(entry)
@@ -249,13 +252,10 @@ def told(entry: Entry, colour: bool) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(entry.time)) + f"{entry.time % 1:.3f}"[1:]
     if entry.kind == "note":
         return styled(f"{clock} {printable(entry.message)}\n", "dim", colour)
-    id = f" #{entry.message['id']}" if isinstance(entry.message, dict) and "id" in entry.message else ""
-    took = "" if entry.seconds is None else f", {entry.seconds * 1000:.1f} ms"
-    style = "cyan" if entry.direction == "-->" else "green"
-    name = styled(printable(f"host {entry.direction} server  {entry.names[0]}{id}"), style, colour)
-    lines = [f"{clock} {name}  {entry.size} B{took}  {printable(entry.purpose)}".rstrip()]
-    if entry.content:
-        lines.append(styled(f"{INDENT}{printable(entry.content)}", "dim", colour))
+    took = "" if entry.seconds is None else f" after {entry.seconds * 1000:.1f} ms"
+    line = printable(f"{clock} host {entry}")
+    lines = [styled(line, "cyan" if entry.direction == "-->" else "green", colour)]
+    lines.append(f"{INDENT}{entry.size} B{took}{': ' * bool(entry.purpose)}{printable(entry.purpose)}")
     for row, sentence in entry.breaches:
         lines.append(styled(f"{INDENT}! {row}: {printable(sentence)}", "bold", colour))
     return "\n".join(lines) + "\n"

@@ -1,56 +1,20 @@
 """`Judge`: what in the messages of one connection breaks the specification, found by the readers that the engine uses.
 
 Each breach names a row of tests/manifest.txt, as "LIFE-03"; rows of revisions without a handshake begin with "M:". What
-cannot be told from the messages alone is not marked: a message that crosses another one, a revision that is not known
-here, anything that depends on a line that was not read.
+cannot be told from the messages alone is not marked: what crosses another message on its way, a revision that is not
+known here, whatever depends on a line that was not read.
 """
 
 from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..client.cache import CACHEABLE
+from .. import types
 from ..client.host import QUESTIONS
-from ..errors import (
-    PARSE_ERROR,
-    RESOURCE_NOT_FOUND,
-    URL_ELICITATION_REQUIRED,
-    ProtocolViolation,
-    RpcError,
-    UnsupportedRevision,
-)
-from ..protocol.lifecycle import (
-    ACKNOWLEDGED,
-    INPUT_REQUIRED,
-    LISTEN,
-    LOG_LEVEL_KEY,
-    SUBSCRIPTION_KEY,
-    VERSION_KEY,
-    Handshake,
-    Offer,
-    Peer,
-    PerRequest,
-    ServerSession,
-    judge_probe,
-    log_rank,
-)
+from ..errors import ProtocolViolation, RpcError, UnsupportedRevision
+from ..protocol import lifecycle
 from ..protocol.messages import Decoded, Failure, Id, InvalidMessage, Json, Notification, Request, Response, is_id
 from ..protocol.versions import LISTS, REVISIONS, Revision
-from ..types import (
-    CHANGES,
-    Answer,
-    CallToolResult,
-    Completion,
-    GetPromptResult,
-    Progress,
-    Prompt,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    Root,
-    SampleResult,
-    Tool,
-)
 
 
 class Breach(NamedTuple):
@@ -63,431 +27,337 @@ class Breach(NamedTuple):
     """What is wrong."""
 
 
-# Rows with a handshake and without one.
-Rows = tuple[str, str]
+OTHER = {"client": "server", "server": "client"}
 
-FROM_CLIENT = frozenset().union(*(revision.requests_to_server for revision in REVISIONS))
-FROM_SERVER = frozenset().union(*(revision.requests_to_client for revision in REVISIONS))
-
-# Why `decode` refuses an object: what it says, and the rows. Other reasons are limits of this library, not breaches.
-REASONS: dict[str, Rows] = {
-    'a message has "jsonrpc": "2.0"': ("BASE-01", "M:BASE-1"),
-    "a method is a non-empty string": ("BASE-01", "M:BASE-1"),
-    "params is an object": ("BASE-12", "M:BASE-1"),
-    "an id is a string or an integer": ("BASE-02", "M:BASE-2"),
-    "a message has a method, a result or an error, and one of them only": ("BASE-06", "M:BASE-1"),
-    "a result is an object and names its request's id": ("BASE-11", "M:BASE-6"),
-    "an error has an integer code, a message and its request's id": ("BASE-07", "M:BASE-7"),
-}
-NO_MESSAGE = {"client": ("STDIO-05", "M:STD-3"), "server": ("STDIO-04", "M:STD-2")}
-
-# Notifications that only one side sends.
-SENDERS = {
-    "notifications/initialized": "client", "notifications/roots/list_changed": "client", ACKNOWLEDGED: "server",
-    "notifications/message": "server", "notifications/elicitation/complete": "server",
-    **dict.fromkeys(CHANGES, "server"),
+# The requests that a side sends in some revision.
+SENT = {
+    "client": frozenset().union(*(revision.requests_to_server for revision in REVISIONS)),
+    "server": frozenset().union(*(revision.requests_to_client for revision in REVISIONS)),
 }
 
-# What the sender of a notification must have declared in a session, and the row.
-NEEDED = {
-    "notifications/message": ("logging", "LOG-01"), "notifications/resources/updated": ("resources.subscribe", "RES-14"),
-    **{f"notifications/{name}/list_changed": (f"{name}.listChanged", "LIFE-15") for name in (*LISTS, "roots")},
+# In these tables, and wherever a breach is marked, the first row is that of a session, the last that without one.
+
+# Why `decode` refuses an object. Other reasons of it are limits of this library, and no breaches.
+REASONS = {
+    'a message has "jsonrpc": "2.0"': "BASE-01 M:BASE-1",
+    "a method is a non-empty string": "BASE-01 M:BASE-1",
+    "params is an object": "BASE-12 M:BASE-21",
+    "an id is a string or an integer": "BASE-02 M:BASE-2",
+    "a message has a method, a result or an error, and one of them only": "BASE-06 M:BASE-21",
+    "a result is an object and names its request's id": "BASE-11 M:BASE-6",
+    "an error has an integer code, a message and its request's id": "BASE-07 M:BASE-7",
+}
+NO_MESSAGES = {"client": "STDIO-05 M:STD-3", "server": "STDIO-04 M:STD-2"}
+
+# Notifications of one side only: whose, the capability that it must have declared in a session, and the row.
+NOTICES = {
+    "notifications/initialized": ("client", "", ""),
+    "notifications/roots/list_changed": ("client", "roots.listChanged", "LIFE-15"),
+    "notifications/message": ("server", "logging", "LOG-01"),
+    "notifications/resources/updated": ("server", "resources.subscribe", "RES-14"),
+    **{f"notifications/{name}/list_changed": ("server", f"{name}.listChanged", "LIFE-15") for name in LISTS},
+    "notifications/elicitation/complete": ("server", "", ""),
+    lifecycle.ACKNOWLEDGED: ("server", "", ""),
 }
 
-# A member that the params of a request must have, its type, and the rows.
-PARAMS: dict[str, tuple[str, type, Rows]] = {
-    "tools/call": ("name", str, ("TOOL-16", "M:TOOL-10")), "prompts/get": ("name", str, ("PRM-04", "M:PRM-2")),
-    "resources/read": ("uri", str, ("RES-05", "M:RES-3")), "resources/subscribe": ("uri", str, ("RES-13", "M:RES-12")),
-    "resources/unsubscribe": ("uri", str, ("RES-13", "M:RES-12")), LISTEN: ("notifications", dict, ("", "M:SUB-1")),
+# What the server must have declared for the requests that begin so.
+AREAS = {
+    "tools": "tools", "prompts": "prompts", "resources": "resources", "logging": "logging", "completion": "completions",
+    "resources/subscribe": "resources.subscribe", "resources/unsubscribe": "resources.subscribe",
 }
 
 
-def _items(member: str, read: Callable[[Any], object]) -> Callable[[Json], None]:
-    """What reads a list: ValueError says that it is none."""
+def _list(member: str, read: Callable[[Any], object]) -> Callable[[Json], object]:
+    """What reads a result that is a list."""
     def check(result: Json) -> None:
-        items, cursor = result.get(member), result.get("nextCursor")
-        if not isinstance(items, list) or not isinstance(cursor, (str, type(None))):
-            raise ValueError(f"it has a list of {member}, and nextCursor is a string")
+        items = result.get(member)
+        if not isinstance(items, list):
+            raise ValueError(f"it has a list of {member}")
         for item in items:
             read(item)
 
     return check
 
 
-# How a client or a server reads a result (ValueError says that it is none), and the rows.
-READERS: dict[str, tuple[Callable[[Any], object], Rows]] = {
-    "tools/list": (_items("tools", Tool.from_wire), ("TOOL-03", "M:TOOL-1")),
-    "tools/call": (CallToolResult.from_wire, ("TOOL-17", "M:TOOL-20")),
-    "resources/list": (_items("resources", Resource.from_wire), ("RES-03", "M:RES-1")),
-    "resources/templates/list": (_items("resourceTemplates", ResourceTemplate.from_wire), ("RES-10", "M:RES-9")),
-    "resources/read": (ReadResourceResult.from_wire, ("RES-05", "M:RES-5")),
-    "prompts/list": (_items("prompts", Prompt.from_wire), ("PRM-02", "M:PRM-1")),
-    "prompts/get": (GetPromptResult.from_wire, ("PRM-05", "M:PRM-4")),
-    "completion/complete": (Completion.from_wire, ("COMP-05", "M:CMP-2")),
-    "sampling/createMessage": (SampleResult.from_wire, ("SAMP-05", "M:SAM-8")),
-    "elicitation/create": (lambda result: Answer(result.get("action")), ("ELIC-17", "M:ELI-7")),
-    "roots/list": (_items("roots", Root.from_wire), ("ROOT-02", "M:ROOT-1")),
+# What reads a result (ValueError says that it is none), and the rows.
+READERS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "tools/list": (_list("tools", types.Tool.from_wire), "TOOL-03 M:TOOL-1"),
+    "tools/call": (types.CallToolResult.from_wire, "TOOL-17 M:TOOL-20"),
+    "resources/list": (_list("resources", types.Resource.from_wire), "RES-03 M:RES-1"),
+    "resources/templates/list": (_list("resourceTemplates", types.ResourceTemplate.from_wire), "RES-10 M:RES-9"),
+    "resources/read": (types.ReadResourceResult.from_wire, "RES-05 M:RES-5"),
+    "prompts/list": (_list("prompts", types.Prompt.from_wire), "PRM-02 M:PRM-1"),
+    "prompts/get": (types.GetPromptResult.from_wire, "PRM-05 M:PRM-4"),
+    "completion/complete": (types.Completion.from_wire, "COMP-05 M:CMP-2"),
+    "sampling/createMessage": (types.SampleResult.from_wire, "SAMP-05"),
+    "elicitation/create": (lambda result: types.Answer(result.get("action")), "ELIC-17"),
+    "roots/list": (_list("roots", types.Root.from_wire), "ROOT-02"),
 }
 
 
-class _Asked(NamedTuple):
-    """A request that waits for its answer."""
+class _Asked:
+    """A request, and how far it is.
 
-    method: str
-    params: Mapping[str, Json]
-    # That it was sent in; None where that is not known.
-    revision: Optional[Revision]
+    Args:
+        request: The request.
+        revision: That it was sent in; None where that is not known.
+    """
 
+    told, is_over, is_cancelled = float("-inf"), False, False
 
-class _Token:
-    """How far a request is, for which its sender wants to hear that."""
-
-    last = float("-inf")
-    is_open = True
+    def __init__(self, request: Request, revision: Optional[Revision]) -> None:
+        self.request, self.revision = request, revision
+        meta = request.params.get("_meta")
+        self.meta: dict[str, Json] = meta if isinstance(meta, dict) else {}
 
 
 class Judge:
-    """What two sides of one connection have agreed on and asked for, and what in their messages is against it.
+    """Follows what the two sides of one connection agree on and ask for, and says what is against it.
 
-    For one thread at a time, which hands over each line before the other side has seen it.
+    For one thread at a time, which hands over each line before the other side can answer it.
     """
 
     def __init__(self) -> None:
-        self._client = ""  # its arrow, when that is known
-        self._gate = ServerSession(Offer(REVISIONS))
-        self._session: Optional[Handshake] = None
-        self._opening = self._initialized = self._stateless = self._foreign = False
+        self._client = ""  # the arrow of the client, when that is known
+        self._gate = lifecycle.ServerSession(lifecycle.Offer(REVISIONS))
+        self._session: Optional[lifecycle.Handshake] = None
+        self._opening = self._initialized = self._stateless = self._is_unknown = False
+        # By side: requests that have no answer yet, the ids of all, and those that want to hear of progress, by token.
         self._asked: dict[str, dict[Id, _Asked]] = {"client": {}, "server": {}}
         self._used: dict[str, set[Id]] = {"client": set(), "server": set()}
-        self._tokens: dict[str, dict[Id, _Token]] = {"client": {}, "server": {}}
-        self._listens: dict[Id, bool] = {}  # whether the server has acknowledged it
+        self._reported: dict[str, dict[Json, _Asked]] = {"client": {}, "server": {}}
         self._unread: set[str] = set()  # who has sent what could not be read
         self._found: list[Breach] = []
 
     def miss(self) -> None:
-        """Messages of both sides were not recorded."""
+        """Take note that messages of both sides were left out."""
         self._unread |= {"client", "server"}
-        self._foreign = self._foreign or not self._initialized
+        self._is_unknown = self._is_unknown or not self._initialized
 
     def judge(self, arrow: str, decoded: Decoded) -> list[tuple[Breach, ...]]:
-        """The breaches in one line, by its messages.
+        """The breaches in a line, for each message in it.
 
         Args:
             arrow: "-->" or "<--": who sent it.
             decoded: The line, as `decode` reads it.
         """
         messages = decoded if isinstance(decoded, list) else [decoded]
-        if not self._client and any(isinstance(each, Request) and each.method in FROM_CLIENT for each in messages):
+        if not self._client and any(isinstance(each, Request) and each.method in SENT["client"] for each in messages):
             self._client = arrow
         side = "client" if arrow == (self._client or "-->") else "server"
-        found = []
-        for message in messages or [InvalidMessage(0, "an array of messages holds some")]:
+        found: list[tuple[Breach, ...]] = []
+        for message in messages or [InvalidMessage(0, "a message is an object")]:
             self._found = []
-            if isinstance(decoded, list) and not found:
-                self._batch(messages)
-            if isinstance(message, InvalidMessage):
-                self._invalid(side, message)
-            elif isinstance(message, Request):
+            if messages is decoded and not found and self._has_no_arrays:
+                self._mark("BATCH-15 M:BASE-21", "an array of messages is no message in this revision")
+            if isinstance(message, Request):
                 self._request(side, message)
             elif isinstance(message, Notification):
                 self._notification(side, message)
+            elif isinstance(message, InvalidMessage):
+                self._invalid(side, message)
             else:
                 self._answer(side, message)
             found.append(tuple(self._found))
         return found
 
-    def _mark(self, rows: Union[Rows, str], sentence: str) -> None:
-        row = rows if isinstance(rows, str) else rows[self._session is None and self._stateless]
-        if row and not self._foreign:
-            self._found.append(Breach(row, sentence))
+    @property
+    def _has_no_arrays(self) -> bool:
+        return self._stateless if self._session is None else not self._session.revision.batches
 
-    # ------------------------------------------------------------ what is no message
-
-    def _batch(self, messages: list[Any]) -> None:
-        if any(isinstance(each, Request) and each.method == "initialize" for each in messages):
-            self._mark("BATCH-08", "initialize stands in no array")
-        if not messages:
-            self._mark("BATCH-06", "an array of messages holds at least one")
-        if self._session is not None and not self._session.revision.batches:
-            self._mark("BATCH-15", f"{self._session.revision.name} has no arrays of messages")
-        elif self._session is None and self._stateless:
-            self._mark("M:BASE-21", "an array is no message in this revision")
+    def _mark(self, rows: str, sentence: str) -> None:
+        if not self._is_unknown:
+            self._found.append(Breach(rows.split()[-1 if self._stateless and self._session is None else 0], sentence))
 
     def _invalid(self, side: str, message: InvalidMessage) -> None:
-        other = "server" if side == "client" else "client"
         if message.id is not None and message.kind == "response":
-            self._asked[other].pop(message.id, None)
-        elif message.kind != "unknown" or message.code != PARSE_ERROR:
+            self._asked[OTHER[side]].pop(message.id, None)
+        elif not message.reason.startswith("this is no JSON: Expecting value: line 1 column 1"):
             self._unread.add(side)
         if message.reason in REASONS:
             self._mark(REASONS[message.reason], message.reason)
-        elif message.reason.startswith(("this is no JSON", "a message is UTF-8", "a message is an object")):
-            self._mark(NO_MESSAGE[side], f"the {side} writes what is no message: {message.reason}")
+        elif message.reason.startswith(("this is no JSON", "a message is")):
+            self._mark(NO_MESSAGES[side], f"the {side} writes what is no message: {message.reason}")
 
     # ------------------------------------------------------------ requests
 
     def _request(self, side: str, request: Request) -> None:
-        id, method, params = request
-        if side == "client":
-            revision = self._client_request(request)
-        else:
-            revision = self._server_request(request)
-        alone = side == "client" and PerRequest.is_enveloped(request)
-        if id in self._asked[side] if alone or self._session is None else id in self._used[side]:
-            self._mark("M:BASE-4" if alone else "BASE-04", f"the id {id!r} was used before")
-        self._used[side].add(id)
-        self._asked[side][id] = _Asked(method, params, revision)
-        if method == LISTEN:
-            self._listens[id] = False
-        needed = PARAMS.get(method)
-        if needed is not None and revision is not None and not isinstance(params.get(needed[0]), needed[1]):
-            self._mark(needed[2], f"{method} has the member {needed[0]}, {'an object' if needed[1] is dict else 'a string'}")
-        meta = params.get("_meta")
-        if isinstance(meta, dict) and "progressToken" in meta:
-            self._add_token(side, meta["progressToken"])
+        is_alone = lifecycle.PerRequest.is_enveloped(request)
+        revision = self._asked_by_client(request, is_alone) if side == "client" else self._asked_by_server(request)
+        before = self._asked[side].get(request.id)
+        if before is not None and before.is_cancelled:
+            before = None
+        if before is not None or (not is_alone and self._session is not None and request.id in self._used[side]):
+            self._mark("BASE-04 M:BASE-4", f"the id {request.id!r} was used before")
+        self._used[side].add(request.id)
+        self._asked[side][request.id] = asked = _Asked(request, revision)
+        token = asked.meta.get("progressToken")
+        if is_id(token):
+            self._reported[side][token] = asked
+        elif token is not None:
+            self._mark("PROG-01 M:PROG-1", "a progressToken is a string or an integer")
 
-    def _add_token(self, side: str, token: Json) -> None:
-        if not is_id(token):
-            self._mark(("PROG-01", "M:PROG-1"), "a progressToken is a string or an integer")
-            return
-        before = self._tokens[side].get(token)
-        if before is not None and before.is_open and any(
-            asked.params["_meta"]["progressToken"] == token for id, asked in [*self._asked[side].items()][:-1]
-            if isinstance(asked.params.get("_meta"), dict) and "progressToken" in asked.params["_meta"]
-        ):
-            self._mark(("PROG-02", "M:PROG-1"), f"the progressToken {token!r} is that of another request that runs")
-        self._tokens[side][token] = _Token()
-
-    def _client_request(self, request: Request) -> Optional[Revision]:
-        """Mark what the client may not ask now; returns the revision that it asks in."""
-        method, meta = request.method, request.params.get("_meta")
-        alone = PerRequest.is_enveloped(request)
+    def _asked_by_client(self, request: Request, is_alone: bool) -> Optional[Revision]:
+        """Mark what the client may not ask now; the revision that it asks in."""
+        method, session = request.method, self._session
         if method == "initialize":
             self._session, self._opening, self._initialized = None, True, False
             self._used = {"client": set(), "server": set()}
-        elif not alone and self._opening and method != "ping":
-            self._mark("LIFE-04", f"{method} before the answer to initialize")
-        elif not alone and self._session is not None and not self._initialized and method != "ping":
-            self._mark("LIFE-03", f"{method} before notifications/initialized")
+        elif not is_alone and method != "ping" and (self._opening or (session and not self._initialized)):
+            rows, until = ("LIFE-04", "its answer") if self._opening else ("LIFE-03", "notifications/initialized")
+            self._mark(rows, f"{method} after initialize, but before {until}")
         try:
             peer = self._gate.admit(request)
         except UnsupportedRevision:
-            return None  # which may be the server's all the same
+            return None  # the server may know it
         except RpcError as error:
             if method == "initialize":
                 self._mark("LIFE-01", error.message)
-            elif not alone and not self._stateless:
+            elif not is_alone and not self._stateless:
                 self._mark("LIFE-04", f"{method} before initialize")
             else:
-                version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+                meta = request.params.get("_meta")
+                version = meta.get(lifecycle.VERSION_KEY) if isinstance(meta, dict) else None
                 self._mark("M:META-2" if isinstance(version, str) else "M:META-1", error.message)
             return None
-        if method == "initialize":
-            return peer.revision
-        if alone:
-            self._check_direction("client", method, peer.revision)
-            return peer.revision
-        if self._session is None:
+        if method == "initialize" or (session is None and not is_alone):
             return None
-        self._check_direction("client", method, self._session.revision)
-        self._check_declared(method)
-        if method == "logging/setLevel":
-            try:
-                log_rank(request.params.get("level"))
-            except RpcError as error:
-                self._mark("LOG-02", error.message)
-        return self._session.revision
-
-    def _check_declared(self, method: str) -> None:
-        """Mark a request of the client for what the server does not declare."""
-        assert self._session is not None
-        area, _, rest = method.partition("/")
-        area = {"completion": "completions"}.get(area, area)
-        if rest in ("subscribe", "unsubscribe"):
-            area = "resources.subscribe"
-        known = ("tools", "prompts", "resources", "resources.subscribe", "logging", "completions")
-        undeclarable = area == "completions" and not self._session.revision.completions_capability
-        if method in FROM_CLIENT and area in known and not undeclarable and not self._session.peer.supports(area):
+        revision = peer.revision if is_alone or session is None else session.revision
+        self._check_direction("client", method, revision)
+        area = AREAS.get(method, AREAS.get(method.partition("/")[0], ""))
+        has_area = area and (area != "completions" or revision.completions_capability)
+        if session and not is_alone and has_area and method in SENT["client"] and not session.peer.supports(area):
             self._mark("LIFE-13", f"{method}, but the server has not declared {area}")
+        return revision
 
-    def _server_request(self, request: Request) -> Optional[Revision]:
-        """Mark what the server may not ask now; returns the revision that it asks in."""
+    def _asked_by_server(self, request: Request) -> Optional[Revision]:
+        """Mark what the server may not ask now; the revision that it asks in."""
         method, session = request.method, self._session
-        if session is None or not self._initialized:
-            if session is None and not self._opening and self._stateless:
-                self._mark("M:BASE-9", f"the server sends no requests in this revision, as {method}")
-            elif method != "ping":
-                self._mark("LIFE-05", f"{method} before notifications/initialized")
-        if session is None:
+        if session is None and self._stateless:
+            self._mark("M:BASE-9", f"a server sends no requests in this revision: {method}")
+        elif method != "ping" and not self._initialized:
+            self._mark("LIFE-05", f"{method} before notifications/initialized")
+        if session is None or self._gate.era is None:
             return None
         self._check_direction("server", method, session.revision)
         kind = QUESTIONS.get(method)
-        if kind is None or method not in session.revision.requests_to_client or self._gate.era is None:
-            return session.revision
-        parts = self._gate.era.peer.capabilities.get(kind.capability)
-        if not isinstance(parts, dict):
-            self._mark("LIFE-13", f"{method}, but the client has not declared {kind.capability}")
-            return session.revision
-        try:
-            kind.read(request.params, parts, session.revision)
-        except ValueError as error:
-            rows = ("ELIC-05", "ELIC-03") if kind.capability == "elicitation" else ("SAMP-02", "SAMP-18")
-            self._mark(rows["does not declare" in str(error)], f"{method}: {error}")
+        if kind is not None and method in session.revision.requests_to_client:
+            parts = self._gate.era.peer.capabilities.get(kind.capability)
+            try:
+                if not isinstance(parts, dict):
+                    raise ValueError(f"the client does not declare {kind.capability}")
+                kind.read(request.params, parts, session.revision)
+            except ValueError as error:
+                row = "ELIC-05" if kind.capability == "elicitation" else "SAMP-02"
+                self._mark("LIFE-13" if "not declare" in str(error) else row, f"{method}: {error}")
         return session.revision
 
     def _check_direction(self, side: str, method: str, revision: Revision) -> None:
-        own, others = revision.requests_to_server, revision.requests_to_client
-        if side == "server":
-            own, others = others, own
-        if method in own or method not in FROM_CLIENT | FROM_SERVER:
-            return
-        if method in others or method not in (FROM_CLIENT if side == "client" else FROM_SERVER):
-            self._mark(("BASE-18", "M:ERR-8"), f"{method} is no method that a {side} calls")
-        else:
-            self._mark(("BASE-17", "M:ERR-8"), f"{revision.name} has no method {method}")
+        known = revision.requests_to_server if side == "client" else revision.requests_to_client
+        if method in SENT["client"] | SENT["server"] and method not in known:
+            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} asks for in {revision.name}")
 
     # ------------------------------------------------------------ notifications
 
     def _notification(self, side: str, notice: Notification) -> None:
         method, params = notice
+        sender, capability, row = NOTICES.get(method, (side, "", ""))
         meta = params.get("_meta")
-        stream = meta.get(SUBSCRIPTION_KEY) if isinstance(meta, dict) else None
-        if SENDERS.get(method, side) != side:
-            self._mark(("BASE-18", "M:ERR-8"), f"{method} is nothing that a {side} sends")
+        streamed = isinstance(meta, dict) and lifecycle.SUBSCRIPTION_KEY in meta
+        if sender != side:
+            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} sends")
         elif method == "notifications/initialized":
             self._initialized = True
         elif method == "notifications/progress":
             self._progress(side, params)
         elif method == "notifications/cancelled":
             self._cancelled(side, params)
-        elif stream is not None and is_id(stream):
-            self._streamed(method, stream)
-        elif self._session is not None:
-            sender = self._session.peer if side == "server" else getattr(self._gate.era, "peer", None)
-            capability, row = NEEDED.get(method, ("", ""))
-            if capability and isinstance(sender, Peer) and not sender.supports(capability):
+        elif self._session is not None and self._gate.era is not None:
+            peer = self._gate.era.peer if side == "client" else self._session.peer
+            if capability and not streamed and not peer.supports(capability):
                 self._mark(row, f"{method}, but the {side} has not declared {capability}")
-        elif self._stateless and method in CHANGES:
-            self._mark("M:SUB-4", f"{method} names no {LISTEN} that it belongs to")
-        elif self._stateless and method == "notifications/message":
-            wanted = (asked.params.get("_meta") for asked in self._asked["client"].values())
-            if not self._unread and not any(isinstance(each, dict) and LOG_LEVEL_KEY in each for each in wanted):
-                self._mark("M:LOG-1", "a log message, though no request that runs asks for any")
-
-    def _streamed(self, method: str, stream: Id) -> None:
-        if stream not in self._asked["client"] or stream not in self._listens:
-            if "client" not in self._unread:
-                self._mark("M:SUB-4", f"{method} for {stream!r}, which is no {LISTEN} that is open")
-        elif method == ACKNOWLEDGED:
-            self._listens[stream] = True
-        elif not self._listens[stream]:
-            self._mark("M:SUB-2", f"{method} before {ACKNOWLEDGED}")
+        elif self._stateless and method in types.CHANGES and not streamed:
+            self._mark("M:SUB-4", f"{method} does not say which {lifecycle.LISTEN} it belongs to")
 
     def _progress(self, side: str, params: Mapping[str, Json]) -> None:
         try:
-            report = Progress.from_wire(params)
+            told = types.Progress.from_wire(params)
         except ValueError as error:
-            self._mark(("PROG-03", "M:PROG-2"), str(error))
+            self._mark("PROG-03 M:PROG-2", str(error))
             return
-        other = "server" if side == "client" else "client"
-        token = None if report.progress_token is None else self._tokens[other].get(report.progress_token)
-        if token is None:
-            if other not in self._unread:
-                name = report.progress_token
-                self._mark(("PROG-07", "M:PROG-2"), f"progress for the token {name!r}, which no request has")
+        asked = self._reported[OTHER[side]].get(told.progress_token)
+        if asked is None:
+            if OTHER[side] not in self._unread:
+                self._mark("PROG-07 M:PROG-2", f"no request has the progressToken {told.progress_token!r}")
             return
-        if not token.is_open:
-            self._mark(("PROG-11", "M:PROG-4"), "progress after the answer")
-        if report.progress <= token.last:
-            self._mark(("PROG-04", "M:PROG-3"), f"progress {report.progress:g} after {token.last:g}: it has to grow")
-        token.last = report.progress
+        if asked.is_over:
+            self._mark("PROG-11 M:PROG-4", "progress of a request that was answered")
+        if told.progress <= asked.told:
+            self._mark("PROG-04 M:PROG-3", f"progress {told.progress:g} comes after {asked.told:g}, and has to grow")
+        asked.told = told.progress
 
     def _cancelled(self, side: str, params: Mapping[str, Json]) -> None:
-        id = params.get("requestId")
+        id: Any = params.get("requestId")
         if not is_id(id):
-            if "requestId" in params or self._session is None or self._session.revision.tasks != "core":
-                self._mark(("CANC-01", "M:CAN-2"), "requestId is that of a request")
+            if id is not None or self._session is None or self._session.revision.tasks != "core":
+                self._mark("CANC-01 M:CAN-1", "requestId is the id of a request")
             return
         asked = self._asked[side].get(id)
-        if asked is not None and asked.method == "initialize":
-            self._mark("CANC-03", "initialize is never cancelled")
-        if id in self._used[side] or asked is not None or self._unread or (side == "server" and id in self._listens):
-            return  # it may have been answered meanwhile
-        if side == "server" and self._session is None:
-            self._mark(("CANC-02", "M:CAN-6"), f"the server cancels {id!r}, which is no {LISTEN}")
-        else:
-            self._mark(("CANC-02", "M:CAN-2"), f"the {side} cancels {id!r}, which it has not asked")
+        if asked is not None:
+            asked.is_cancelled = True
+            if asked.request.method == "initialize":
+                self._mark("CANC-03", "initialize is never cancelled")
+        ended_by = {side, "client"} if self._stateless else {side}  # without a session the server ends streams
+        if not self._unread and not any(id in self._used[each] or id in self._asked[each] for each in ended_by):
+            self._mark("CANC-02 M:CAN-2", f"there was no request {id!r} that the {side} could cancel")
 
     # ------------------------------------------------------------ answers
 
     def _answer(self, side: str, answer: Union[Response, Failure]) -> None:
-        other = "server" if side == "client" else "client"
+        other = OTHER[side]
         if side == "client" and self._stateless and self._session is None:
             self._mark("M:BASE-10", "a client sends no answers in this revision")
         if answer.id is None:
             return
-        asked = self._asked[other].pop(answer.id, None)
-        if asked is None:
+        if answer.id not in self._asked[other]:
             if other not in self._unread:
-                again = "a second answer to" if answer.id in self._used[other] else "an answer to"
-                never = "" if answer.id in self._used[other] else ", which nobody has asked"
-                self._mark(("BASE-05", "M:BASE-5"), f"{again} {answer.id!r}{never}")
+                before = "was answered before" if answer.id in self._used[other] else "was never asked"
+                self._mark("BASE-05 M:BASE-5", f"an answer to the request {answer.id!r}, which {before}")
             return
-        result = answer.result if isinstance(answer, Response) else {}
-        meta = asked.params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        if is_id(token) and token in self._tokens[other] and "task" not in (result.get("resultType"), *result):
-            self._tokens[other][token].is_open = False
-        if asked.method == "initialize":
+        asked = self._asked[other].pop(answer.id)
+        result: dict[str, Json] = answer.result if isinstance(answer, Response) else {}
+        asked.is_over = "task" not in (*result, result.get("resultType"))  # progress of a task goes on
+        if asked.request.method == "initialize":
             self._opened(answer)
-        elif isinstance(answer, Failure):
-            if asked.revision is not None and not asked.revision.handshake and answer.code in (
-                RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED
-            ):
-                self._mark("M:ERR-4", f"no error of {asked.revision.name} has the code {answer.code}")
-        elif asked.revision is not None:
-            self._result(asked, asked.revision, result)
+        elif asked.revision is not None and isinstance(answer, Response):
+            self._result(asked.request, asked.revision, result)
 
     def _opened(self, answer: Union[Response, Failure]) -> None:
-        """Take the answer to initialize."""
         self._opening = False
         if isinstance(answer, Failure):
             self._gate.era = None
             return
         try:
-            self._session = Handshake.from_result(answer.result, REVISIONS)
-        except ProtocolViolation as error:
-            self._mark("LIFE-02", str(error))
-            self._foreign = True
-        except UnsupportedRevision:
-            self._foreign = True  # what the two speak then is not known here
+            self._session = lifecycle.Handshake.from_result(answer.result, REVISIONS)
+        except (ProtocolViolation, UnsupportedRevision) as error:
+            if isinstance(error, ProtocolViolation):
+                self._mark("LIFE-02", str(error))
+            self._is_unknown = True  # what the two speak from now on
 
-    def _result(self, asked: _Asked, revision: Revision, result: Json) -> None:
-        method = asked.method
+    def _result(self, request: Request, revision: Revision, result: dict[str, Json]) -> None:
+        method, kind = request.method, result.get("resultType", "complete")
         if revision.result_type:
             if method == "server/discover" and "supportedVersions" not in result:
-                return  # a server of the older era says what it likes
+                return  # a server of the older era, which says what it likes
             self._stateless = True
-            kind = result.get("resultType")
-            if kind is None:
-                self._mark("M:BASE-6", f"a result of {method} has a resultType")
-            elif kind == INPUT_REQUIRED:
-                if method not in revision.asking_methods:
-                    self._mark("M:MRTR-S1", f"a result of {method} asks for no input")
-                elif not result.get("inputRequests") and result.get("requestState") is None:
-                    self._mark("M:MRTR-S2", "it asks for input, but has neither inputRequests nor requestState")
-            if kind != "complete":
-                return
-            ttl = result.get("ttlMs")
-            if method in CACHEABLE and not (type(ttl) is int and ttl >= 0 and isinstance(result.get("cacheScope"), str)):
-                self._mark("M:CACHE-1", f"a result of {method} has ttlMs, a number from 0, and cacheScope")
-            verdict = judge_probe(result, [revision]) if method == "server/discover" else None
-            if verdict is not None and verdict.next == "fail":
-                self._mark("M:DISC-1", str(verdict.error))
-        elif revision.tasks == "core" and "task" in asked.params and "task" in result:
-            return
-        read, rows = READERS.get(method, (dict, ("", "")))
-        try:
-            read(result)
-        except (ValueError, TypeError) as error:
-            self._mark(rows, f"a result of {method}: {error}")
+            if "resultType" not in result:
+                self._mark("M:BASE-6", f"a result of {method} says its resultType")
+            if kind == lifecycle.INPUT_REQUIRED and method not in revision.asking_methods:
+                self._mark("M:MRTR-S1", f"a result of {method} asks for no input")
+        if kind == "complete" and not ("task" in request.params and "task" in result):
+            read, rows = READERS.get(method, (dict, ""))
+            try:
+                read(result)
+            except ValueError as error:
+                self._mark(rows, f"a result of {method}: {error}")
+

@@ -1,10 +1,11 @@
-"""`Transcript`: what went over a connection, message by message; as a log, as JSON Lines, and as a page with a diagram."""
+"""`Transcript`: what went over a connection, message by message; as a log, as JSON Lines, as a page with a diagram."""
 
 from __future__ import annotations
 
 import json
 import os
 import pkgutil
+import re
 import threading
 import time
 from functools import lru_cache
@@ -18,6 +19,9 @@ WIDTH = 100
 """Characters of a message's content that are shown."""
 
 NOTHING_PASSED = "  (nothing passed: did connect, or the Server, get this transcript as trace=?)"
+
+# Bytes of a line of which only the names of the members are shown.
+LONG = 64 * 1024
 
 _BACK = {"-->": "<--", "<--": "-->"}
 
@@ -77,21 +81,24 @@ class Entry(NamedTuple):
         if self.kind == "result":
             words = "result failed" if content.get("isError") is True else f"result {content.get('resultType')}"
         elif self.kind == "error":
-            words = "error"
-        return purposes().get(words, "").format_map(_Given(content))
+            words = ""
+        text = purposes().get(words, "")
+        return re.sub(r"\{(\w+)\}", lambda member: _shown(content.get(member[1])), text)
 
     @property
     def _member(self) -> Mapping[str, Json]:
         """The params, the result or the error; empty where they are no object."""
-        message = self.message if isinstance(self.message, dict) else {}
-        content = next((message[name] for name in ("params", "result", "error") if name in message), {})
+        message: dict[str, Any] = self.message if isinstance(self.message, dict) else {}
+        content: Any = next((message[name] for name in ("params", "result", "error") if name in message), {})
         return content if isinstance(content, dict) else {}
 
     @property
     def content(self) -> str:
         """The params, the result or the error as JSON, shortened; "" when there is nothing in it."""
         content = {name: value for name, value in self._member.items() if name != "_meta"}
-        shown: Any = content if isinstance(self.message, dict) else self.message
+        if self.size > LONG:
+            content = dict.fromkeys(content, "...")
+        shown: Any = content if isinstance(self.message, dict) else self.message[:LONG]
         text = json.dumps(shown, ensure_ascii=False) if shown else ""
         return text if len(text) <= WIDTH else text[:WIDTH] + "..."
 
@@ -363,18 +370,10 @@ def page_row(entry: Entry) -> str:
     return f'<script type="application/json">{data}</script>\n'
 
 
-class _Given:
-    """The params of a request, as they are shown in a sentence."""
-
-    def __init__(self, params: Mapping[str, Json]) -> None:
-        self._params = params
-
-    def __getitem__(self, name: str) -> str:
-        value = self._params.get(name)
-        if value is None or isinstance(value, (dict, list)):
-            return "..."
-        text = json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= WIDTH else f'{text[:WIDTH]}..."'
+def _shown(value: Json) -> str:
+    """The value of a member, in a sentence."""
+    text = "..." if isinstance(value, (dict, list)) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= WIDTH else text[:WIDTH] + "..."
 
 
 def _check(expected: Any) -> None:
