@@ -72,7 +72,7 @@ def _draw(path: str, html: str, prog: str) -> int:
     except ValueError as error:
         raise UsageError(f"{error}: {prog} --json writes one; {HOW.format(prog, path)}") from None
     transcript.save_html(html)
-    print(f"{html}: {len(transcript)} messages, {len(transcript.breaches())} breaches")
+    print(f"{html}: {len(transcript)} entries, {len(transcript.breaches())} breaches")
     return 0
 
 
@@ -96,6 +96,7 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _: _send(number, server))
+    recorder.start()
     recorder.note(f"the server is started: {' '.join(command)}")
     child = os.dup(server.stdin.fileno()), os.dup(server.stdout.fileno())
     server.stdin.close()
@@ -151,7 +152,7 @@ def _copy(arrow: str, reading: int, writing: int, recorder: _Recorder) -> thread
     return thread
 
 
-class _Recorder:
+class _Recorder(threading.Thread):
     """Takes copies of the bytes that pass, and writes the transcript on a thread of its own.
 
     Args:
@@ -164,6 +165,7 @@ class _Recorder:
     """
 
     def __init__(self, output: Optional[str], html: Optional[str], as_json: bool) -> None:
+        super().__init__(name="minimcp-trace", daemon=True)
         file = sys.stderr if output is None else _open(output)
         colour = wants_colour(file)
         self._outputs: list[tuple[TextIO, Callable[[Entry], str]]] = [
@@ -179,8 +181,6 @@ class _Recorder:
         self._left_out = {"-->": 0, "<--": 0, "": 0}
         self._lines = {arrow: LineSplitter(MOST_BYTES) for arrow in ("-->", "<--")}
         self._torn: set[str] = set()  # where the next line lacks its beginning
-        self._thread = threading.Thread(target=self._run, name="minimcp-trace", daemon=True)
-        self._thread.start()
 
     def take(self, arrow: str, chunk: bytes) -> None:
         """Take bytes that are about to be passed on. Never blocks."""
@@ -200,17 +200,21 @@ class _Recorder:
         """Write what has been taken, if that does not take long."""
         self._queue.put(None)
         self._over.set()
-        self._thread.join(LAST_SECONDS)
+        self.join(LAST_SECONDS)
 
-    def _run(self) -> None:
+    def close(self) -> None:
+        """Close the files."""
+        self._each(lambda file, _: None if file is sys.stderr else file.close())
+
+    def run(self) -> None:
+        """As `threading.Thread.run`: records until the end."""
         item = self._queue.get()
         while item is not None:
-            self._over.wait(PAUSE_SECONDS)
-            while item is not None:
-                self._record(*item)
-                item = None if self._queue.empty() else self._queue.get()
-            for file, _ in self._outputs:
-                file.flush()
+            if self._queue.empty():
+                self._over.wait(PAUSE_SECONDS)
+            self._record(*item)
+            if self._queue.empty():
+                self._each(lambda file, _: file.flush())
             item = self._queue.get()
 
     def _record(self, at: float, arrow: str, chunk: bytes, left_out: int) -> None:
@@ -236,9 +240,12 @@ class _Recorder:
         self._transcript.clear()
 
     def _write(self, entry: Entry) -> None:
+        self._each(lambda file, shown: file.write(shown(entry)))
+
+    def _each(self, act: Callable[[TextIO, Callable[[Entry], str]], object]) -> None:
         for output in [*self._outputs]:
             try:
-                output[0].write(output[1](entry))
+                act(*output)
             except (OSError, ValueError):  # a full disk, a stderr that is closed: the server goes on
                 self._outputs.remove(output)
 
