@@ -17,6 +17,7 @@ from typing import Any, Callable, Optional, Sequence, TextIO
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
 from ..errors import ConnectionLost, printable
+from ..schema.mismatch import cut
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
 from ..testing.transcript import page_head, page_row
@@ -97,7 +98,7 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _: _send(number, server))
     recorder.start()
-    recorder.note(f"the server is started: {' '.join(command)}")
+    recorder.note(f"the server is started: {cut(' '.join(command), 200)}")
     child = os.dup(server.stdin.fileno()), os.dup(server.stdout.fileno())
     server.stdin.close()
     server.stdout.close()

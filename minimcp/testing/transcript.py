@@ -105,9 +105,8 @@ class Entry(NamedTuple):
     def as_json(self) -> str:
         """The entry as a line of JSON, which `Transcript.load` reads."""
         told = {
-            "time": round(self.time, 6), "direction": self.direction, "kind": self.kind, "method": self.method,
-            "size": self.size, "seconds": None if self.seconds is None else round(self.seconds, 6),
-            "purpose": self.purpose, "breaches": self.breaches,
+            "time": self.time, "direction": self.direction, "kind": self.kind, "method": self.method,
+            "size": self.size, "seconds": self.seconds, "purpose": self.purpose, "breaches": self.breaches,
         }
         try:
             return to_json({**told, "message": self.message})
@@ -182,7 +181,7 @@ class Transcript:
             return self._take("", text, at, 0, ())
 
     def _take(self, arrow: str, message: Any, at: float, size: int, breaches: tuple[Breach, ...]) -> Entry:
-        asked, since, method = None, None, ""
+        asked, since, method, at = None, None, "", round(at, 6)
         if isinstance(message, dict):
             method = str(message.get("method", ""))
             if "method" not in message:
@@ -190,7 +189,7 @@ class Transcript:
                 method = "" if asked is None else str(asked["method"])
             elif "id" in message:
                 self._open[arrow, repr(message["id"])] = message, at
-        seconds = None if since is None else at - since
+        seconds = None if since is None else round(at - since, 6)
         entry = Entry(arrow, message, method, asked, at, size, seconds, breaches)
         with self._changed:
             self._entries.append(entry)
