@@ -16,6 +16,7 @@ from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout, printable
+from ..schema.mismatch import nearest
 
 # Command to the module that has its function, and what it does.
 COMMANDS = {
@@ -60,7 +61,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: Always.
         """
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        word = message.partition("arguments: ")[2].split(" ")[0]
+        near = nearest(word, self._option_string_actions) if word.startswith("--") else None
+        meant = f", did you mean {near}?" if near else ""
+        raise UsageError(f"{message}{meant} (see {self.prog} --help)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

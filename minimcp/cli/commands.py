@@ -93,6 +93,8 @@ def _run(
         raise UsageError(str(error)) from None
     if config is not None and options.config is None:  # which may be anybody's
         complain(prog, f"{options.target} is a server of {os.path.abspath(CONFIG_FILE)}")
+    if config is not None and options.config is not None:
+        _warn_of_host(config.target(options.target), prog)
     with client:
         try:
             value, texts, code = find(client, options, bar)
@@ -110,6 +112,15 @@ def _run(
         else:
             print(text)
     return code
+
+
+def _warn_of_host(server: Any, prog: str) -> None:
+    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its own."""
+    for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
+        if os.path.isfile(word) and not os.path.isabs(word):
+            complain(prog, f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}")
+        elif word in ("python", "python3"):
+            complain(prog, f"{word} may be another Python where a host starts it: write {sys.executable}")
 
 
 def _with_class(text: str, written: Iterable[str]) -> str:
@@ -147,7 +158,9 @@ def _config(options: argparse.Namespace) -> Optional[Servers]:
 
 def _server_name(client: Client) -> str:
     info = client.server_info
-    return "a server without a name" if info is None else one_line(f"{info.name} {info.version}")
+    if info is None:
+        return "a server without a name"
+    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")  # "0": nobody gave one
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
@@ -263,8 +276,10 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        near = nearest(missing[0], [name for name in values if name not in tool.input_schema.get("properties", ())])
-        hint = f", did you mean it by {near!r}?" if near else f": {_signature(tool)}"
+        unknown = [name for name in values if name not in properties(tool.input_schema)]
+        near = nearest(missing[0], unknown)
+        other = f", and {', '.join(unknown)} is not known" if unknown else ""
+        hint = f", did you mean it by {near!r}?" if near else f"{other}: {_signature(tool)}"
         raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}")
 
 

@@ -45,7 +45,7 @@ def test_list(shop: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
 
 def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Done]) -> None:
     bare = _write("bare.py", "from minimcp import Server\nServer('bare').run()\n")
-    assert minimcp("list", bare).out == "bare 0, revision 2026-07-28\n\nno tools\n"
+    assert minimcp("list", bare).out == "bare, revision 2026-07-28\n\nno tools\n"
     nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": [], "extensions": {}}
     assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
@@ -98,7 +98,7 @@ def shelf_url() -> Iterator[str]:
 
 def test_list_of_resources_and_prompts(shelf_url: str, minimcp: Callable[..., Done]) -> None:
     assert minimcp("list", shelf_url) == Done(0, """\
-shelf 0, revision 2026-07-28
+shelf, revision 2026-07-28
 
 resources:
 
@@ -349,7 +349,7 @@ def test_tasks(revision: str, bakery_url: str, minimcp: Callable[..., Done]) -> 
 
 def test_a_list_shows_extensions(bakery_url: str, minimcp: Callable[..., Done]) -> None:
     shown = minimcp("list", bakery_url, "--token", "a").out
-    assert shown.splitlines()[:2] == ["bakery 0, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
+    assert shown.splitlines()[:2] == ["bakery, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
     listed = json.loads(minimcp("list", bakery_url, "--token", "a", "--output", "json").out)
     assert listed["extensions"] == {"io.modelcontextprotocol/tasks": {}}
 
@@ -436,13 +436,19 @@ def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> N
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
     servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
-               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"}}
+               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"},
+               "there": {"command": sys.executable, "args": [os.path.abspath(shop)]},
+               "any": {"command": "python3", "args": [shop]}}
     for name in ("mcp.json", "other.json"):
         _write(name, json.dumps({"mcpServers": servers}))
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
     assert done.err.endswith(f": my-shop is a server of {os.path.abspath('mcp.json')}\n") and done.err.count("\n") == 1
-    assert minimcp("ping", "my-shop", "--config", "other.json").err == ""
+    assert minimcp("ping", "there", "--config", "other.json").err == ""
+    done = minimcp("ping", "my-shop", "--config", "other.json")
+    assert done.code == 0 and f"hosts start elsewhere: write {os.path.abspath(shop)}" in done.err
+    done = minimcp("ping", "any", "--config", "other.json")
+    assert f"python3 may be another Python where a host starts it: write {sys.executable}" in done.err
     assert " for the server 'shop.py' of other.json: " in minimcp("ping", "shop.py", "--config", "other.json").err
     for target, options, problem in (
         ("far", [], "mcp.json: server 'far': url: a URL begins"),
