@@ -31,6 +31,7 @@ COMMANDS = {
     "logout": ("authorization", "forget that token"),
     "whoami": ("authorization", "show what is known of it"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
+    "install": ("install", "write a server into the config file of a host"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
 

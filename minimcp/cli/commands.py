@@ -401,7 +401,22 @@ def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     return {"seconds": seconds, "revision": client.revision, "serverInfo": info}, [text], 0
 
 
-list_command = partial(_run, _list, "Show the tools, resources and prompts of a server, with their arguments.", ())
+def list_command(arguments: Sequence[str], prog: str) -> int:
+    """The command of this name."""
+    if "--all" not in arguments:
+        about = "Show the tools, resources and prompts of a server, with their arguments"
+        return _run(_list, f"{about}; or, by list --all, the servers of all hosts.", (), arguments, prog)
+    from .install import list_all
+
+    parser = Parser(prog, "Show the servers in the config files of the hosts on this machine, and start none.")
+    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    options = parser.parse_args(arguments)
+    value, texts = list_all()
+    print(as_json(value) if options.output == "json" else "\n".join(texts))
+    return 0
+
+
 call_command = partial(_run, _call, "Call a tool and print what it gives. A tool's own error goes to stderr.", (
     ("tool", {"metavar": "TOOL", "help": "its name"}),
     ("arguments", {"nargs": "*", "default": [], "metavar": "key=value",

@@ -128,7 +128,7 @@ def _file(path: str) -> Mapping[str, Any]:
         data = file.read()
     try:
         text = data.decode("utf-8-sig")
-        strict = _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+        strict = strict_json(text)
         whole = json.loads(strict, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
@@ -147,8 +147,13 @@ def _file(path: str) -> Mapping[str, Any]:
     return table
 
 
+def strict_json(text: str) -> str:
+    """JSON with comments and last commas as JSON without them, in which everything stands where it stood."""
+    return _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+
+
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is; of a comment or a comma only the lines, so that an error names the right one."""
+    """A string as it is; of a comment or a comma blanks and the lines, so that an error names the right one."""
     return found[1] or re.sub(r"[^\n]", " ", found[0])
 
 
