@@ -27,6 +27,7 @@ COMMANDS = {
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "ask whether a server is there"),
+    "check": ("check", "check a server against the specification"),
     "login": ("authorization", "sign in at a server with a URL, and keep the token"),
     "logout": ("authorization", "forget that token"),
     "whoami": ("authorization", "show what is known of it"),
