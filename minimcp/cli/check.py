@@ -380,7 +380,7 @@ class Check(NamedTuple):
         must: Whether a breach is a failure where there is a handshake; else it is a warning.
         must_alone: The same where requests stand alone.
         web: Whether it is about HTTP (True) or stdio (False) only; None is about both.
-        since: The first revision in which the requirement stands.
+        when: Tells of a revision whether the requirement stands in it.
         run: Does it. Returns the evidence; raises `Failed` or `NotApplicable`.
     """
 
@@ -390,13 +390,13 @@ class Check(NamedTuple):
     must: bool
     must_alone: bool
     web: Optional[bool]
-    since: str
+    when: Callable[[Revision], bool]
     run: Callable[[Probe], Optional[str]]
 
     def row_in(self, revision: Revision) -> Optional[str]:
         """The requirement in a revision; None where it says nothing."""
         row = self.row if revision.handshake else self.row_alone
-        return row if self.since <= revision.name else None
+        return row if self.when(revision) else None
 
 
 class Verdict(NamedTuple):

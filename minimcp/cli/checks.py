@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..errors import ProtocolViolation
+from ..protocol.versions import Revision
 from ..schema.checker import compile_peer_check
 from ..types import Prompt, Resource, ResourceTemplate, Tool
 from .check import LISTS, Check, Failed, NotApplicable, Probe, code_of, shown
@@ -27,12 +28,12 @@ Run = Callable[[Probe], Optional[str]]
 
 def check(
     about: str, row: Optional[str], row_alone: Optional[str] = None, *, must: bool = True,
-    must_alone: Optional[bool] = None, web: Optional[bool] = None, since: str = "",
+    must_alone: Optional[bool] = None, web: Optional[bool] = None, when: Callable[[Revision], bool] = lambda _: True,
 ) -> Callable[[Run], Run]:
     """Put a function into the table; arguments as `Check`; None for `must_alone` is as `must`."""
     def put(run: Run) -> Run:
         alone = must if must_alone is None else must_alone
-        CHECKS.append(Check(about, row, row_alone, must, alone, web, since, run))
+        CHECKS.append(Check(about, row, row_alone, must, alone, web, when, run))
         return run
 
     return put
@@ -66,7 +67,7 @@ def lacks(probe: Probe, capability: str) -> None:
 
 
 @check("the opening says revision, capabilities and who the server is", "LIFE-02", "M:DISC-1")
-def opening(probe: Probe) -> str:
+def _opening(probe: Probe) -> str:
     found = probe.opening
     expect(isinstance(found.get("capabilities"), dict), "capabilities is no object")
     if probe.alone:
@@ -82,7 +83,7 @@ def opening(probe: Probe) -> str:
 
 
 @check("an unknown revision is answered with one that the server speaks", "LIFE-09", "M:VER-S1")
-def unknown_revision(probe: Probe) -> str:
+def _unknown_revision(probe: Probe) -> str:
     if not probe.alone:
         other = Probe(probe._connect, probe.revision)
         try:
@@ -115,13 +116,13 @@ def _said(probe: Probe, name: str, value: Optional[str]) -> dict[str, Optional[s
 
 
 @check("ping is answered with an empty object", "PING-01")
-def ping(probe: Probe) -> None:
+def _ping(probe: Probe) -> None:
     found = probe.result("ping")
     expect(not {*found} - {"_meta"}, f"the result is {found!r:.100}")
 
 
 @check("the id of an answer is that of the request, type included", "BASE-05", "M:BASE-5")
-def ids(probe: Probe) -> None:
+def _ids(probe: Probe) -> None:
     for id in (4711, "4711", "id with blanks"):
         reply = probe.request("server/discover" if probe.alone else "ping", id=id)
         found = reply.answer.get("id") if isinstance(reply.answer, dict) else None
@@ -129,31 +130,31 @@ def ids(probe: Probe) -> None:
 
 
 @check("an unknown method is answered with -32601", "BASE-17", "M:ERR-8")
-def unknown_method(probe: Probe) -> str:
+def _unknown_method(probe: Probe) -> str:
     return expect_code(probe, errors.METHOD_NOT_FOUND, "minimcp-check/nothing")
 
 
 @check("a method of the other side is unknown", "BASE-18", "M:BASE-9")
-def other_direction(probe: Probe) -> str:
+def _other_direction(probe: Probe) -> str:
     return expect_code(probe, errors.METHOD_NOT_FOUND, "sampling/createMessage", {"messages": [], "maxTokens": 1})
 
 
 @check("methods that went with the handshake are unknown", None, "M:ERR-8")
-def removed(probe: Probe) -> str:
+def _removed(probe: Probe) -> str:
     for method in ("ping", "logging/setLevel", "resources/subscribe"):
         expect_code(probe, errors.METHOD_NOT_FOUND, method, {"level": "info", "uri": NOWHERE})
     return "ping, logging/setLevel, resources/subscribe"
 
 
 @check("params that are an array are refused", "BASE-12", "M:BASE-21", must=False)
-def array_of_params(probe: Probe) -> None:
+def _array_of_params(probe: Probe) -> None:
     headers = probe.headers("tools/list") if probe.way.is_web else {}
     request = {"jsonrpc": "2.0", "id": "check-array", "method": "tools/list", "params": [1]}
     code_of("tools/list", probe.send(request, "check-array", headers))
 
 
 @check("a notification is not answered, an unknown one neither", "BASE-10", "M:BASE-8")
-def notifications(probe: Probe) -> str:
+def _notifications(probe: Probe) -> str:
     probe.notify("notifications/minimcp_check")
     return _silence(probe)
 
@@ -167,33 +168,33 @@ def _silence(probe: Probe) -> str:
 
 
 @check("a cancellation of what nobody asked is ignored", "CANC-05", "M:CAN-4", must=False)
-def cancelled(probe: Probe) -> str:
+def _cancelled(probe: Probe) -> str:
     probe.notify("notifications/cancelled", {"requestId": 987654})
     return _silence(probe)
 
 
 @check("an answer that nobody waits for is dropped", "BASE-19", must=False)
-def stray(probe: Probe) -> str:
+def _stray(probe: Probe) -> str:
     probe.send({"jsonrpc": "2.0", "id": 987654, "result": {}})
     return _silence(probe)
 
 
 @check("a line that is no JSON does not end the connection", "STDIO-10", "M:BASE-21", must=False, web=False)
-def broken_line(probe: Probe) -> str:
+def _broken_line(probe: Probe) -> str:
     probe.send(b'{"jsonrpc": "2.0", "id": 1, "method"')
     return probe.is_alive()
 
 
 @check("a body that is no JSON is refused with a status of 400", "SHTTP-11", "M:BASE-21", web=True)
-def broken_body(probe: Probe) -> str:
+def _broken_body(probe: Probe) -> str:
     reply = probe.send(b'{"jsonrpc": "2.0", "id": 1, "method"')
     expect(400 <= reply.status < 500, f"the status is {reply.status}")
     return f"{reply.status}"
 
 
-@check("an array of messages is refused", "BATCH-15", "M:BASE-21", since="2025-06-18", must=False,
-       must_alone=True)
-def arrays(probe: Probe) -> None:
+@check("an array of messages is refused", "BATCH-15", "M:BASE-21", must=False, must_alone=True,
+       when=lambda revision: not revision.batches)
+def _arrays(probe: Probe) -> None:
     way, asked = probe.way, {"jsonrpc": "2.0", "id": 5, "method": "ping"}
     reply = probe.send([asked], None)
     if way.is_web:
@@ -206,20 +207,20 @@ def arrays(probe: Probe) -> None:
 
 
 @check("a request of another Origin is answered 403", "SHTTP-02", "M:HTTP-10", web=True)
-def origin(probe: Probe) -> None:
+def _origin(probe: Probe) -> None:
     method = "server/discover" if probe.alone else "ping"
     reply = probe.request(method, headers={"Origin": "http://attacker.example"})
     expect(reply.status == 403, f"the status is {reply.status}: any page that a user visits could use this server")
 
 
 @check("a notification is accepted with 202 and no body", "SHTTP-10", "M:HTTP-6", web=True)
-def accepted(probe: Probe) -> None:
+def _accepted(probe: Probe) -> None:
     reply = probe.notify("notifications/cancelled", {"requestId": 987654})
     expect(reply.status == 202 and not reply.body, f"the answer is {shown(reply)}")
 
 
 @check("GET is an event stream, or 405", "SHTTP-32", "M:HTTP-14", web=True, must_alone=False)
-def get(probe: Probe) -> str:
+def _get(probe: Probe) -> str:
     headers = {**probe.headers(), "Accept": "text/event-stream"}
     try:
         reply = probe.way.exchange(b"", None, headers, "GET")
@@ -230,35 +231,36 @@ def get(probe: Probe) -> str:
     return f"{reply.status}"
 
 
-@check("a wrong MCP-Protocol-Version is refused with 400", "SHTTP-83", "M:HDR-6", web=True, since="2025-06-18")
-def version_header(probe: Probe) -> None:
+@check("a wrong MCP-Protocol-Version is refused with 400", "SHTTP-83", "M:HDR-6", web=True,
+       when=lambda revision: revision.structured != "none")
+def _version_header(probe: Probe) -> None:
     method = "server/discover" if probe.alone else "ping"
     reply = probe.request(method, headers={"MCP-Protocol-Version": "1999-01-01"})
     expect(reply.status == 400, f"the status is {reply.status}")
 
 
 @check("a request without Mcp-Method is refused with -32020", None, "M:HDR-8", web=True)
-def method_header(probe: Probe) -> str:
+def _method_header(probe: Probe) -> str:
     return expect_code(probe, errors.HEADER_MISMATCH, "tools/list", headers={"Mcp-Method": None})
 
 
 @check("a session id is visible ASCII", "SHTTP-63", web=True)
-def session_id(probe: Probe) -> None:
+def _session_id(probe: Probe) -> None:
     if probe.session is None:
         raise NotApplicable("there are no sessions")
     expect(re.fullmatch("[\x21-\x7e]+", probe.session), f"it is {probe.session!r:.60}")
 
 
 @check("a request without the session's id is refused with 400", "SHTTP-65", web=True, must=False)
-def no_session(probe: Probe) -> None:
-    session_id(probe)
+def _no_session(probe: Probe) -> None:
+    _session_id(probe)
     reply = probe.request("tools/list", headers={"Mcp-Session-Id": None})
     expect(reply.status == 400, f"the status is {reply.status}")
 
 
 @check("a request of an unknown session is answered 404", "SHTTP-66", web=True)
-def ended_session(probe: Probe) -> None:
-    session_id(probe)
+def _ended_session(probe: Probe) -> None:
+    _session_id(probe)
     reply = probe.request("ping", headers={"Mcp-Session-Id": "0" * 32})
     expect(reply.status == 404, f"the status is {reply.status}")
 
@@ -267,32 +269,32 @@ def ended_session(probe: Probe) -> None:
 
 
 @check("a request without envelope is refused with -32602", None, "M:META-4")
-def no_envelope(probe: Probe) -> str:
+def _no_envelope(probe: Probe) -> str:
     envelope = _envelope(probe)
     del envelope["io.modelcontextprotocol/clientCapabilities"]
     return expect_code(probe, errors.INVALID_PARAMS, "tools/list", envelope=envelope)
 
 
 @check("a client need not say who it is", None, "M:META-5")
-def no_client_info(probe: Probe) -> None:
+def _no_client_info(probe: Probe) -> None:
     probe.result("server/discover", envelope=_envelope(probe))
 
 
 @check("each result says by resultType what it is", None, "M:BASE-6")
-def result_type(probe: Probe) -> None:
+def _result_type(probe: Probe) -> None:
     for method in ("server/discover", *(each for each in LISTS if LISTS[each][1] in probe.capabilities)):
         found = probe.result(method).get("resultType")
         expect(found == "complete", f"resultType of {method} is {found!r:.60}")
 
 
 @check("results say who the server is", None, "M:META-7", must=False)
-def server_info(probe: Probe) -> None:
+def _server_info(probe: Probe) -> None:
     found = (probe.opening.get("_meta") or {}).get("io.modelcontextprotocol/serverInfo")
     expect(isinstance(found, dict) and isinstance(found.get("name"), str), f"serverInfo in _meta is {found!r:.60}")
 
 
 @check("lists say how long, and for whom, they hold", None, "M:CACHE-1")
-def cache_hints(probe: Probe) -> None:
+def _cache_hints(probe: Probe) -> None:
     for method in ("server/discover", *(each for each in LISTS if LISTS[each][1] in probe.capabilities)):
         found = probe.result(method)
         ttl, scope = found.get("ttlMs"), found.get("cacheScope")
@@ -304,7 +306,7 @@ def cache_hints(probe: Probe) -> None:
 
 
 @check("what is declared is answered, and what is not is unknown", "LIFE-16", "M:DISC-2")
-def capabilities(probe: Probe) -> str:
+def _capabilities(probe: Probe) -> str:
     told = []
     for method, (member, capability) in LISTS.items():
         if capability in probe.capabilities and method != "resources/templates/list":
@@ -330,7 +332,7 @@ def _each(probe: Probe, method: str, read: Callable[[Any], Any], *needed: str) -
 
 
 @check("a tool has a name and a schema of an object", "TOOL-03", "M:TOOL-4")
-def tools(probe: Probe) -> str:
+def _tools(probe: Probe) -> str:
     entries = _each(probe, "tools/list", Tool.from_wire, "name")
     for entry in entries:
         for member in ("inputSchema", "outputSchema"):
@@ -348,7 +350,7 @@ def tools(probe: Probe) -> str:
 
 
 @check("names of tools are unique, and of letters, digits, _, - and .", "TOOL-10", "M:TOOL-13", must=False)
-def tool_names(probe: Probe) -> str:
+def _tool_names(probe: Probe) -> str:
     names = [entry.get("name") for entry in probe.listed("tools/list")]
     expect(len({*names}) == len(names), f"some are there twice: {sorted(map(str, names))!r:.100}")
     odd = [name for name in names if not PLAIN_NAME.fullmatch(str(name))]
@@ -357,7 +359,7 @@ def tool_names(probe: Probe) -> str:
 
 
 @check("a list keeps its order", None, "M:TOOL-3", must=False)
-def order(probe: Probe) -> None:
+def _order(probe: Probe) -> None:
     first = [entry.get("name") for entry in probe.listed("tools/list")]
     probe._lists.clear()
     again = [entry.get("name") for entry in probe.listed("tools/list")]
@@ -365,13 +367,13 @@ def order(probe: Probe) -> None:
 
 
 @check("an unknown tool is an error, -32602", "TOOL-18", "M:TOOL-10", must=False, must_alone=True)
-def unknown_tool(probe: Probe) -> str:
+def _unknown_tool(probe: Probe) -> str:
     lacks(probe, "tools")
     return expect_code(probe, errors.INVALID_PARAMS, "tools/call", {"name": NOBODY, "arguments": {}})
 
 
 @check("an invalid cursor is refused with -32602", "PAGE-08", "M:PAG-3", must=False)
-def cursor(probe: Probe) -> str:
+def _cursor(probe: Probe) -> str:
     found = next((method for method in LISTS if LISTS[method][1] in probe.capabilities), None)
     if found is None:
         raise NotApplicable("the server has no lists")
@@ -379,7 +381,7 @@ def cursor(probe: Probe) -> str:
 
 
 @check("a resource has a URI and a name", "RES-03", "M:RES-1")
-def resources(probe: Probe) -> str:
+def _resources(probe: Probe) -> str:
     entries = _each(probe, "resources/list", Resource.from_wire, "uri", "name")
     for entry in entries:
         expect(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", entry["uri"]), f"{entry['uri']!r:.100} is no URI")
@@ -387,43 +389,43 @@ def resources(probe: Probe) -> str:
 
 
 @check("a template has a URI template and a name", "RES-10", "M:RES-9")
-def templates(probe: Probe) -> str:
+def _templates(probe: Probe) -> str:
     entries = _each(probe, "resources/templates/list", ResourceTemplate.from_wire, "uriTemplate", "name")
     return f"{len(entries)} templates"
 
 
 @check("a resource that is not there is an error", "RES-08", "M:RES-3", must=False, must_alone=True)
-def unknown_resource(probe: Probe) -> str:
+def _unknown_resource(probe: Probe) -> str:
     lacks(probe, "resources")
     return expect_code(probe, probe.revision.resource_missing, "resources/read", {"uri": NOWHERE})
 
 
 @check("a prompt has a name, and so have its arguments", "PRM-02", "M:PRM-1")
-def prompts(probe: Probe) -> str:
+def _prompts(probe: Probe) -> str:
     return f"{len(_each(probe, 'prompts/list', Prompt.from_wire, 'name'))} prompts"
 
 
 @check("an unknown prompt is refused with -32602", "PRM-11", "M:PRM-2", must=False)
-def unknown_prompt(probe: Probe) -> str:
+def _unknown_prompt(probe: Probe) -> str:
     lacks(probe, "prompts")
     return expect_code(probe, errors.INVALID_PARAMS, "prompts/get", {"name": NOBODY})
 
 
 @check("a level of log messages can be chosen, if logging is declared", "LOG-03")
-def log_level(probe: Probe) -> None:
+def _log_level(probe: Probe) -> None:
     lacks(probe, "logging")
     for level in ("debug", "emergency", "info"):
         probe.result("logging/setLevel", {"level": level})
 
 
 @check("an unknown level is refused with -32602", "LOG-07", must=False)
-def unknown_level(probe: Probe) -> str:
+def _unknown_level(probe: Probe) -> str:
     lacks(probe, "logging")
     return expect_code(probe, errors.INVALID_PARAMS, "logging/setLevel", {"level": "loud"})
 
 
 @check("completion is declared, or unknown", "COMP-07", "M:CMP-1", must=False, must_alone=True)
-def completion(probe: Probe) -> str:
+def _completion(probe: Probe) -> str:
     params = {"ref": {"type": "ref/prompt", "name": NOBODY}, "argument": {"name": "a", "value": ""}}
     if "completions" in probe.capabilities:
         return expect_code(probe, errors.INVALID_PARAMS, "completion/complete", params)
@@ -433,7 +435,7 @@ def completion(probe: Probe) -> str:
 
 
 @check("the result of the tool of --call has content, and fits its schema", "TOOL-17", "M:TOOL-6")
-def called(probe: Probe) -> str:
+def _called(probe: Probe) -> str:
     if probe.call is None:
         raise NotApplicable("no tool is called without --call")
     name, arguments = probe.call
@@ -452,11 +454,11 @@ def called(probe: Probe) -> str:
 
 
 @check("everything that came is a message of JSON-RPC 2.0", "BASE-01", "M:BASE-1")
-def all_messages(probe: Probe) -> None:
+def _all_messages(probe: Probe) -> None:
     expect(not probe.invalid, f"{len(probe.invalid)} are not, such as {probe.invalid[0] if probe.invalid else ''}")
 
 
 @check("the server ends when its input does", "STDIO-11", "M:STD-10", must=False, web=False)
-def end_of_input(probe: Probe) -> None:
+def _end_of_input(probe: Probe) -> None:
     expect(probe.way.ends_with_its_input(), "it still runs")
     probe.close()

@@ -206,6 +206,6 @@ def test_one_check_alone_and_the_list(shop: str, minimcp: Callable[..., Done]) -
     assert len(lines) == len(CHECKS) and lines[0].startswith("LIFE-02   M:DISC-1   the opening says")
 
 
-def test_every_check_is_about_a_requirement() -> None:
+def test_every_check_is_about_a_row_of_the_manifest() -> None:
     rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row is not None}
     assert rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36
