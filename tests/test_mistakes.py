@@ -429,7 +429,6 @@ MISTAKES: Dict[str, List[Any]] = {
         "check_same_thread=False and a lock, or write executor=Serial()"],
     "ctx.call_tool": [does("ctx.call_tool('x')"), "ctx has no 'call_tool': call the function itself"],
     "ctx.progres": [does("ctx.progres(1)"), "ctx has no 'progres': did you mean ctx.progress?"],
-    "ctx.zzz": [does("ctx.zzz()"), "ctx has no 'zzz': see help(minimcp.Context)"],
     "ctx.report_progress": [does("ctx.report_progress(1)"), "did you mean ctx.progress?"],
     "asks 20 times": [does("return str([ctx.elicit(str(n), {'n': int}) for n in range(20)])"),
         "raise Limits.rounds: Server(..., limits=Limits(rounds=...))"],
