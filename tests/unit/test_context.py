@@ -111,4 +111,4 @@ def test_a_stream_is_closed_only_where_a_client_can_come_back() -> None:
 
 def test_a_name_that_a_context_lacks() -> None:
     with pytest.raises(AttributeError, match=r"ctx has no 'zzz': see help\(minimcp.Context\)"):
-        testing.context().zzz  # type: ignore[attr-defined]
+        assert testing.context().zzz  # type: ignore[attr-defined]
