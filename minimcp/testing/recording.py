@@ -24,15 +24,17 @@ SCRUBBED = "[scrubbed]"
 """Stands in the place of a secret; for what is compared with a recording, for anything."""
 
 _NAMES = (
-    r"(?:[\w-]*(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)|(?!progress)[\w-]*(?<!page)token"
-    r"|[\w-]*(?:api|access|private|signing|encryption)[_-]?key)"
+    r"[\w-]*(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)|(?!progress)[\w-]*(?<!page)token"
+    r"|[\w-]*(?:api|access|private|signing|encryption)[_-]?key"
 )
-_NAME = re.compile(_NAMES, re.I)
 # In a text: behind such a name, behind "Bearer", in a URL; and what can be nothing else.
 _TEXT = re.compile(
-    rf"""(\b{_NAMES}\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
+    rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
     r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]+\.eyJ)[\w.-]{12,}""", re.I,
 )
+
+# Members of a message that are never secret.
+_KEPT = {"id", "method"}
 
 # What a server makes anew each time.
 _OPAQUE = ("requestState", "nextCursor", "taskId", "createdAt", "lastUpdatedAt")
@@ -52,16 +54,15 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         OSError: The file cannot be written.
     """
     open(path, "w").close()
-    lock, names = threading.Lock(), {name.lower() for name in scrub}
+    lock, names = threading.Lock(), re.compile("|".join([_NAMES, *map(re.escape, scrub)]), re.I)
 
-    def is_secret(name: str) -> bool:
-        return bool(_NAME.fullmatch(name)) or name.lower() in names
-
-    def clean(value: Any, secret: bool, is_schema: bool = False) -> Any:
-        if isinstance(value, dict):  # what describes a password is none
+    def clean(value: Any, secret: bool = False, is_schema: bool = False) -> Any:
+        if isinstance(value, dict):  # the schema of a password is no secret
             return {
-                name: clean(each, (secret or is_secret(name)) and not (is_schema and isinstance(each, dict)),
-                            name == "properties")
+                name: clean(
+                    each, (secret or bool(names.fullmatch(name))) and not (is_schema and isinstance(each, dict)),
+                    name == "properties",
+                )
                 for name, each in value.items()
             }
         if isinstance(value, list):
@@ -82,10 +83,9 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         told = {"time": time.time(), "direction": arrow, "size": len(text), "breaches": []}
         with lock, open(path, "a", encoding="utf-8") as file:  # each time, because nobody would close it
             for message in read if isinstance(read, list) else [read]:
-                cleaned = clean(message, False)
-                if isinstance(message, dict):
-                    cleaned.update((name, message[name]) for name in ("id", "method") if name in message)
-                file.write(json.dumps({**told, "message": cleaned}) + "\n")
+                named = {name: message[name] for name in _KEPT & {*message}} if isinstance(message, dict) else {}
+                cleaned = clean(message)
+                file.write(json.dumps({**told, "message": {**cleaned, **named} if named else cleaned}) + "\n")
 
     return write
 
@@ -97,8 +97,16 @@ def _read(path: Path) -> list[tuple[bool, Message]]:
     return [(line["direction"] == lines[0]["direction"], line["message"]) for line in lines]
 
 
+def _params(message: Message) -> dict[str, Any]:
+    return message.get("params") or {}
+
+
+def _meta(message: Message) -> dict[str, Any]:
+    return _params(message).get("_meta") or {}
+
+
 def _shown(message: Message) -> str:
-    params = {name: value for name, value in (message.get("params") or {}).items() if name not in ("_meta", "requestState")}
+    params = {name: value for name, value in _params(message).items() if name not in ("_meta", "requestState")}
     return f"{message.get('method')} {json.dumps(params, ensure_ascii=False, sort_keys=True):.300}"
 
 
@@ -116,8 +124,7 @@ def _differences(
             return
         with suppress(ValueError):  # a text that is JSON differs by what it says
             if recorded[:1] == live[:1] == "{":
-                yield from _differences(json.loads(recorded), json.loads(live), at, ignore, renewed)
-                return
+                recorded, live = json.loads(recorded), json.loads(live)
     if isinstance(recorded, list) and isinstance(live, list) and len(recorded) == len(live):
         recorded, live = dict(enumerate(recorded)), dict(enumerate(live))
     if isinstance(recorded, dict) and isinstance(live, dict):
@@ -128,50 +135,6 @@ def _differences(
 
 
 # ------------------------------------------------------------ without the server
-
-
-class _Step:
-    """A message of the client, and what the server says then."""
-
-    def __init__(self, message: Message) -> None:
-        self.message, self.says = message, list[Message]()
-        self.method, self.id, self.params = message.get("method"), message.get("id"), message.get("params") or {}
-        self.token = (self.params.get("_meta") or {}).get("progressToken")
-
-    def fits(self, live: _Step) -> bool:
-        """Whether a message that came is this one; who the client is does not count, nor what a notification holds."""
-        is_any = self.method == "initialize" or "id" not in self.message
-        return self.method == live.method and (
-            is_any or not any(_differences(self.params, live.params, ignore=["_meta"]))
-        )
-
-
-def _about(message: Message) -> tuple[str, Any]:
-    """Which request a message of the server is about: its id or its progress token; ("", None) for none."""
-    params = message.get("params") or {}
-    meta = params.get("_meta") or {}
-    if "method" not in message or SUBSCRIPTION_KEY in meta:
-        return "id", meta.get(SUBSCRIPTION_KEY, message.get("id"))
-    return ("token", params["progressToken"]) if "progressToken" in params else ("", None)
-
-
-def _steps(path: Path) -> list[_Step]:
-    """Each message of the client with what it brings about: its answer, its progress, and what else comes meanwhile."""
-    steps: list[_Step] = []
-    waiting: list[_Step] = []
-    for is_client, message in _read(path):
-        if is_client and "method" in message:
-            steps.append(_Step(message))
-            waiting += steps[-1:] if "id" in message else []
-        elif not is_client:
-            kind, name = _about(message)
-            about = [step for step in waiting if kind and getattr(step, kind) == name]
-            others = [step for step in waiting if step is steps[-1] or step.method != LISTEN]
-            if "method" not in message:
-                waiting = [step for step in waiting if step not in about]
-            # What a subscription brings comes when something else happens.
-            (([step for step in about if step.method != LISTEN]) or others or steps)[-1].says.append(message)
-    return steps
 
 
 def replay(path: Path) -> ScriptedServer:
@@ -188,56 +151,72 @@ def replay(path: Path) -> ScriptedServer:
         OSError: It cannot be read.
         ValueError, LookupError: It is no such file.
     """
-    steps = _steps(path)
-
-    def play(peer: ScriptedPeer) -> None:
-        left, live = list(steps), dict[tuple[str, Any], Any]()
-        asking: dict[Any, Iterator[Message]] = {}  # what is said after the answer to a question, by its id
-        while True:
-            came = _Step(peer.receive())
-            saying: Iterator[Message] = iter(())
-            if came.method is None:
-                saying = asking.pop(came.id, saying)
-            else:
-                fitting = [step for step in steps if step.fits(came)]
-                step = next((step for step in fitting if step in left), fitting[-1] if fitting else None)
-                if step is not None:
-                    left = [each for each in left if each is not step]
-                    live["id", step.id], live["token", step.token] = came.id, came.token
-                    saying = iter(step.says)
-                elif "id" in came.message:
-                    _refuse(peer, came, steps, path)
-            for said in saying:
-                if "method" in said and "id" in said:
-                    asking[peer.request(said["method"], said.get("params"))["id"]] = saying
-                    break
-                renumbered = _renumbered(said, live)
-                if renumbered is not None:
-                    peer.send(renumbered)
-
-    return ScriptedServer(play)
+    steps: list[tuple[Message, list[Message]]] = []  # the client's messages, each with what the server says then
+    for is_client, message in _read(path):
+        if is_client and "method" in message:
+            steps.append((message, []))
+        elif not is_client:
+            own = [step for step in steps if "method" not in message and step[0].get("id") == message["id"]]
+            if not own or own[-1][0]["method"] != LISTEN:
+                (own or steps)[-1][1].append(message)
+    return ScriptedServer(lambda peer: _play(peer, steps, os.fspath(path)))
 
 
-def _renumbered(said: Message, live: Mapping[tuple[str, Any], Any]) -> Optional[Message]:
+def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: str) -> None:
+    left, now = list(steps), dict[tuple[str, Any], Any]()  # what the ids and progress tokens have become
+    asking: dict[Any, Iterator[Message]] = {}  # what is said after the answer to a question, by its id
+    while True:
+        came = peer.find("message", lambda message: isinstance(message, dict))
+        if "method" not in came:
+            saying = asking.pop(came.get("id"), iter(()))
+        else:
+            step = next((each for each in [*left, *reversed(steps)] if _fits(each[0], came)), None)
+            if step is None:
+                _refuse(peer, came, steps, name)
+                continue
+            left = [each for each in left if each is not step]
+            now["id", step[0].get("id")] = came.get("id")
+            now["token", _meta(step[0]).get("progressToken")] = _meta(came).get("progressToken")
+            saying = iter(step[1])
+        for said in saying:
+            if "method" in said and "id" in said:
+                asking[peer.request(said["method"], _params(said))["id"]] = saying
+                break
+            renumbered = _renumbered(said, now)
+            if renumbered is not None:
+                peer.send(renumbered)
+
+
+def _fits(recorded: Message, live: Message) -> bool:
+    """Whether a message is that one; who the client is does not count, nor what a notification holds."""
+    is_any = recorded["method"] == "initialize" or "id" not in recorded
+    return bool(recorded["method"] == live["method"]) and (
+        is_any or not any(_differences(_params(recorded), _params(live), ignore=["_meta"]))
+    )
+
+
+def _renumbered(said: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[Message]:
     """A message for the client of now; None when what it is about did not come, or wants no progress."""
-    kind, name = about = _about(said)
-    params: Any = said.get("params")
-    now = live.get(about)
-    if kind and now is None:
-        return None
+    params = _params(said)
     if "method" not in said:
-        return {**said, "id": now}
-    if kind == "token":
-        return {**said, "params": {**params, "progressToken": now}}
-    return {**said, "params": {**params, "_meta": {**params["_meta"], SUBSCRIPTION_KEY: now}}} if kind else said
+        id = now.get(("id", said["id"]))
+        return None if id is None else {**said, "id": id}
+    if "progressToken" in params:
+        token = now.get(("token", params["progressToken"]))
+        return None if token is None else {**said, "params": {**params, "progressToken": token}}
+    if SUBSCRIPTION_KEY in _meta(said):
+        id = now.get(("id", _meta(said)[SUBSCRIPTION_KEY]))
+        return None if id is None else {**said, "params": {**params, "_meta": {**_meta(said), SUBSCRIPTION_KEY: id}}}
+    return said
 
 
-def _refuse(peer: ScriptedPeer, came: _Step, steps: list[_Step], path: Path) -> None:
-    known = [_shown(step.message) for step in steps if "id" in step.message]
-    near = get_close_matches(_shown(came.message), known, 1, 0.0)
-    code = -32602 if any(step.method == came.method for step in steps) else -32601
-    text = f"{os.fspath(path)} has no {_shown(came.message)}; the nearest is {''.join(near) or 'nothing'}"
-    peer.answer(came.message, error={"code": code, "message": text})
+def _refuse(peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[Message]]], name: str) -> None:
+    if "id" in came:
+        known = [_shown(message) for message, _ in steps if "id" in message]
+        near = get_close_matches(_shown(came), known, 1, 0.0)
+        code = -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
+        text = f"{name} has no {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
+        peer.answer(came, error={"code": code, "message": text})
 
 
 # ------------------------------------------------------------ without the client
@@ -256,32 +235,28 @@ def replay_against(target: Any, path: Path, *, ignore: Sequence[str] = (), timeo
         timeout: Seconds to wait for a message.
 
     Raises:
-        AssertionError: Something is missing or differs; it shows each place, as recorded and as it is.
+        AssertionError: Something did not come, or differs; it shows each place, as recorded and as it is.
         Others: as `replay` and `ScriptedClient`.
     """
     __tracebackhide__ = True
     renewed: dict[str, str] = {}
     ids: dict[Any, Any] = {}  # of questions, by those that were recorded
-    asked: dict[Any, str] = {}
+    asked: dict[Any, Message] = {}
     found: list[str] = []
     with ScriptedClient(target, timeout=timeout) as client:
         for is_client, recorded in _read(path):
             id, method = recorded.get("id"), recorded.get("method")
             if is_client:
+                asked.update({id: recorded} if method else {})
                 text = json.dumps(recorded if method else {**recorded, "id": ids[id]})
-                asked.update({id: _shown(recorded)} if method else {})
                 for old, new in renewed.items():
                     text = text.replace(json.dumps(old), json.dumps(new))
                 client.send(text)
             elif "id" in recorded:
-                what = f"question {_shown(recorded)}" if method else f"answer to {asked.get(id)}"
-                try:
-                    live = client.expect(method) if method else client.answer_to(recorded)
-                except AssertionError as error:
-                    found.append(f"the {what} is missing: {error}")
-                    break
-                ids[id] = live.pop("id")
-                differing = list(_differences({**recorded, "id": None}, {**live, "id": None}, "", ignore, renewed))
+                live = client.expect(method) if method else client.answer_to(asked[id])
+                ids[id] = live["id"]
+                differing = list(_differences({**recorded, "id": id}, {**live, "id": id}, "", ignore, renewed))
+                what = f"question {_shown(recorded)}" if method else f"answer to {_shown(asked[id])}"
                 found += [f"the {what} differs:", *differing] if differing else []
     if found:
         raise AssertionError("\n".join([f"this is not what {os.fspath(path)} has:", *found]))

@@ -44,7 +44,8 @@ class ScriptedPeer:
         self._received: SimpleQueue[Any] = SimpleQueue()
         self._aside: list[Any] = []
         self._sent, self._envelope, self._writing = 0, Message(), threading.Lock()
-        self._behind = None if server is None else _Behind(server.open_pipe(), self)
+        self._server = server
+        self._behind: Optional[ScriptedPeer] = None
         threading.Thread(target=self._read, name="minimcp-scripted-reader", daemon=True).start()
 
     def _read(self) -> None:
@@ -68,7 +69,7 @@ class ScriptedPeer:
             AssertionError: Nothing came in time.
         """
         __tracebackhide__ = True
-        return self.find(lambda message: True)
+        return self.find("message", lambda message: True)
 
     def expect(self, *names: str) -> Message:
         """Wait for a message of one of these methods, or for a "result" or an "error". Errors as `receive`.
@@ -77,7 +78,10 @@ class ScriptedPeer:
         names it waits for the end, which raises ConnectionLost: what was expected before stays unanswered.
         """
         __tracebackhide__ = True
-        found: Message = self.find(lambda each: isinstance(each, dict) and {each.get("method"), *each} & set(names))
+        sought = set(names)
+        found: Message = self.find(
+            " or ".join(names), lambda each: isinstance(each, dict) and {each.get("method"), *each} & sought
+        )
         return found
 
     def answer_to(self, request: Mapping[str, Any]) -> Message:
@@ -87,11 +91,11 @@ class ScriptedPeer:
         def is_it(each: Any) -> bool:
             return isinstance(each, dict) and "method" not in each and bool(each.get("id") == request["id"])
 
-        found: Message = self.find(is_it)
+        found: Message = self.find(f"answer to {request.get('method')} #{request['id']}", is_it)
         return found
 
-    def find(self, fits: Callable[[Any], object]) -> Any:
-        """Wait for a message that fits. Errors as `receive`, the rest as `expect`."""
+    def find(self, what: str, fits: Callable[[Any], object]) -> Any:
+        """Wait for a message that fits, called ``what`` in errors. Errors as `receive`, the rest as `expect`."""
         __tracebackhide__ = True
         for index, message in enumerate(self._aside):
             if fits(message):
@@ -100,16 +104,18 @@ class ScriptedPeer:
             try:
                 message = self._received.get(timeout=self.timeout)
             except Empty:
-                raise AssertionError(f"{self.pipe.name}: nothing came within {self.timeout:g} s") from None
+                meanwhile = f", but {self._aside[-1]!r:.300}" if self._aside else ""
+                raise AssertionError(f"{self.pipe.name}: no {what} in {self.timeout:g} s{meanwhile}") from None
             if isinstance(message, ConnectionLost):
                 self._received.put(message)
                 raise message
             if fits(message):
                 return message
-            if self._behind is None:
+            if self._server is None:
                 self._aside.append(message)
-            else:
-                self._behind.send(message)
+                continue
+            self._behind = self._behind or _Behind(self._server.open_pipe(), self)
+            self._behind.send(message)
 
     def write(self, data: bytes) -> None:
         """Write bytes as they are, such as half a line. Raises ConnectionLost: the other side has gone, or is stuck."""
@@ -236,7 +242,12 @@ class ScriptedServer:
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory, whose other end follows the script on a thread of its own."""
         ours, theirs = memory_pair(None)
-        threading.Thread(target=self._follow, args=(ours,), name="minimcp-scripted", daemon=True).start()
+
+        def follow() -> None:
+            with suppress(SystemExit):
+                self._follow(ours)
+
+        threading.Thread(target=follow, name="minimcp-scripted", daemon=True).start()
         return theirs
 
     def as_command(self) -> list[str]:
