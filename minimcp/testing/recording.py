@@ -33,9 +33,6 @@ _TEXT = re.compile(
     r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]+\.eyJ)[\w.-]{12,}""", re.I,
 )
 
-# Members of a message that are never secret.
-_KEPT = {"id", "method"}
-
 # What a server makes anew each time.
 _OPAQUE = ("requestState", "nextCursor", "taskId", "createdAt", "lastUpdatedAt")
 
@@ -83,9 +80,9 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         told = {"time": time.time(), "direction": arrow, "size": len(text), "breaches": []}
         with lock, open(path, "a", encoding="utf-8") as file:  # each time, because nobody would close it
             for message in read if isinstance(read, list) else [read]:
-                named = {name: message[name] for name in _KEPT & {*message}} if isinstance(message, dict) else {}
-                cleaned = clean(message)
-                file.write(json.dumps({**told, "message": {**cleaned, **named} if named else cleaned}) + "\n")
+                parts = message if isinstance(message, dict) else {"": message}
+                cleaned = {name: each if name in ("id", "method") else clean(each) for name, each in parts.items()}
+                file.write(json.dumps({**told, "message": cleaned.get("", cleaned)}) + "\n")
 
     return write
 
@@ -166,7 +163,7 @@ def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: 
     left, now = list(steps), dict[tuple[str, Any], Any]()  # what the ids and progress tokens have become
     asking: dict[Any, Iterator[Message]] = {}  # what is said after the answer to a question, by its id
     while True:
-        came = peer.find("message", lambda message: isinstance(message, dict))
+        came = peer.expect()
         if "method" not in came:
             saying = asking.pop(came.get("id"), iter(()))
         else:

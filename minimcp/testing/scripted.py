@@ -13,7 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..client.connect import read_target
 from ..engine.transport import StreamTransport, Transport, memory_pair
@@ -41,8 +41,8 @@ class ScriptedPeer:
 
     def __init__(self, pipe: Transport, timeout: Optional[float] = None, server: Optional[Server] = None) -> None:
         self.pipe, self.timeout = pipe, timeout
-        self._received: SimpleQueue[Any] = SimpleQueue()
-        self._aside: list[Any] = []
+        self._received: SimpleQueue[Union[Message, ConnectionLost]] = SimpleQueue()
+        self._aside: list[Message] = []
         self._sent, self._envelope, self._writing = 0, Message(), threading.Lock()
         self._server = server
         self._behind: Optional[ScriptedPeer] = None
@@ -55,50 +55,38 @@ class ScriptedPeer:
         self._received.put(self.pipe.lost("the peer closed the connection"))
 
     def _take(self, frame: Any) -> None:
-        text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else str(frame)
         try:
-            self._received.put(json.loads(text))
-        except (ValueError, RecursionError):
-            self._received.put(text)
+            message = json.loads(frame)
+        except (ValueError, TypeError, RecursionError):
+            message = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else str(frame)
+        self._received.put(message if isinstance(message, dict) else {"noise": message})
 
-    def receive(self) -> Any:
-        """Wait for the next message: a dict, or a list of them; a line that is no JSON as a str.
+    def expect(self, *names: str) -> Message:
+        """Wait for a message of one of these methods, or for a "result" or an "error"; without names for any.
+
+        A line that is no object, such as an array, or what is no JSON at all, is ``{"noise": ...}``.
+
+        What comes before is for the server behind a `ScriptedServer`; a `ScriptedClient` keeps it for later. A script
+        that answers nothing any more ends in ``while True: peer.expect()``, until the client goes.
 
         Raises:
             ConnectionLost: The other side has gone.
-            AssertionError: Nothing came in time.
+            AssertionError: It did not come in time.
         """
         __tracebackhide__ = True
-        return self.find("message", lambda message: True)
-
-    def expect(self, *names: str) -> Message:
-        """Wait for a message of one of these methods, or for a "result" or an "error". Errors as `receive`.
-
-        What comes before is for the server behind a `ScriptedServer`; a `ScriptedClient` keeps it for later. Without
-        names it waits for the end, which raises ConnectionLost: what was expected before stays unanswered.
-        """
-        __tracebackhide__ = True
-        sought = set(names)
-        found: Message = self.find(
-            " or ".join(names), lambda each: isinstance(each, dict) and {each.get("method"), *each} & sought
-        )
-        return found
+        what = " or ".join(names) or "message"
+        return self._find(what, lambda each: not names or {each.get("method"), *each} & {*names})
 
     def answer_to(self, request: Mapping[str, Any]) -> Message:
-        """Wait for the answer to a request, with ``result`` or ``error``. Errors as `receive`, the rest as `expect`."""
+        """Wait for the answer to a request, with ``result`` or ``error``. The rest as `expect`."""
         __tracebackhide__ = True
+        what, sought = f"answer to {request.get('method')} #{request['id']}", (request["id"], False)
+        return self._find(what, lambda each: (each.get("id"), "method" in each) == sought)
 
-        def is_it(each: Any) -> bool:
-            return isinstance(each, dict) and "method" not in each and bool(each.get("id") == request["id"])
-
-        found: Message = self.find(f"answer to {request.get('method')} #{request['id']}", is_it)
-        return found
-
-    def find(self, what: str, fits: Callable[[Any], object]) -> Any:
-        """Wait for a message that fits, called ``what`` in errors. Errors as `receive`, the rest as `expect`."""
+    def _find(self, what: str, fits: Callable[[Message], object]) -> Message:
         __tracebackhide__ = True
-        for index, message in enumerate(self._aside):
-            if fits(message):
+        for index, kept in enumerate(self._aside):
+            if fits(kept):
                 return self._aside.pop(index)
         while True:
             try:
@@ -115,7 +103,7 @@ class ScriptedPeer:
                 self._aside.append(message)
                 continue
             self._behind = self._behind or _Behind(self._server.open_pipe(), self)
-            self._behind.send(message)
+            self._behind.send(message.get("noise", message))
 
     def write(self, data: bytes) -> None:
         """Write bytes as they are, such as half a line. Raises ConnectionLost: the other side has gone, or is stuck."""
@@ -195,7 +183,7 @@ class ScriptedClient(ScriptedPeer):
 
     Raises:
         TypeError: The target is a URL.
-        AssertionError: The handshake was refused. Others as `receive`, and as `connect` of what cannot be started.
+        AssertionError: The handshake was refused. Others as `expect`, and as `connect` of what cannot be started.
     """
 
     def __init__(
