@@ -153,7 +153,7 @@ def replay(path: Path) -> ScriptedServer:
         if is_client and "method" in message:
             steps.append((message, []))
         elif not is_client:
-            own = [step for step in steps if "method" not in message and step[0].get("id") == message["id"]]
+            own = [step for step in steps if "method" not in message and step[0].get("id") == message.get("id")]
             if not own or own[-1][0]["method"] != LISTEN:
                 (own or steps)[-1][1].append(message)
     return ScriptedServer(lambda peer: _play(peer, steps, os.fspath(path)))
@@ -196,7 +196,7 @@ def _renumbered(said: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[M
     """A message for the client of now; None when what it is about did not come, or wants no progress."""
     params = _params(said)
     if "method" not in said:
-        id = now.get(("id", said["id"]))
+        id = now.get(("id", said.get("id")))
         return None if id is None else {**said, "id": id}
     if "progressToken" in params:
         token = now.get(("token", params["progressToken"]))

@@ -153,10 +153,11 @@ def test_calls_at_the_same_time_get_their_own_answers(tmp_path: Path) -> None:
         assert [each.text for each in client.call_tools(calls[::-1])] == [f"{number}" for number in range(20)][::-1]
 
 
-SECRETS = {
-    "password": "hunter2", "apiKey": "k-1", "X-Api-Key": "k-2", "client_secret": "s-1", "accessToken": "t-1",
+SECRETS: Dict[str, Any] = {
+    "password": "hunter2", "apiKey": "k-1", "X-Api-Key": "k-2", "client_secret": "s-1",
+    "accessToken": "t-1",
     "GITHUB_TOKEN": "t-2", "credentials": {"user": "ada", "words": ["a-1", "a-2"]}, "pin": 4711,
-    "said": 'Authorization: Bearer b-1, token=t-3 and {"password": "p-1"} at https://ada:p-2@example.com sk-0123456789ab',
+    "said": 'Authorization: Bearer b-1, token=t-3 and {"password": "p-1"} at https://ada:p-2@x.org sk-0123456789ab',
 }
 KEPT = {
     "progressToken": "kept-1", "nextPageToken": "kept-2", "maxTokens": 7, "tokens": 8, "key": "kept-3", "secret": True,
@@ -178,7 +179,7 @@ def test_secrets_are_scrubbed(tmp_path: Path) -> None:
     assert params.pop("credentials") == {"user": "[scrubbed]", "words": ["[scrubbed]"] * 2}
     assert params.pop("said") == (
         'Authorization: Bearer [scrubbed], token=[scrubbed] and {"password": "[scrubbed]"} '
-        "at https://ada:[scrubbed]@example.com [scrubbed]"
+        "at https://ada:[scrubbed]@x.org [scrubbed]"
     )
     assert {*params.values()} == {"[scrubbed]"}
     assert answered["result"]["schema"] == {"properties": {"password": {"type": "string", "default": "[scrubbed]"}}}
