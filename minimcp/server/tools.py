@@ -47,6 +47,7 @@ _ADVICE = (
      "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
     ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
      "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
+    ("Mismatch", "got null", " (None: does every branch of the function return something?)"),
 )  # fmt: skip
 
 
