@@ -100,9 +100,9 @@ def test_who_does_not_use_it_pays_next_to_nothing() -> None:
 
 
 def test_pytest_finds_it() -> None:
-    config = configparser.ConfigParser()
+    config = configparser.ConfigParser()  # a name of its own would clash with -p
     config.read(ROOT / "setup.cfg")
-    assert config["options.entry_points"]["pytest11"].strip() == "minimcp = minimcp.testing.plugin"
+    assert config["options.entry_points"]["pytest11"].strip() == "minimcp.testing.plugin = minimcp.testing.plugin"
 
 
 def test_a_copy_has_it_too(tmp_path: Path) -> None:
