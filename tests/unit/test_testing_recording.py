@@ -197,11 +197,11 @@ def test_secrets_are_scrubbed(tmp_path: Path) -> None:
 
 def test_long_texts_are_scrubbed_in_linear_time(tmp_path: Path) -> None:
     write, spent = record(tmp_path / "session.jsonl"), []
-    for text in ("ab-" * 60_000, "x" * 180_000, "eyJa." * 36_000, "https://a:" * 18_000, "token" * 36_000):
+    for text in ("ab-" * 10_000, "x" * 30_000, "eyJa." * 6_000, "https://a:" * 3_000, "token" * 6_000):
         begun = time.thread_time()
         write("-->", json.dumps({"method": "m", "params": {"text": text}}))
         spent.append(time.thread_time() - begun)
-    assert max(spent) < 3.0
+    assert max(spent) < 1.0
 
 
 @for_eras
