@@ -15,7 +15,7 @@ TESTS = """
 import sys, threading
 import pytest
 from minimcp import ConnectionLost, Server
-from minimcp.testing import ScriptedServer, Transcript
+from minimcp.testing import ScriptedServer, Transcript, plugin
 
 server = Server("till")
 
@@ -63,7 +63,8 @@ def test_fails_to_connect(mcp_connect):
     mcp_connect([sys.executable, "-c", "print('not a server')"])
 
 def test_leaves_a_thread(mcp_connect):
-    client = mcp_connect(server)
+    plugin.SETTLE_SECONDS = 0.1
+    mcp_connect(server)
     threading.Thread(target=threading.Event().wait, name="minimcp-till-reader", daemon=True).start()
 
 KEPT = []
@@ -82,7 +83,6 @@ print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 
 def test_a_fixture_connects_and_looks_what_is_left(tmp_path: Path) -> None:
     (tmp_path / "test_till.py").write_text(TESTS)
-    (tmp_path / "conftest.py").write_text("from minimcp.testing import plugin\nplugin.SETTLE_SECONDS = 0.5\n")
     options = ["-q", "-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error", "test_till.py"]
     env = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shown = run_python(["-m", "pytest", *options], cwd=tmp_path, env=env).stdout.decode()
