@@ -105,6 +105,7 @@ def test_a_session_over_http_is_replayed_in_memory(revision: str, tmp_path: Path
     file = tmp_path / "session.jsonl"
     with library().start_http() as running:
         seen = visit(running.url, revision, elicit=answer, trace=record(file))
+    assert "Unknown tool: burn" in file.read_text(), "also what comes with a status of HTTP that is no success"
     assert visit(replay(file), revision, elicit=answer) == seen
     replay_against(library(), file, timeout=WAIT)
 
