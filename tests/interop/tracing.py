@@ -1,4 +1,4 @@
-"""`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other people's programs, and its page in Chromium.
+"""`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other programs, and its page in Chromium.
 
 A client of the official Python SDK talks through it to server-everything: what goes in has to come out, byte by byte,
 and the transcript has all of it. Then what it costs is measured, with our client at our server and at that one. Last,
@@ -64,7 +64,8 @@ def echo(message: str) -> str:
 server.run()
 """
 
-HOSTILE = "</script><script>document.title='broken'</script><!-- \u2028\u2029 <img src=x onerror=\"document.title='broken'\">"
+BREAKS = "document.title='broken'"
+HOSTILE = f"</script><script>{BREAKS}</script><!-- \u2028\u2029 <img src=x onerror=\"{BREAKS}\">"
 
 
 def everything() -> List[str]:
@@ -88,7 +89,7 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
         yield f"{len(left):,} bytes {way[1:]} are unchanged", left == right
         lines += left.split(b"\n")
     transcript = Transcript.load(rows)
-    recorded = sorted(entry.message["id"] if "id" in entry.message else -1 for entry in transcript
+    recorded = sorted(entry.message.get("id", -1) for entry in transcript
                       if entry.kind not in ("note", "noise") and not isinstance(entry.message.get("id"), str))
     passed = sorted(json.loads(line).get("id", -1) for line in lines if line.strip())
     yield f"all {len(passed)} messages are in the transcript", recorded == passed or (recorded, passed)
