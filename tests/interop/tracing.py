@@ -185,8 +185,8 @@ def _visit(
     yield f"{name}: opened in {seconds:.1f} s, {summary}", summary.startswith(f"{rows:,} messages") and seconds < 10
     yield f"{name}: no wider than the window", look("document.documentElement.scrollWidth") <= width
     yield f"{name}: nothing of a peer was run", look("document.title") == "What host and server said"
-    yield f"{name}: two lanes", look("[...document.querySelectorAll('.head')].map(e => e.innerText.split('\\n')[0]).join()"
-                                     ) == "Host,Server"
+    lanes = look("[...document.querySelectorAll('.head')].map(e => e.innerText.split('\\n')[0]).join()")
+    yield f"{name}: two lanes", lanes == "Host,Server"
     request = "document.querySelector('.row.request .what')"
     yield f"{name}: the first arrow is initialize, to the right", look(
         f"{request}.innerText + {request}.closest('.row').classList.contains('right')") == "initializetrue"
@@ -200,7 +200,7 @@ def _visit(
     (folder / f"{name.replace(' ', '-')}.png").write_bytes(picture)
     look("document.querySelector('[data-value=\"tools/call\"]').click()")
     shown = look("[...new Set([...document.querySelectorAll('.row:not([hidden]) .label')]"
-                 ".map(e => /tools\\/call/.test(e.innerText)))].join()")
+                 ".map(e => /tools\\/call/.test(e.textContent)))].join()")  # innerText is empty out of sight
     yield f"{name}: a method filters", shown == "true" or shown
     look("document.querySelector('[data-value=\"tools/call\"]').click()")
     if name.startswith("5000"):
