@@ -30,6 +30,7 @@ COMMANDS = {
     "logout": ("authorization", "forget that token"),
     "whoami": ("authorization", "show what is known of it"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
+    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
 

@@ -326,7 +326,7 @@ class Endpoint(HttpService):
         if unsupported is not None:
             raise unsupported
         route = self._registry.route(request, peer)
-        for each in self._registry.tools.items[str(params["name"])].mirrored if method == "tools/call" else ():
+        for each in self._registry.mirrored(params) if method == "tools/call" else ():
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")
