@@ -19,12 +19,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import __version__ as VERSION, errors
-from ..client.calls import MOST_ROUNDS
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import ClientSession
 from ..client.subscriptions import OpenSession
-from ..engine.limits import BoundedQueue, Limits
+from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
 from ..engine.timer import NEVER, Deadline, timer
@@ -218,8 +217,9 @@ class Link(Host):
             if self._begun:
                 session.notify("notifications/initialized", {}, deadline)
 
-    def rest(self) -> None:
+    def _end(self, incoming: IncomingRequest) -> None:
         """A request has ended: after some time without another one a process ends, too."""
+        self.running.pop(incoming, None)
         self._forget()
         seconds = self._bridge.idle or (None if self._shakes_hands else IDLE_SECONDS)
         if seconds is not None and not self._bridge.target.is_web:
@@ -281,10 +281,9 @@ class Link(Host):
             raise InternalError(f"lost with the server behind the bridge, which is begun anew: {told}") from None
         finally:
             if listens and not incoming.cancelled:
-                incoming.on_cancel(lambda: (self.running.pop(incoming, None), self.rest()))
+                incoming.on_cancel(partial(self._end, incoming))
             else:
-                self.running.pop(incoming, None)
-                self.rest()
+                self._end(incoming)
 
     def _initialize(self, incoming: IncomingRequest, session: ClientSession) -> Result:
         described = self._answer or self._described(session, protocolVersion=NEWEST_HANDSHAKE.name)
@@ -301,8 +300,6 @@ class Link(Host):
 
     def _pass_on(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
         method, params = incoming.request.method, incoming.request.params
-        if method == LISTEN:
-            return self._listen(incoming, opened.session)
         answer = self._exchange(incoming, opened.session, params)
         if method in REPEATED and not isinstance(answer, Failure):
             uris = {str(params.get("uri"))}
@@ -313,35 +310,34 @@ class Link(Host):
     def _exchange(
         self, incoming: IncomingRequest, session: ClientSession, params: Result, *envelope: Callable[..., Result]
     ) -> Union[Result, Failure]:
-        answer = exchange(incoming, session.calls, params, incoming.send, *envelope)
+        """As `exchange`, from front to behind; notifications of a stream name it by the id of its request."""
+        method, own = incoming.request.method, {SUBSCRIPTION_KEY: incoming.request.id}
+        streams: list[Any] = []
+
+        def pass_on(told: Notification) -> None:
+            self._put(lambda: incoming.send(told.method, with_meta(told.params, add=own)), told)
+
+        def sent(params: Result, id: Any) -> Result:
+            if method == LISTEN:
+                streams.append(id)
+                session.streams[id] = pass_on
+            return envelope[0](params, id) if envelope else params
+
+        try:
+            answer = exchange(incoming, session.calls, params, incoming.send, sent)
+        finally:
+            for id in streams:
+                session.streams.pop(id, None)
         self._flush()
-        if incoming.request.method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
+        if method == LISTEN and isinstance(answer, dict):
+            return with_meta(answer, add=own)
+        if method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
             self._tools = self._tools if "cursor" in params else []
             for each in answer.get("tools", ()):
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
             session.mirror.admitted(self._tools, NEVER)  # some of their arguments travel in headers, too
         return answer
-
-    def _listen(self, incoming: IncomingRequest, session: ClientSession) -> Any:
-        """Pass a stream of changes on, whose notifications name it by the id of its request."""
-        waits = BoundedQueue("notifications of a stream", MOST_WAITING, WAITING_BYTES)
-        end = session.open_stream(
-            LISTEN, incoming.request.params, lambda each: waits.offer(each, size_of(each.params, WAITING_BYTES)),
-            waits.put,
-        )
-        incoming.on_cancel(end)
-        named = {SUBSCRIPTION_KEY: incoming.request.id}
-        try:
-            with waiting():
-                for event in iter(waits.get, None):
-                    if isinstance(event, BaseException):
-                        raise event
-                    if isinstance(event, dict):
-                        return with_meta(event, add=named)
-                    incoming.send(event.method, with_meta(event.params, add=named))
-        finally:
-            end()
 
     # ------------------------------------------------------------ a server without a handshake for a client with one
 
@@ -356,7 +352,7 @@ class Link(Host):
         if method in (*REPEATED, "ping"):
             return {}
         sent: Result = params
-        for _ in range(MOST_ROUNDS + 1):
+        while True:
             answer = self._exchange(incoming, session, sent, session.add_envelope)
             if isinstance(answer, Failure) or answer.get("resultType") != INPUT_REQUIRED:
                 return give(incoming, answer)
@@ -366,7 +362,6 @@ class Link(Host):
                 return give(incoming, outcome)
             state = {name: answer[name] for name in ("requestState",) if name in answer}
             sent = {**params, "inputResponses": dict(zip(asked, outcome)), **state}
-        raise InternalError(f"{method} asks more than {MOST_ROUNDS} times for input")
 
     # ------------------------------------------------------------ a server with a handshake for a client without one
 
@@ -465,9 +460,9 @@ class Link(Host):
                 self._changes.list_changed(name)
         if method == "notifications/resources/updated":
             self._changes.resource_updated(str(params.get("uri")))
-        running = [each for each, front in list(self.running.items()) if front is None and each.peer.log_rank is not None]
-        if method == "notifications/message" and len(running) == 1:
-            running[0].send(method, params)
+        asking = [each for each in list(self.running) if each.peer.log_rank is not None]
+        if method == "notifications/message" and not self.fronts and len(asking) == 1:
+            asking[0].send(method, params)
 
     def notify(self, notification: Notification) -> None:
         """Pass a notification of the client on, behind those before it. Never blocks."""
@@ -498,7 +493,7 @@ class Link(Host):
 class Front(ServerRole):
     """One client that shook hands, or none yet: a connection over stdio, or a session over HTTP."""
 
-    bridge: Bridge
+    _registry: Bridge
     link: Optional[Link] = None
     # Of its `initialize`.
     sink: Any = None
@@ -509,7 +504,7 @@ class Front(ServerRole):
             return peer, self._registry.route(request, peer)
         if request.method == "initialize":
             self._leave()
-            self.link = self.bridge.link(self, request.params, True)
+            self.link = self._registry.link(self, request.params, True)
             self.link.fronts.append(self)
         return peer, Route(self._serve)
 
@@ -550,50 +545,26 @@ class Front(ServerRole):
         return calls
 
 
-class Forwarding(Registry):
-    """The methods of a server that has none of its own: requests that stand alone go to the link of their client."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        super().__init__(bridge.config, Offer(REVISIONS))
-        self._bridge = bridge
-
-    def role(self, *given: Any, **options: Any) -> ServerRole:
-        front = Front(self, *given, **options)
-        front.bridge = self._bridge
-        return front
-
-    def mirrored(self, params: Mapping[str, Json]) -> Sequence[Any]:
-        return ()
-
-    def route(self, request: Request, peer: Peer) -> Route:
-        described = {"clientInfo": dict(peer.info), "capabilities": dict(peer.capabilities)}
-        opening = {"protocolVersion": NEWEST_HANDSHAKE.name, **described}
-        link = self._bridge.link(to_json(described), opening, False)
-        start = lambda incoming: self._bridge.pool.submit(incoming.run)  # noqa: E731  # it may outlive its response
-        return Route(partial(link.serve_front, None), start=start)
-
-
-class Bridge(Server):
-    """What is served in front. Thread-safe.
+class Bridge(Registry):
+    """The methods of a server in front, all of which are those of the server behind. Thread-safe.
 
     Args:
+        front: The server in front, made for this.
         target: The server behind.
         shared: Whether all clients have one connection to it.
-        idle: Seconds without a call after which a server process ends; None takes the usual.
+        idle: Seconds without a call after which a process ends; None takes the usual.
         is_local: Whether clients may read how the server ended: only who has started this process can be one.
-        options: As of `Server`.
     """
 
     def __init__(
-        self, target: Target, *, shared: bool = False, idle: Optional[float] = None, is_local: bool = False,
-        **options: Any,
+        self, front: Server, target: Target, *, shared: bool = False, idle: Optional[float] = None,
+        is_local: bool = False,
     ) -> None:
-        super().__init__("minimcp-bridge", version=VERSION, **options)
+        super().__init__(front._config, Offer(REVISIONS))
         self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
-        self.config, self.pool = self._config, self._pool
         self.links: dict[object, Link] = {}
-        self._links_lock = threading.Lock()
-        self._registry = Forwarding(self)
+        self._links_lock, self._pool = threading.Lock(), front._pool
+        front._registry = self
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
         """The link of a client. Raises InternalError: there are too many."""
@@ -605,13 +576,25 @@ class Bridge(Server):
                 self.links[key] = Link(self, key, opening, shakes_hands)
             return self.links[key]
 
-    def end_links(self) -> None:
+    def end(self) -> None:
         """End every server behind, a process by force after a short time. Blocks: until then."""
         closing = [threading.Thread(target=link.close, args=(END_SECONDS,)) for link in list(self.links.values())]
         for thread in closing:
             thread.start()
         for thread in closing:
             thread.join()
+
+    def role(self, *given: Any, **options: Any) -> ServerRole:
+        return Front(self, *given, **options)
+
+    def mirrored(self, params: Mapping[str, Json]) -> Sequence[Any]:
+        return ()
+
+    def route(self, request: Request, peer: Peer) -> Route:
+        """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""
+        described = {"clientInfo": dict(peer.info), "capabilities": dict(peer.capabilities)}
+        link = self.link(to_json(described), {"protocolVersion": NEWEST_HANDSHAKE.name, **described}, False)
+        return Route(partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run))
 
 
 # ------------------------------------------------------------ the command
@@ -636,24 +619,30 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
                                         "has stored); with --http: serve only clients that send it")
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
+    where: dict[str, Any] = {}
     try:
-        bridge = _before_url(options, command, prog) if options.http is None else _to_http(options, command, prog)
+        if options.http is None:
+            server = Server("minimcp-bridge", version=VERSION)
+            bridge = Bridge(server, _url(options, command, prog), is_local=True)
+        else:
+            host, port = options.http
+            where = {"transport": "http", "host": host, "port": port}
+            target, http, auth = _command(options, command, prog)
+            server = Server("minimcp-bridge", version=VERSION, http=http, auth=auth)
+            bridge = Bridge(server, target, shared=options.shared, idle=options.idle)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     try:
-        if options.http is None:
-            bridge.run()
-        else:
-            bridge.run("http", host=options.http[0], port=options.http[1])
+        server.run(**where)
     except OSError as error:
         complain(prog, error.strerror or str(error))
         return 3
     finally:
-        bridge.end_links()
+        bridge.end()
     return 0
 
 
-def _before_url(options: Namespace, command: Sequence[str], prog: str) -> Bridge:
+def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
     if options.url is None or command:
         raise UsageError(f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL")
     if not options.url.lower().startswith(("http://", "https://")):
@@ -663,10 +652,10 @@ def _before_url(options: Namespace, command: Sequence[str], prog: str) -> Bridge
     given = {"headers": options.header and dict(options.header), "auth": options.token}
     found = read_target(options.url, web={name: value for name, value in given.items() if value is not None})
     signed = found.object if found.object.has_auth else with_stored_token(found.object)
-    return Bridge(found._replace(object=signed), is_local=True)
+    return found._replace(object=signed)
 
 
-def _to_http(options: Namespace, command: Sequence[str], prog: str) -> Bridge:
+def _command(options: Namespace, command: Sequence[str], prog: str) -> tuple[Target, HttpOptions, Any]:
     if options.url is not None or options.header is not None or not command:
         where = "--header goes with URL alone: " if options.header else ""
         raise UsageError(f"{where}write {prog} --http 8000 -- {options.url or 'COMMAND'}")
@@ -682,4 +671,4 @@ def _to_http(options: Namespace, command: Sequence[str], prog: str) -> Bridge:
     target = read_target(command[0] if len(command) == 1 else list(command))
     if target.is_web:
         raise UsageError(f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}")
-    return Bridge(target, shared=options.shared, idle=options.idle, http=http, auth=auth)
+    return target, http, auth
