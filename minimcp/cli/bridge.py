@@ -28,6 +28,7 @@ from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, ConnectionLost, InternalError, McpError, RpcError
+from ..extensions.tasks import Tasks
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
@@ -141,6 +142,7 @@ class Link(Host):
         self.asked_tasks = self  # which is asked for a route of every request of the server
         # Of these only the names count: what they are about is wanted.
         self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
+        self.names = dict(Tasks.names)  # with which headers of requests go out that clients make by themselves
         self.fronts: list[Front] = []
         self.running: dict[IncomingRequest, Optional[Front]] = {}
         self._bridge, self._key, self._opening, self._shakes_hands = bridge, key, opening, shakes_hands
@@ -414,21 +416,24 @@ class Link(Host):
         for incoming in list(self.running):
             self._changes.end_streams(incoming.sink)
 
+    def _calls(self) -> list[IncomingRequest]:
+        """The requests that run now, but for streams; oldest first."""
+        return [each for each in list(self.running) if each.request.method != LISTEN]
+
     def _ask(self, question: IncomingRequest) -> Any:
         """Have the client in front answer, by the call that it waits for if there is one."""
-        running = {each: front for each, front in list(self.running.items()) if each.request.method != LISTEN}
-        clients = {front or each for each, front in running.items()} or {*self.fronts}
+        calls = self._calls()
+        clients = {self.running.get(each) or each.sink for each in calls} or {*self.fronts}
         if len(clients) != 1:
             raise InternalError(f"the server does not say which of {len(clients)} clients it asks")
-        client = clients.pop()
-        if isinstance(client, IncomingRequest):
-            return self._ask_by_result(client, question)
-        calls = [*running][-1].sink.asking() if running else client.asking()
+        if calls and not calls[-1].peer.revision.handshake:
+            return self._ask_by_result(calls[-1], question)
+        asking = calls[-1].sink.asking() if calls else clients.pop().asking()
 
         def tell(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return give(question, exchange(question, calls, question.request.params, tell))
+        return give(question, exchange(question, asking, question.request.params, tell))
 
     def _ask_by_result(self, asked: IncomingRequest, question: IncomingRequest) -> Result:
         state, replies = secrets.token_urlsafe(16), SimpleQueue[Any]()
@@ -460,9 +465,9 @@ class Link(Host):
                 self._changes.list_changed(name)
         if method == "notifications/resources/updated":
             self._changes.resource_updated(str(params.get("uri")))
-        asking = [each for each in list(self.running) if each.peer.log_rank is not None]
-        if method == "notifications/message" and not self.fronts and len(asking) == 1:
-            asking[0].send(method, params)
+        asking = [each for each in self._calls() if each.peer.log_rank is not None]
+        if method == "notifications/message" and not self.fronts and len({each.sink for each in asking}) == 1:
+            asking[-1].send(method, params)
 
     def notify(self, notification: Notification) -> None:
         """Pass a notification of the client on, behind those before it. Never blocks."""
