@@ -9,13 +9,13 @@ import sys
 import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
 from minimcp import (
-    CancelToken,
     Cancelled,
+    CancelToken,
     Client,
     Context,
     InternalError,
@@ -25,13 +25,11 @@ from minimcp import (
     Server,
     StdioServer,
     Tasks,
-    ToolError,
     connect,
 )
 from minimcp.cli.bridge import Bridge
 from minimcp.client.connect import Target
 from minimcp.http.client import HttpServer
-from minimcp.http.options import HttpOptions
 from minimcp.protocol.versions import BY_NAME, REVISIONS
 
 from ..support import ROOT, WAIT, children_of, eventually
@@ -214,7 +212,8 @@ def test_everything_is_passed_on(pair: Any) -> None:
         assert client.call_tool("big", {"text": big}).text == big
         with pytest.raises(RpcError) as refused:
             client.call_tool("fail")
-        assert (refused.value.code, refused.value.message, refused.value.data) == (-31999, "no, thanks", {"why": [1, None]})
+        error = refused.value
+        assert (error.code, error.message, error.data) == (-31999, "no, thanks", {"why": [1, None]})
         with pytest.raises(MethodNotFound, match="vendor/none"):
             client.request("vendor/none", {})
 
