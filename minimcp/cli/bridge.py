@@ -10,6 +10,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from argparse import Namespace
@@ -33,7 +34,7 @@ from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import INPUT_REQUIRED, LISTEN, LOG_LEVEL_KEY, SUBSCRIPTION_KEY, Handshake, Offer, Peer
-from ..protocol.messages import Failure, Json, Notification, Request, Response, encode, size_of, to_json
+from ..protocol.messages import Failure, Json, Notification, Request, Response, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import Registry, ServerRole
 from ..server.server import Server
@@ -597,8 +598,10 @@ class Bridge(Registry):
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""
-        described = {"clientInfo": dict(peer.info), "capabilities": dict(peer.capabilities)}
-        link = self.link(to_json(described), {"protocolVersion": NEWEST_HANDSHAKE.name, **described}, False)
+        meta = request.params["_meta"]
+        described = {"clientInfo": meta.get(lifecycle.CLIENT_KEY), "capabilities": meta[lifecycle.CAPABILITIES_KEY]}
+        opening = {"protocolVersion": NEWEST_HANDSHAKE.name, **described}
+        link = self.link(json.dumps(described, sort_keys=True), opening, False)
         return Route(partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run))
 
 
