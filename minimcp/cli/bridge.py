@@ -116,6 +116,17 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     return LATER
 
 
+def older(answer: Union[Result, Failure]) -> Union[Result, Failure]:
+    """A result as clients with a handshake can read it: what is structured is an object there."""
+    if isinstance(answer, Failure):
+        return answer
+    for tool in answer.get("tools", ()):
+        if isinstance(tool, dict) and (tool.get("outputSchema") or {}).get("type", "object") != "object":
+            del tool["outputSchema"]
+    is_odd = not isinstance(answer.get("structuredContent", {}), dict)
+    return {name: value for name, value in answer.items() if not (is_odd and name == "structuredContent")}
+
+
 def with_meta(params: Mapping[str, Json], drop: Sequence[str] = (), add: Mapping[str, Json] = {}) -> Result:
     """Params with other members in their ``_meta``, which is left out when it is empty."""
     meta = {name: value for name, value in (params.get("_meta") or {}).items() if name not in drop}
@@ -145,7 +156,8 @@ class Link(Host):
         self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
         self.names = dict(Tasks.names)  # with which headers of requests go out that clients make by themselves
         self.fronts: list[Front] = []
-        self.running: dict[IncomingRequest, Optional[Front]] = {}
+        # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
+        self.running: dict[IncomingRequest, Any] = {}
         self._bridge, self._key, self._opening, self._shakes_hands = bridge, key, opening, shakes_hands
         self._opened: Optional[OpenSession] = None
         self._session: Optional[ClientSession] = None
@@ -262,7 +274,7 @@ class Link(Host):
             front: Whose session it belongs to; None where it stands alone.
             incoming: The request.
         """
-        self.running[incoming] = front
+        self.running[incoming] = front or threading.Lock()
         listens = False
         try:
             opened = self._open()
@@ -358,7 +370,7 @@ class Link(Host):
         while True:
             answer = self._exchange(incoming, session, sent, session.add_envelope)
             if isinstance(answer, Failure) or answer.get("resultType") != INPUT_REQUIRED:
-                return give(incoming, answer)
+                return give(incoming, older(answer))
             asked = answer.get("inputRequests") or {}
             outcome = incoming.ask([(each["method"], each.get("params", {})) for each in asked.values()], None)
             if isinstance(outcome, Failure):
@@ -423,13 +435,15 @@ class Link(Host):
 
     def _ask(self, question: IncomingRequest) -> Any:
         """Have the client in front answer, by the call that it waits for if there is one."""
-        calls = self._calls()
-        clients = {self.running.get(each) or each.sink for each in calls} or {*self.fronts}
-        if len(clients) != 1:
-            raise InternalError(f"the server does not say which of {len(clients)} clients it asks")
+        calls = sorted(self._calls(), key=lambda each: not each.waits)  # the newest that has not asked is the last
+        fronts = {each: self.running.get(each) for each in calls}
+        owners = {front if isinstance(front, Front) else each.sink for each, front in fronts.items()}
+        if len(owners if calls else self.fronts) != 1:
+            raise InternalError("the server does not say whom it asks: no client has a call, or several have")
         if calls and not calls[-1].peer.revision.handshake:
-            return self._ask_by_result(calls[-1], question)
-        asking = calls[-1].sink.asking() if calls else clients.pop().asking()
+            with waiting(), fronts[calls[-1]] or self._lock:
+                return self._ask_by_result(calls[-1], question)
+        asking = calls[-1].sink.asking() if calls else self.fronts[0].asking()
 
         def tell(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
