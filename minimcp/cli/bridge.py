@@ -61,8 +61,8 @@ MOST_LINKS = 200
 # Notifications of one stream, or of one session, that wait for a client, and their bytes of memory.
 MOST_WAITING, WAITING_BYTES = 1000, 16 * 1024 * 1024
 
-# Seconds that a process gets to end, and again after SIGTERM, when the bridge itself ends.
-END_SECONDS = 0.3
+# Seconds that a process gets to end when its input has, and again after SIGTERM: hosts wait two for the bridge.
+END_SECONDS = 0.7
 
 ENVELOPE = (lifecycle.VERSION_KEY, lifecycle.CAPABILITIES_KEY, lifecycle.CLIENT_KEY, LOG_LEVEL_KEY)
 HANDSHAKES = tuple(each for each in REVISIONS if each.handshake)
@@ -144,12 +144,11 @@ class Link(Host):
 
     Args:
         bridge: Whose it is.
-        key: By which that knows it.
         opening: The params of the client's `initialize`, or such as describe a client that sends none.
         shakes_hands: Whether the client has sent them.
     """
 
-    def __init__(self, bridge: Bridge, key: object, opening: Result, shakes_hands: bool) -> None:
+    def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
         super().__init__(backlog_bytes=WAITING_BYTES)
         self.asked_tasks = self  # which is asked for a route of every request of the server
         # Of these only the names count: what they are about is wanted.
@@ -158,11 +157,11 @@ class Link(Host):
         self.fronts: list[Front] = []
         # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
         self.running: dict[IncomingRequest, Any] = {}
-        self._bridge, self._key, self._opening, self._shakes_hands = bridge, key, opening, shakes_hands
+        self._bridge, self._opening, self._shakes_hands = bridge, opening, shakes_hands
         self._opened: Optional[OpenSession] = None
         self._session: Optional[ClientSession] = None
         self._answer: Optional[Result] = None  # of the server, to `initialize`
-        self._begun = self._closed = False  # whether the client has said `notifications/initialized`
+        self._begun = self.closed = False  # whether the client has said `notifications/initialized`
         self._replies: dict[str, SimpleQueue[Any]] = {}
         self._tools: list[Tool] = []
         self._log_level: Json = None
@@ -180,7 +179,7 @@ class Link(Host):
     def _open(self) -> OpenSession:
         """The connection, begun if there is none. Raises McpError: it cannot be."""
         with waiting(), self._lock:
-            if self._closed:
+            if self.closed:
                 raise ConnectionLost("the bridge is closing")
             if self._opened is None or self._opened.session.cause is not None:
                 if self._opened is not None:
@@ -216,6 +215,8 @@ class Link(Host):
             raise
         if session.mirror is not None:
             session.mirror.admitted(self._tools, NEVER)
+        if session.transport is not None:
+            session.transport.grace = END_SECONDS
         return opened
 
     def _shake_hands(self, deadline: Deadline, session: ClientSession, plan: Plan) -> None:
@@ -243,26 +244,21 @@ class Link(Host):
     def _end_unused(self) -> None:
         with self._lock:
             if self._opened is not None and not self.running:
-                self._opened.session.close()
-                if not self.fronts:
-                    self._bridge.links.pop(self._key, None)
-                    super().close()
+                (self._opened.session if self.fronts else self).close()
 
     def leave(self, front: Front) -> None:
         """A client has gone; the last one takes the server with it, if no other can come."""
         self.fronts.remove(front)
         if not self.fronts and not self._bridge.shared:
-            self._bridge.links.pop(self._key, None)
             self.pool.spawn(self.close)
 
-    def close(self, seconds: Optional[float] = None) -> None:
-        """End the connection for good, a process within two times so many seconds; None takes the usual time."""
-        self._closed = True
+    def close(self) -> None:
+        """End the connection for good."""
+        self.closed = True
         self._forget()
         if self._session is not None:
-            if seconds is not None and self._session.transport is not None:
-                self._session.transport.grace = seconds
             self._session.close()
+        self._bridge.left(self)
         super().close()
 
     # ------------------------------------------------------------ requests of the client
@@ -592,13 +588,19 @@ class Bridge(Registry):
         with self._links_lock:
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
-            if key not in self.links:
-                self.links[key] = Link(self, key, opening, shakes_hands)
+            if key not in self.links or self.links[key].closed:
+                self.links[key] = Link(self, opening, shakes_hands)
             return self.links[key]
 
+    def left(self, link: Link) -> None:
+        """A link has ended."""
+        with self._links_lock:
+            for key in [each for each, known in self.links.items() if known is link]:
+                del self.links[key]
+
     def end(self) -> None:
-        """End every server behind, a process by force after a short time. Blocks: until then."""
-        closing = [threading.Thread(target=link.close, args=(END_SECONDS,)) for link in list(self.links.values())]
+        """End every server behind. Blocks: until then, two seconds at most."""
+        closing = [threading.Thread(target=link.close) for link in list(self.links.values())]
         for thread in closing:
             thread.start()
         for thread in closing:

@@ -45,7 +45,7 @@ SERVER = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from minimcp import Context, Server
-server = Server("behind", revisions=[sys.argv[1]] if sys.argv[1:] else None)
+server = Server("behind")
 @server.tool
 def pid() -> int:
     "Say which process this is."
@@ -61,6 +61,10 @@ def slow(ctx: Context) -> str:
     ctx.sleep(600)
     return "no"
 server.run()
+if "stubborn" in sys.argv:
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
 """
 
 
@@ -362,8 +366,9 @@ def _serving(*arguments: str) -> Iterator[Any]:
         process.communicate(timeout=WAIT)
 
 
-def test_sigterm_ends_all(script: str) -> None:
-    with _serving("--http", "0", "--", sys.executable, script) as process:
+@pytest.mark.parametrize("words", [[], ["stubborn"]])
+def test_sigterm_ends_all(script: str, words: List[str]) -> None:
+    with _serving("--http", "0", "--", sys.executable, script, *words) as process:
         url = process.stderr.readline().split()[-1]
         with connect(url, revision=OLD) as client:
             pid = client.call_tool("pid").text
