@@ -62,7 +62,8 @@ def open_descriptors() -> Dict[int, str]:
             found[int(name)] = os.readlink("/proc/self/fd/" + name)
         except OSError:
             pass  # the descriptor of the listing itself
-    return found
+    # The first import of ctypes opens this library of some systems, which keeps it open.
+    return {number: target for number, target in found.items() if "/libffi." not in target}
 
 
 def child_processes() -> FrozenSet[int]:

@@ -16,6 +16,7 @@ from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout, printable
+from ..schema.mismatch import nearest
 
 # Command to the module that has its function, and what it does.
 COMMANDS = {
@@ -29,7 +30,9 @@ COMMANDS = {
     "login": ("authorization", "sign in at a server with a URL, and keep the token"),
     "logout": ("authorization", "forget that token"),
     "whoami": ("authorization", "show what is known of it"),
+    "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
+    "install": ("install", "write a server into the config file of a host"),
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
@@ -61,7 +64,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: Always.
         """
-        raise UsageError(f"{message} (see {self.prog} --help)")
+        word = message.partition("arguments: ")[2].split(" ")[0]
+        near = nearest(word, self._option_string_actions) if word.startswith("--") else None
+        meant = f", did you mean {near}?" if near else ""
+        raise UsageError(f"{message}{meant} (see {self.prog} --help)")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

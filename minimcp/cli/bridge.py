@@ -19,7 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from .. import __version__ as VERSION, errors
+from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import ClientSession
@@ -29,7 +29,6 @@ from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, ConnectionLost, InternalError, McpError, RpcError
-from ..extensions.tasks import Tasks
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
@@ -608,9 +607,6 @@ class Bridge(Registry):
 
     def role(self, *given: Any, **options: Any) -> ServerRole:
         return Front(self, *given, **options)
-
-    def mirrored(self, params: Mapping[str, Json]) -> Sequence[Any]:
-        return ()
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""

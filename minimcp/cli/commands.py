@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import mimetypes
 import os
 import re
 import sys
 from collections import deque
+from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
@@ -16,13 +19,22 @@ from ..client.tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..schema.mismatch import nearest
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
-from .terminal import Asker, ProgressBar, as_json, parameters, properties, read_object, read_pairs, required, split_pair
+from .terminal import (
+    STDIN,
+    Asker,
+    ProgressBar,
+    as_json,
+    parameters,
+    properties,
+    read_object,
+    read_pairs,
+    required,
+    split_pair,
+)  # fmt: skip
 
 TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
 
 ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
-
-STDIN = "-"
 
 # Lines of the server's stderr that are kept, the last ones; and how those begin by which this library warns an author.
 KEPT_LINES, WARNED = 200, ("tool ", "resource ", "prompt ")
@@ -73,18 +85,21 @@ def _run(
     parser.add_argument("--revision", default="auto", metavar="NAME",
                         help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
                              "a date asks for exactly that revision")
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    outputs = ("text", "json", "raw") if find in (_call, _get_task) else ("text", "json")
+    parser.add_argument("--output", choices=outputs, default="text", help="what to print (default: text)"
+                        + "; raw: the content alone, bytes as they are" * ("raw" in outputs))
     parser.add_argument("--verbose", action="store_true",
                         help="show what a server process writes to stderr (default: its end, if the connection fails)")
-    parser.set_defaults(prog=prog, task=task)
+    parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
+    asker = Asker(bar.end, options.answer)
     written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         config = _config(options)
         is_url = config is None and options.target.lower().startswith(("http://", "https://"))
         client = connect(
             options.target, config=config, revision=options.revision, timeout=options.timeout,
-            connect_timeout=options.timeout, elicit=Asker(bar.end), auth=options.token,
+            connect_timeout=options.timeout, elicit=asker, auth=options.token,
             headers=None if options.header is None else dict(options.header),
             extensions=_tasks() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
@@ -93,11 +108,15 @@ def _run(
         raise UsageError(str(error)) from None
     if config is not None and options.config is None:  # which may be anybody's
         complain(prog, f"{options.target} is a server of {os.path.abspath(CONFIG_FILE)}")
+    if config is not None and options.config is not None:
+        _warn_of_host(config.target(options.target), prog)
     with client:
         try:
             value, texts, code = find(client, options, bar)
         finally:
             bar.end()
+    if asker.unused:
+        complain(prog, f"nobody asked for {', '.join(asker.unused)}: --answer was not used")
     for line in written:
         if find is _list and line.startswith(WARNED):
             complain(prog, line)
@@ -105,11 +124,20 @@ def _run(
         if isinstance(text, bytes):
             sys.stdout.flush()
             sys.stdout.buffer.write(text)
-        elif code == 1 and options.output == "text":
+        elif code == 1 and options.output != "json":
             tell(f"{prog}: {_with_class(str(text), written)}")
         else:
             print(text)
     return code
+
+
+def _warn_of_host(server: Any, prog: str) -> None:
+    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its own."""
+    for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
+        if os.path.isfile(word) and not os.path.isabs(word):
+            complain(prog, f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}")
+        elif word in ("python", "python3"):
+            complain(prog, f"{word} may be another Python where a host starts it: write {sys.executable}")
 
 
 def _with_class(text: str, written: Iterable[str]) -> str:
@@ -127,6 +155,7 @@ def _tasks() -> list[Any]:
 
 
 def as_header(text: str) -> tuple[str, str]:
+    """A value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError(f'{text!r} is not "Name: value"')
@@ -147,7 +176,9 @@ def _config(options: argparse.Namespace) -> Optional[Servers]:
 
 def _server_name(client: Client) -> str:
     info = client.server_info
-    return "a server without a name" if info is None else one_line(f"{info.name} {info.version}")
+    if info is None:
+        return "a server without a name"
+    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")  # "0": nobody gave one
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
@@ -231,23 +262,51 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     _check_required(tool, values)
     if options.task:
         started = client.start_task(tool.name, values)
-        return (_task(started), [clean(started.id)], 0) if started.id else _called(started.result(raise_on_error=False))
+        if started.id:
+            return _task(started), [clean(started.id)], 0
+        return _called(started.result(raise_on_error=False), options)
     on_progress = None if options.quiet else bar
     try:
-        return _called(client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False))
+        result = client.call_tool(tool.name, values, on_progress=on_progress, raise_on_error=False)
+        return _called(result, options)
     except CapabilityNotSupported as error:
         if TASKS not in error.message:
             raise
         raise UsageError(f"{error.message}: write call --task, and then tasks get --wait") from None
 
 
-def _called(result: CallToolResult) -> Found:
-    texts = [_block_text(block) for block in result.content]
+def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
+    texts: list[Union[str, bytes]] = [_saved(block, options.save) or _block_text(block) for block in result.content]
     if result.is_error:
         texts = [clean(result.text) or "the tool failed and does not say why"]
     elif not texts and result.has_structured_content:
         texts = [as_json(result.structured_content)]
+    elif options.output == "raw":
+        texts = [_raw(block) for block in result.content]
     return result.to_wire(), texts, int(result.is_error)
+
+
+def _raw(block: Any) -> bytes:
+    """The bytes or the text of a content block; of one that has neither what it is on the wire."""
+    for content in (getattr(block, "data", None), getattr(block, "text", None)):
+        if isinstance(content, (bytes, str)):
+            return content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    return as_json(block.to_wire()).encode()
+
+
+def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
+    """Where the bytes of a content block were written to; None where it has none, or none are to be written."""
+    data = getattr(block, "data", None)
+    if folder is None or not isinstance(data, bytes):
+        return None
+    os.makedirs(folder, exist_ok=True)
+    ending = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
+    for number in count(1):
+        path = os.path.join(folder, f"{block.type}-{number}{ending}")  # a server does not name files here
+        with suppress(FileExistsError), open(path, "xb") as file:
+            file.write(data)
+            break
+    return path
 
 
 def _find_tool(client: Client, name: str) -> Tool:
@@ -263,8 +322,10 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     """Check that nothing required is missing; everything else about the arguments the server says better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
-        near = nearest(missing[0], [name for name in values if name not in tool.input_schema.get("properties", ())])
-        hint = f", did you mean it by {near!r}?" if near else f": {_signature(tool)}"
+        unknown = [name for name in values if name not in properties(tool.input_schema)]
+        near = nearest(missing[0], unknown)
+        other = f", and {', '.join(unknown)} is not known" if unknown else ""
+        hint = f", did you mean it by {near!r}?" if near else f"{other}: {_signature(tool)}"
         raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}")
 
 
@@ -296,7 +357,7 @@ def _get_task(client: Client, options: argparse.Namespace, bar: ProgressBar) -> 
     status = task.wait(options.timeout) if options.wait else task.refresh()
     if status not in ENDED or status == "cancelled":
         return _task(task), [_task_line(task)], 0
-    value, texts, code = _called(task.result(raise_on_error=False))
+    value, texts, code = _called(task.result(raise_on_error=False), options)
     return {**_task(task), "result": value}, texts, code
 
 
@@ -341,13 +402,31 @@ def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     return {"seconds": seconds, "revision": client.revision, "serverInfo": info}, [text], 0
 
 
-list_command = partial(_run, _list, "Show the tools, resources and prompts of a server, with their arguments.", ())
+def list_command(arguments: Sequence[str], prog: str) -> int:
+    """The command of this name."""
+    if "--all" not in arguments:
+        about = "Show the tools, resources and prompts of a server, with their arguments"
+        return _run(_list, f"{about}; or, by list --all, the servers of all hosts.", (), arguments, prog)
+    from .install import list_all
+
+    parser = Parser(prog, "Show the servers in the config files of the hosts on this machine, and start none.")
+    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    options = parser.parse_args(arguments)
+    value, texts = list_all()
+    print(as_json(value) if options.output == "json" else "\n".join(texts))
+    return 0
+
+
 call_command = partial(_run, _call, "Call a tool and print what it gives. A tool's own error goes to stderr.", (
     ("tool", {"metavar": "TOOL", "help": "its name"}),
     ("arguments", {"nargs": "*", "default": [], "metavar": "key=value",
                    "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
-                           "a lone - takes a JSON object from stdin"}),
+                           "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from stdin"}),
     ("--json", {"metavar": "OBJECT", "help": "the arguments as one JSON object; key=value goes over it"}),
+    ("--answer", {"action": "append", "metavar": "key=value", "default": [],
+                  "help": "fill in this field where the server asks for it; may be given several times"}),
+    ("--save", {"metavar": "DIR", "help": "write images, audio and other bytes to files in this folder"}),
     ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
     ("--task", {"action": "store_true",
                 "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)"}),

@@ -66,7 +66,7 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 
     answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of its arguments.
     minimcp makes them from a Python function: its name, its docstring and its annotations. ttlMs is how long the answer
-    may be kept.
+    may be kept, and cacheScope for whom: private is for this client alone.
     """
     client.list_tools()
 

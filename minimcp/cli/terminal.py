@@ -5,11 +5,13 @@ Those are ``key=value``, made into what a schema asks for; and schemas are shown
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shlex
 import sys
 import threading
+import time
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
@@ -33,8 +35,10 @@ MOST_REFERENCES = 20
 # How many forms of a value are shown, of those that it may have.
 MOST_FORMS = 8
 
-# Length of the progress bar.
-CELLS = 20
+# Length of the progress bar, and seconds between two lines of it that are no terminal's.
+CELLS, BETWEEN_LINES = 20, 1.0
+
+STDIN = "-"
 
 WIDTH = 79
 
@@ -63,11 +67,12 @@ def styled(text: str, style: str, colour: bool) -> str:
 
 
 class ProgressBar:
-    """Given to a call as ``on_progress``: redrawn on a terminal, a line per step elsewhere. For one thread."""
+    """Given to a call as ``on_progress``: redrawn on a terminal, at most a line a second elsewhere. For one thread."""
 
     def __init__(self) -> None:
         self._redraws = sys.stderr is not None and sys.stderr.isatty()
-        self._drawn = ""
+        self._drawn = self._shown = ""
+        self._shown_at = float("-inf")
 
     def __call__(self, progress: Progress) -> None:
         drawn = one_line(progress.message or "")
@@ -80,13 +85,20 @@ class ProgressBar:
         if self._redraws:
             sys.stderr.write("\r" + drawn.ljust(len(self._drawn)))
             sys.stderr.flush()
-        elif drawn != self._drawn:
-            tell(drawn)
         self._drawn = drawn
+        if not self._redraws and time.monotonic() - self._shown_at >= BETWEEN_LINES:
+            self._show()
+
+    def _show(self) -> None:
+        if self._drawn != self._shown:
+            tell(self._drawn)
+        self._shown, self._shown_at = self._drawn, time.monotonic()
 
     def end(self) -> None:
-        """Leave the line that was redrawn. Idempotent."""
-        if self._redraws and self._drawn:
+        """Leave the line that was redrawn, or print the last one that was not. Idempotent."""
+        if not self._redraws:
+            self._show()
+        elif self._drawn:
             tell("")
             self._drawn = ""
 
@@ -94,16 +106,22 @@ class ProgressBar:
 class Asker:
     """Given to `connect` as ``elicit=``: asks for the fields of a form one by one, and one question at a time.
 
-    What it says goes to stderr, because stdout is for the result. Where stdin is no terminal, it declines.
+    What it says goes to stderr, because stdout is for the result. Where stdin is no terminal, it declines what
+    ``answers`` do not answer.
 
     Thread safety: any thread may call it.
 
     Args:
         before: Called first: leaves a line that is being redrawn.
+        answers: Words ``key=value`` for fields, which are not asked for then.
+
+    Attributes:
+        unused: The names of those answers for which nobody has asked.
     """
 
-    def __init__(self, before: Callable[[], object] = int) -> None:
-        self._before = before
+    def __init__(self, before: Callable[[], object] = int, answers: Sequence[str] = ()) -> None:
+        self._before, self._answers = before, answers
+        self.unused = {split_pair(answer)[0].rstrip(":"): None for answer in answers}
         self._terminal_lock = threading.Lock()
 
     def __call__(self, request: ElicitRequest) -> Answer:
@@ -111,17 +129,33 @@ class Asker:
             self._before()
             name = request.server.name if request.server is not None else "the server"
             tell(f"{one_line(name)} asks: {clean(request.message)}".replace("\n", "\n  "))
-            if sys.stdin is None or not sys.stdin.isatty():
-                tell("declined: stdin is no terminal at which to ask")
-                return Answer("decline")
             try:
-                return _ask(request)
+                given = self._given(request)
+                needed = [name for name in required(request.schema) if name not in {**request.defaults, **given}]
+                if given and not needed:
+                    return Answer("accept", {**request.defaults, **given})
+                if sys.stdin is None or not sys.stdin.isatty():
+                    lacking = f", and there is no --answer {needed[0]}=..." if needed else ""
+                    tell(f"declined: stdin is no terminal at which to ask{one_line(lacking)}")
+                    return Answer("decline")
+                return _ask(request, given)
+            except UsageError as error:
+                tell(f"declined: --answer: {one_line(str(error))}")
+                return Answer("decline")
             except EOFError:
                 tell("\ncancelled")
                 return Answer("cancel")
 
+    def _given(self, request: ElicitRequest) -> dict[str, Any]:
+        """The answers to fields of a form. Raises UsageError: one does not fit it."""
+        fields = properties(request.schema)
+        for name in fields:
+            self.unused.pop(name, None)
+        known = [answer for answer in self._answers if split_pair(answer)[0].rstrip(":") in fields]
+        return read_pairs(known, request.schema or {})
 
-def _ask(request: ElicitRequest) -> Answer:
+
+def _ask(request: ElicitRequest, answered: Mapping[str, Any]) -> Answer:
     if request.mode == "url":
         is_odd = request.host is not None and request.looks_odd
         odd = " (a name with letters beyond ASCII: it may look like another one)" if is_odd else ""
@@ -131,7 +165,9 @@ def _ask(request: ElicitRequest) -> Answer:
         agreed = WORDS.get(read_line("Agree? [y/N] ").lower())
         return Answer("accept", {}) if agreed else Answer("decline")
     tell("(Enter takes what stands in brackets, Ctrl-D cancels)")
-    given = {name: _ask_field(name, request.schema or {}) for name in fields}
+    given = {
+        name: answered[name] if name in answered else _ask_field(name, request.schema or {}) for name in fields
+    }
     return Answer("accept", {name: value for name, value in given.items() if value is not None})
 
 
@@ -185,22 +221,55 @@ def read_line(prompt: str) -> str:
 
 
 def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that ``key=value`` words give; a key that comes several times makes a list.
+    """The arguments that words give: ``key=value``, ``key:=JSON``, ``key=@FILE``.
 
     Args:
-        pairs: The words.
-        schema: The tool's input schema. What it does not describe is read as JSON if it is JSON, else as text.
+        pairs: The words. A key that comes several times makes a list; of JSON and files the last one counts.
+        schema: The tool's input schema. What it does not describe is read as JSON if it is JSON, else as text. The
+            content of a file is text, or base64 of its bytes where the schema says so; ``@-`` is stdin.
 
     Raises:
-        UsageError: A word has no "=", or its value is not what the schema asks for.
+        UsageError: A word has no "=", its value is not what the schema asks for, a file cannot be read.
     """
     texts: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         if isinstance(_json_or_text(pair), dict):
             raise UsageError(f"{pair!r} is JSON, and no key=value: write --json {shlex.quote(pair)}")
         name, text = split_pair(pair)
-        texts.setdefault(name, []).append(text)
-    return {name: _value(name, given, schema) for name, given in texts.items()}
+        if name.endswith(":"):
+            name, text = split_pair(f"{name[:-1]}={text}")
+            values[name] = _json(name, text)
+        elif text.startswith("@"):
+            values[name] = _from_file(name, text[1:], schema)
+        else:
+            texts.setdefault(name, []).append(text)
+    return {**{name: _value(name, given, schema) for name, given in texts.items()}, **values}
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return _loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name}:={text} is no JSON: {error}") from None
+
+
+def _from_file(name: str, path: str, schema: Mapping[str, Any]) -> Any:
+    """What a file says, as the value of one member."""
+    try:
+        with open(0 if path == STDIN else os.path.expanduser(path), "rb", closefd=path != STDIN) as file:
+            data = file.read()
+    except OSError as error:
+        literal = shlex.quote(f'{name}:="@{path}"')
+        raise UsageError(f"{name}=@{path}: {error.strerror} (the text itself is written {literal})") from None
+    field = _resolved(properties(schema).get(name), schema)
+    if field.get("contentEncoding") == "base64" or field.get("format") in ("byte", "base64"):
+        return base64.b64encode(data).decode()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{name}=@{path}: it is no text in UTF-8, and {name} is no base64") from None
+    return text if field.get("type") in ("string", None) else _value(name, [text], schema)
 
 
 def split_pair(pair: str) -> tuple[str, str]:

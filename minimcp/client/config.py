@@ -28,11 +28,11 @@ TABLES = ("mcpServers", "servers")
 REMOTE = {"stdio": False, "http": True, "streamable-http": True, "streamableHttp": True, "sse": True}
 """The words for ``type``, and whether such a server is reached by its URL."""
 
-MISSPELT = {
-    "cmd": "command", "arg": "args", "arguments": "args", "envFile": "env", "environment": "env", "uri": "url",
-    "header": "headers",
-}
-"""What members of an entry are called by mistake, and what they are called."""
+MEMBERS = ("command", "args", "env", "cwd", "url", "headers", "type", "disabled")
+"""What is read of an entry."""
+
+MISSPELT = {"cmd": "command", "arguments": "args", "envFile": "env", "environment": "env", "uri": "url"}
+"""What members of an entry are called by mistake, beside what is near a right name, and what they are called."""
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.S)
@@ -96,7 +96,7 @@ def read_servers(config: Config) -> Servers:
 
     An entry has ``command`` and perhaps ``args``, ``env`` (laid over the environment of this process) and ``cwd`` (a
     relative one begins at the file's folder; without it, ours), or ``url`` and perhaps ``headers``. ``type`` may say
-    which; ``disabled`` leaves the server out; members of `MISSPELT` are refused, others ignored. In all these texts
+    which; ``disabled`` leaves the server out; misspelt members are refused, others ignored. In all these texts
     ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment, and ``${NAME:-text}`` for the text when
     that is not set. A file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
 
@@ -128,7 +128,7 @@ def _file(path: str) -> Mapping[str, Any]:
         data = file.read()
     try:
         text = data.decode("utf-8-sig")
-        strict = _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+        strict = strict_json(text)
         whole = json.loads(strict, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
@@ -147,8 +147,13 @@ def _file(path: str) -> Mapping[str, Any]:
     return table
 
 
+def strict_json(text: str) -> str:
+    """JSON with comments and last commas as JSON without them, in which everything stands where it stood."""
+    return _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+
+
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is; of a comment or a comma only the lines, so that an error names the right one."""
+    """A string as it is; of a comment or a comma blanks and the lines, so that an error names the right one."""
     return found[1] or re.sub(r"[^\n]", " ", found[0])
 
 
@@ -167,8 +172,10 @@ def _target(entry: Mapping[str, Any], folder: str) -> Any:
     """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins with the member."""
     if entry.get("disabled", False) is not False:
         raise ValueError(f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}")
-    for member in MISSPELT.keys() & entry.keys():
-        raise ValueError(f"{member}: is not read here: write {MISSPELT[member]}")
+    for member in entry.keys() - {*MEMBERS}:
+        meant = MISSPELT.get(member) or nearest(member, [name for name in MEMBERS if name[:1] == member[:1]])
+        if meant is not None:
+            raise ValueError(f"{member}: is not read here: write {meant}")
     named = entry.get("type", "http" if "url" in entry else "stdio")
     if not isinstance(named, str) or named not in REMOTE:
         raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")

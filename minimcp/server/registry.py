@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Union
 from weakref import WeakSet
 
 from ..engine.connection import ConnectionRole
@@ -13,7 +13,6 @@ from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
-from ..schema.header_params import Mirrored
 from .completion import Completions, TextHandler
 from .context import Context
 from .input_rounds import GO_ON, goes_on
@@ -156,10 +155,6 @@ class Registry:
     def role(self, *given: Any, **options: Any) -> ServerRole:
         """What the messages of one more connection or session mean; arguments as `ServerRole`."""
         return ServerRole(self, *given, **options)
-
-    def mirrored(self, params: Mapping[str, Json]) -> Sequence[Mirrored]:
-        """The arguments that travel in headers too, of the tool that the params of a `tools/call` name."""
-        return self.tools.items[str(params["name"])].mirrored
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision

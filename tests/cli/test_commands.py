@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Callable, Iterator, List
+from unittest.mock import ANY
 
 import pytest
 
@@ -45,7 +47,7 @@ def test_list(shop: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
 
 def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Done]) -> None:
     bare = _write("bare.py", "from minimcp import Server\nServer('bare').run()\n")
-    assert minimcp("list", bare).out == "bare 0, revision 2026-07-28\n\nno tools\n"
+    assert minimcp("list", bare).out == "bare, revision 2026-07-28\n\nno tools\n"
     nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": [], "extensions": {}}
     assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
@@ -98,7 +100,7 @@ def shelf_url() -> Iterator[str]:
 
 def test_list_of_resources_and_prompts(shelf_url: str, minimcp: Callable[..., Done]) -> None:
     assert minimcp("list", shelf_url) == Done(0, """\
-shelf 0, revision 2026-07-28
+shelf, revision 2026-07-28
 
 resources:
 
@@ -223,9 +225,7 @@ def test_call_reads_arguments_by_the_schema(
 
 def test_call_shows_progress_on_stderr(shop: str, minimcp: Callable[..., Done]) -> None:
     assert minimcp("call", shop, "order", "item=a").err.splitlines() == [
-        "[#####...............]  25% step 1",
-        "[##########..........]  50% step 2",
-        "[###############.....]  75% step 3",
+        "[#####...............]  25% step 1",  # a line a second, and the last one
         "[####################] 100% step 4",
     ]
 
@@ -243,6 +243,20 @@ def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     assert (done.code, json.loads(done.out)["isError"]) == (1, True)
     done = minimcp("call", shop_url, "order", "item=a", "cuont=2")
     assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
+
+
+def test_bytes_are_printed_or_saved(shop_url: str, tmp_path: Path) -> None:
+    command = command_line("call", shop_url, "pictures", "--output", "raw")
+    raw = subprocess.run(command, capture_output=True, cwd=str(ROOT), timeout=WAIT).stdout
+    assert raw.startswith("a\x1b[31mb 京".encode() + b"12345{") and b'"file:///x"' in raw
+    folder = tmp_path / "new" / "folder"
+    for number in (1, 2):
+        done = run_process("call", shop_url, "pictures", "--save", str(folder))
+        path = folder / f"image-{number}.png"
+        assert f"\n{path}\n" in done.out and path.read_bytes() == b"12345"
+    assert run_process("call", shop_url, "pictures", "--save", str(path)).code == 3
+    assert run_process("call", shop_url, "fail", "--output", "raw") == Done(1, "", ANY)
+    assert run_process("ping", shop_url, "--output", "raw").code == 2
 
 
 @pytest.mark.parametrize(("encoding", "text", "escaped"), [
@@ -349,7 +363,7 @@ def test_tasks(revision: str, bakery_url: str, minimcp: Callable[..., Done]) -> 
 
 def test_a_list_shows_extensions(bakery_url: str, minimcp: Callable[..., Done]) -> None:
     shown = minimcp("list", bakery_url, "--token", "a").out
-    assert shown.splitlines()[:2] == ["bakery 0, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
+    assert shown.splitlines()[:2] == ["bakery, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
     listed = json.loads(minimcp("list", bakery_url, "--token", "a", "--output", "json").out)
     assert listed["extensions"] == {"io.modelcontextprotocol/tasks": {}}
 
@@ -436,13 +450,19 @@ def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> N
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
     servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
-               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"}}
+               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"},
+               "there": {"command": sys.executable, "args": [os.path.abspath(shop)]},
+               "any": {"command": "python3", "args": [shop]}}
     for name in ("mcp.json", "other.json"):
         _write(name, json.dumps({"mcpServers": servers}))
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
     assert done.err.endswith(f": my-shop is a server of {os.path.abspath('mcp.json')}\n") and done.err.count("\n") == 1
-    assert minimcp("ping", "my-shop", "--config", "other.json").err == ""
+    assert minimcp("ping", "there", "--config", "other.json").err == ""
+    done = minimcp("ping", "my-shop", "--config", "other.json")
+    assert done.code == 0 and f"hosts start elsewhere: write {os.path.abspath(shop)}" in done.err
+    done = minimcp("ping", "any", "--config", "other.json")
+    assert f"python3 may be another Python where a host starts it: write {sys.executable}" in done.err
     assert " for the server 'shop.py' of other.json: " in minimcp("ping", "shop.py", "--config", "other.json").err
     for target, options, problem in (
         ("far", [], "mcp.json: server 'far': url: a URL begins"),

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
@@ -127,8 +128,34 @@ def test_yes_no_and_the_end_of_input(
 def test_without_a_terminal_everything_is_declined(curious: str) -> None:
     done = run_process("call", curious, "book", "--quiet")
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
-    assert done.err == "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask\n"
+    assert done.err == ("curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask, "
+                        "and there is no --answer name=...\n")
     assert run_process("read", curious, "ask://me").code == 3
+
+
+@pytest.mark.parametrize(("answers", "content", "said"), [
+    (["name=Ada", "size=l", "extras=tea", "extras=jam"],
+     {"name": "Ada", "size": "l", "extras": ["tea", "jam"], "seats": 2, "window": False}, ""),
+    (["name:=\"Ada\"", "size=s", "seats=4"], {"name": "Ada", "size": "s", "seats": 4, "window": False}, ""),
+    (["name=Ada"], None, "and there is no --answer size=..."),
+    (["name=A", "size=l"], None, "declined: --answer: name: expected at least 2 characters"),
+    (["nmae=Ada", "size=l"], None, "nobody asked for nmae: --answer was not used"),
+    (["name=Ada", "size=l", "name=@no file"], None, "--answer: name=@no file: No such file"),
+])
+def test_answers_are_given_beforehand(answers: List[str], content: Any, said: str, curious: str) -> None:
+    words = [word for answer in answers for word in ("--answer", answer)]
+    done = run_process("call", curious, "book", "--quiet", *words)
+    action = "decline" if content is None else "accept"
+    assert (done.code, json.loads(done.out)) == (0, {"action": action, "content": content}) and said in done.err
+
+
+def test_what_is_answered_beforehand_is_not_asked(
+    curious: str, minimcp: Callable[..., Done], types: Callable[[str], object]
+) -> None:
+    types("\n\nl\n\n\n")
+    done = minimcp("call", curious, "book", "--quiet", "--answer", "name=Ada")
+    assert json.loads(done.out)["content"] == {"name": "Ada", "seats": 2, "window": False, "size": "l"}
+    assert "Your name" not in done.err and minimcp("call", curious, "book", "--answer", "name").code == 2
 
 
 def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(types: Callable[[str], object]) -> None:
@@ -222,6 +249,28 @@ def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str],
     with pytest.raises(UsageError) as caught:
         read_pairs(words, {**SCHEMAS, "properties": {"x": schema}})
     assert str(caught.value) == said
+
+
+def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"text": {"type": "string"}, "data": {"$ref": "#/$defs/bytes"}, "list": {"type": "array"}}
+    schema = {"properties": fields, "$defs": {"bytes": {"type": "string", "contentEncoding": "base64"}}}
+    (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf[1, 2]\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\x00")
+    monkeypatch.chdir(tmp_path)
+    for word, value in {
+        "text=@a.json": "[1, 2]\n", "list=@a.json": [1, 2], "data=@bytes": "/wA=", "other=@a.json": "[1, 2]\n",
+        'text:="@a.json"': "@a.json", 'text:={"a": [null]}': {"a": [None]}, "a.b=@a.json": "[1, 2]\n",
+    }.items():
+        name = word.partition("=")[0].rstrip(":")
+        assert read_pairs([word], schema) == {name: value}, word
+    for word, said in {
+        "text=@bytes": "it is no text in UTF-8, and text is no base64", "text=@": "No such file",
+        "text=@none": "No such file or directory (the text itself is written 'text:=\"@none\"')",
+        "text:={": "text:={ is no JSON", "list=@bytes": "it is no text", ":=1": "is not key=value",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            read_pairs([word], schema)
+        assert said in str(caught.value), word
 
 
 def test_a_key_that_comes_twice_makes_a_list() -> None:

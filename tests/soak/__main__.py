@@ -13,7 +13,6 @@ from minimcp.engine.pool import IDLE_SECONDS
 
 from ..support import WAIT, Held, eventually, held, status_of, usual_signals
 from .samples import HEADING, KEPT, Series, has_come_to_rest
-from .server import with_one_heap
 from .work import Work
 
 THREADS = 4
@@ -29,7 +28,6 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="decides what is done (default: 1)")
     options = parser.parse_args(arguments)
     logging.getLogger("minimcp").addHandler(logging.NullHandler())  # tools fail on purpose
-    with_one_heap()
     before, begun = held(), time.monotonic()
     work = Work(options.seed)
     series = [Series(pid, name, 0 if name == "server" else KEPT) for name, pid in work.pids.items()]
@@ -40,9 +38,9 @@ def main(arguments: List[str]) -> int:
             faulthandler.dump_traceback()
             print(f"round {number + 1} hangs")
             return 1
-        blocks = work.settle()
+        held_now = work.settle()
         for each in series:
-            each.sample(blocks[each.name])
+            each.sample(held_now[each.name])
     left = [] if eventually(lambda: has_come_to_rest(threads), IDLE) else ["LEFT: threads of idle connections"]
     work.close()
     left += _left(before)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from statistics import median
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 from ..support import children_of, status_of
 
@@ -65,7 +65,6 @@ READERS: Dict[str, Callable[[int], float]] = {
     "threads": lambda pid: status_of(pid, "Threads"),
     "descriptors": descriptors_of,
     "children": lambda pid: len(children_of(pid)),
-    "memory": lambda pid: status_of(pid, "VmRSS") / 1024,
 }
 
 KINDS = (  # what is sampled of each process
@@ -101,9 +100,14 @@ class Series:
         ]
         self.values: List[List[float]] = [[] for _ in self.kinds]
 
-    def sample(self, blocks: int) -> None:
+    def sample(self, held: Mapping[str, float]) -> None:
+        """Add one of each kind.
+
+        Args:
+            held: What the process itself says that it holds: `settle`.
+        """
         for kind, values in zip(KINDS, self.values):
-            values.append(READERS[kind.name](self._pid) if kind.name in READERS else blocks / 1000)
+            values.append(READERS[kind.name](self._pid) if kind.name in READERS else held[kind.name])
 
     def verdicts(self) -> List[Verdict]:
         return [judge(kind, values) for kind, values in zip(self.kinds, self.values)]

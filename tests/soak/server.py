@@ -23,30 +23,27 @@ HTTP = HttpOptions(  # options that have whatever is bounded come to its bound i
     max_sessions=10_000,
 )
 
-ARENA_MAX = -8  # M_ARENA_MAX of mallopt(3)
+class _Mallinfo(ctypes.Structure):
+    """What mallinfo2(3) returns."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    )]  # fmt: skip
 
 
-def with_one_heap() -> None:
-    """Have all threads allocate from one heap.
+def settle() -> Dict[str, float]:
+    """Collect garbage; what is held then, each byte of it in use, or lost.
 
-    The C library gives threads heaps of their own. Each of them grows to the most that was ever needed in it at once,
-    which takes hours when threads come and go: that is no growth of what is used.
+    Returns:
+        ``memory``, the MiB that the C library's allocator has given out, which has all blocks above 512 bytes; and
+        ``blocks``, the thousands of blocks that Python's own allocator has given out. Resident memory would say more
+        than that: the heap keeps pages in which little is used, and more of them for hours.
     """
-    _of_the_c_library("mallopt", ARENA_MAX, 1)
-
-
-def settle() -> int:
-    """Give back what is not used; how many blocks Python holds then, each of them in use, or lost."""
     gc.collect()
-    _of_the_c_library("malloc_trim", 0)
-    return sys.getallocatedblocks()
-
-
-def _of_the_c_library(function: str, *arguments: int) -> None:
-    try:
-        getattr(ctypes.CDLL(None), function)(*arguments)
-    except (AttributeError, OSError, TypeError):
-        pass  # another one, which has no such thing
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    found = mallinfo()
+    return {"memory": (found.uordblks + found.hblkhd) / 2**20, "blocks": sys.getallocatedblocks() / 1000}
 
 
 def make(**options: Any) -> Server:
@@ -65,13 +62,12 @@ def make(**options: Any) -> Server:
 
     @server.method("soak/settle")
     def rest(params: Dict[str, Any]) -> Dict[str, Any]:
-        return {"blocks": settle()}
+        return dict(settle())
 
     return server
 
 
 def main() -> None:
-    with_one_heap()
     if sys.argv[1:] != ["http"]:
         make().run()
         return

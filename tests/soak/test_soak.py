@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import mmap
 import os
 import random
 import threading
@@ -15,6 +14,7 @@ import pytest
 from ..support import children_of
 from . import __main__ as command
 from .samples import FEWEST, KEPT, KINDS, Series, judge
+from .server import settle
 
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
@@ -54,7 +54,7 @@ class Leaking:
     """In the place of the work: it does nothing, but for what is planted in each round."""
 
     plant: Callable[[], Any] = staticmethod(lambda: None)
-    blocks: Callable[[], int] = staticmethod(lambda: 5000)
+    blocks: Callable[[], float] = staticmethod(lambda: 5.0)
     fault = ""
 
     def __init__(self, seed: int) -> None:
@@ -64,8 +64,8 @@ class Leaking:
     def round(self, threads: int, seconds: float) -> bool:
         return self.plant() is not False
 
-    def settle(self) -> Dict[str, int]:
-        return dict.fromkeys(self.pids, self.blocks())
+    def settle(self) -> Dict[str, Dict[str, float]]:
+        return dict.fromkeys(self.pids, {**settle(), "blocks": self.blocks()})
 
     def close(self) -> None:
         pass
@@ -90,9 +90,8 @@ def test_the_command_fails_when_something_grows(
         threads[-1].start()
 
     def memory() -> None:
-        """New pages, and many: what a busy process has freed before is no growth, nor are two per cent of it."""
-        kept.append(mmap.mmap(-1, 8 << 20))
-        kept[-1].write(b"x" * (8 << 20))
+        """More than two per cent of what a busy process has."""
+        kept.append(bytes(8 << 20))
 
     planted = {
         "descriptors": lambda: kept.append(os.open(os.devnull, os.O_RDONLY)), "threads": thread, "memory": memory,
@@ -100,9 +99,9 @@ def test_the_command_fails_when_something_grows(
     }
     monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))
     if leak == "blocks":
-        monkeypatch.setattr(Leaking, "blocks", staticmethod(itertools.count(5000, 1000).__next__))
+        monkeypatch.setattr(Leaking, "blocks", staticmethod(itertools.count(5.0, 1.0).__next__))
     monkeypatch.setattr(Leaking, "fault", "call: AssertionError()" if leak == "fault" else "")
-    replaced = {"with_one_heap": lambda: None, "Work": Leaking, "WAIT": 0.05, "IDLE": 0.05, "ROUNDS": 16}
+    replaced = {"Work": Leaking, "WAIT": 0.05, "IDLE": 0.05, "ROUNDS": 16}
     for name, value in replaced.items():
         monkeypatch.setattr(command, name, value)
     monkeypatch.setattr(command.faulthandler, "dump_traceback", lambda: None)

@@ -145,11 +145,10 @@ class Work:
         if heard is not None:
             heard.set()
 
-    def settle(self) -> Dict[str, int]:
-        """Have all processes give back what they do not use; how many blocks each still holds, by name."""
+    def settle(self) -> Dict[str, Dict[str, float]]:
+        """Have all processes collect their garbage; what each still holds, by its name."""
         servers = {"server": self._child, "web server": self._clients[-1]}
-        found = {name: int(client.request("soak/settle")["blocks"]) for name, client in servers.items()}
-        return {"": settle(), **found}
+        return {"": settle(), **{name: client.request("soak/settle") for name, client in servers.items()}}
 
     def close(self) -> None:
         """End all connections, and see that the server which nobody is connected to any more has let go of them."""

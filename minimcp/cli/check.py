@@ -1,0 +1,533 @@
+"""The command ``check``: asks somebody's server what the specification says that it must answer, and tells what it did.
+
+The checks stand in `checks`. Each names the requirement that it is about, of the revisions with a handshake or of the
+one without: the same ids as in this project's list of requirements. No tool is called but the one that ``--call``
+names; everything else that is sent only reads. A server that dies of a check is started again for the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import closing
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
+
+from .. import __version__ as VERSION
+from ..client.connect import read_target
+from ..engine.timer import Deadline, timer
+from ..errors import ConnectionFailed, McpError, RequestTimeout
+from ..protocol.lifecycle import Handshake, PerRequest
+from ..protocol.messages import InvalidMessage, decode
+from ..protocol.sse import EventReader
+from ..protocol.versions import NEWEST_HANDSHAKE, REVISIONS, Revision
+from ..stdio.child import ChildTransport, StdioServer
+from ..testing.scripted import ScriptedPeer
+from . import Parser, UsageError, clean, exit_code, one_line, tell
+from .commands import TARGET_HELP
+from .terminal import as_json, read_pairs, styled, wants_colour
+
+INFO = {"name": "minimcp check", "version": VERSION}
+
+# Bytes of one message of the server, and characters of what was sent or came that are shown.
+MOST_BYTES, MOST_SHOWN = 64 * 1024 * 1024, 240
+
+BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+ENDINGS = "Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 no connection, 4 no answer in time."
+
+
+class Failed(Exception):
+    """The server did not do what the requirement says; the text is the evidence."""
+
+
+class NotApplicable(Exception):
+    """The requirement says nothing about this server; the text says why."""
+
+
+class Reply(NamedTuple):
+    """What came for what was sent.
+
+    Args:
+        answer: The JSON of the answer with the id that was asked for; None where there is none.
+        status: Of the HTTP response; 0 over stdio.
+        headers: Of it, names without regard to case.
+        body: Of it, as far as it is no event stream.
+    """
+
+    answer: Any
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+# ------------------------------------------------------------ the two ways to a server
+
+
+class Pipe(ScriptedPeer):
+    """A server process, spoken to line by line. For one thread."""
+
+    is_web = False
+
+    def __init__(self, server: StdioServer, seconds: float, take: Callable[[bytes], Any]) -> None:
+        self._note = take
+        super().__init__(ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0), seconds)
+
+    def _take(self, frame: Any) -> None:
+        if isinstance(frame, bytes):
+            self._note(frame)
+        super()._take(frame)
+
+    def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
+        """Send a line, and wait for the answer to a request if its id is given."""
+        self.write(body + b"\n")
+        try:
+            return Reply(None if id is None else self.answer_to({"id": id}))
+        except AssertionError:
+            raise RequestTimeout(f"no answer within {self.timeout:g} s") from None
+
+    def ends_with_its_input(self) -> bool:
+        """Close the server's input; whether its process then ends."""
+        child: Any = self.pipe
+        child.close_writing()
+        deadline = Deadline(self.timeout)
+        while child.returncode is None and not deadline.expired:
+            time.sleep(0.02)
+        return child.returncode is not None
+
+
+class Web:
+    """A server with a URL, asked request by request. For one thread."""
+
+    is_web = True
+
+    def __init__(self, server: Any, seconds: float, take: Callable[[bytes], Any]) -> None:
+        self._fetcher, self._seconds, self._take = server.fetcher(), seconds, take
+
+    def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
+        """Send an HTTP request; its response is read until the answer to the request with this id, or to its end."""
+        from ..http.fetch import AbortableRequest
+
+        request = AbortableRequest(Deadline(self._seconds))
+        forget = timer.after(self._seconds, request.abort)
+        try:
+            with closing(self._fetcher.send(request, method, {**BOTH, **headers}, body or None)) as response:
+                kind = response.headers.get("Content-Type", "")
+                if not kind.startswith("text/event-stream"):
+                    text = response.body(MOST_BYTES)
+                    answer = self._answer(text, id) if kind.startswith("application/json") else None
+                    return Reply(answer, response.status, response.headers, text)
+                events, found = EventReader(MOST_BYTES), None
+                piece = response.read() if id is not None else b""  # a stream without an answer has no end
+                while piece and found is None:
+                    for event in events.feed(piece):
+                        found = found or self._answer(event.data.encode(), id)
+                    piece = response.read() if found is None else b""
+                return Reply(found, response.status, response.headers)
+        except McpError:
+            if request.aborted.is_set():
+                raise RequestTimeout(f"no answer within {self._seconds:g} s") from None
+            raise
+        finally:
+            forget()
+
+    def _answer(self, data: bytes, id: Any) -> Any:
+        found = self._take(data) if data else None
+        is_answer = isinstance(found, dict) and "method" not in found and id in (None, found.get("id"))
+        return found if is_answer or (isinstance(found, dict) and found.get("id", 0) is None) else None
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._fetcher.close()
+
+
+# ------------------------------------------------------------ one server in one revision
+
+
+class Probe:
+    """A server in one revision, and what has come from it. For one thread.
+
+    Args:
+        connect: Opens a way to the server; it gets what takes in each message that comes.
+        revision: That is spoken.
+        call: The name and the arguments of the tool that may be called; None calls none.
+
+    Attributes:
+        alone: Whether requests stand alone, in this revision.
+        opening: The result of `initialize` or `server/discover`; None as long as there is none.
+        invalid: What came and is no message: why, and its beginning.
+        log: What was sent and came in the running check.
+    """
+
+    def __init__(
+        self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision,
+        call: Optional[tuple[str, dict[str, Any]]] = None,
+    ) -> None:
+        self._connect, self.revision, self.call = connect, revision, call
+        self.alone = not revision.handshake
+        self.opening: Any = None
+        self.invalid: list[str] = []
+        self.log: list[str] = []
+        self.session: Optional[str] = None
+        self._ids = 0
+        self._lists: dict[str, list[Any]] = {}
+        self.way: Any = None
+
+    def take(self, data: bytes) -> Any:
+        """Note a message; its JSON, or None where it is none."""
+        self.log.append(f"<-- {_cut(data)}")
+        read = decode(data)
+        for each in read if isinstance(read, list) else [read]:
+            if isinstance(each, InvalidMessage):
+                self.invalid.append(f"{each.reason}: {_cut(data)}")
+        try:
+            return json.loads(data)
+        except ValueError:
+            return None
+
+    def open(self) -> None:
+        """Connect, and agree on the revision. Errors as `request`."""
+        self.way = self._connect(self.take)
+        self.session = None
+        if self.alone:
+            self.opening = self.result("server/discover")
+            return
+        reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
+        self.opening = _result("initialize", reply)
+        self.session = reply.headers.get("Mcp-Session-Id")
+        self.notify("notifications/initialized")
+
+    def close(self) -> None:
+        """Let the server go; the next check opens it anew. Idempotent."""
+        way, self.way = self.way, None
+        if way is not None:
+            way.close()
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the server has declared."""
+        found = self.opening.get("capabilities") if isinstance(self.opening, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def headers(self, method: str = "", params: Mapping[str, Any] = {}) -> dict[str, str]:
+        """What a client sends along with a message by HTTP."""
+        from ..http.headers import METHOD_HEADER, NAME_HEADER, NAMED_BY, SESSION_HEADER, VERSION_HEADER
+
+        found = {VERSION_HEADER: self.revision.name} if self.opening is not None or self.alone else {}
+        if self.session is not None:
+            found[SESSION_HEADER] = self.session
+        if self.alone and method:
+            found[METHOD_HEADER] = method
+            if method in NAMED_BY and NAMED_BY[method] in params:
+                found[NAME_HEADER] = str(params[NAMED_BY[method]])
+        return found
+
+    def request(
+        self, method: str, params: Optional[Mapping[str, Any]] = None, *, id: Any = None,
+        headers: Mapping[str, Optional[str]] = {}, envelope: Optional[Mapping[str, Any]] = None,
+    ) -> Reply:
+        """Send a request and wait for its answer.
+
+        Args:
+            method: What is asked.
+            params: None sends none, but for the envelope.
+            id: Of the request; None takes a number.
+            headers: Over HTTP, in the place of the usual ones; None as a value leaves one out.
+            envelope: In the place of the usual ``_meta``.
+
+        Raises:
+            ConnectionLost, ConnectionFailed: The server is gone.
+            RequestTimeout: It does not answer.
+        """
+        self._ids += 1
+        id = f"check-{self._ids}" if id is None else id
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        given = dict(params or {})
+        if self.alone:
+            given["_meta"] = PerRequest.envelope_for(self.revision, INFO, {}) if envelope is None else dict(envelope)
+        if given:
+            message["params"] = given
+        sent = {**(self.headers(method, given) if self.way.is_web else {}), **headers}
+        return self.send(message, id, {name: value for name, value in sent.items() if value is not None})
+
+    def send(self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
+        """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is given."""
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.log.append(f"--> {_cut(body)}")
+        if headers is None:
+            headers = self.headers() if self.way.is_web else {}
+        reply: Reply = self.way.exchange(body, id, headers)
+        if reply.status and reply.status != 200:
+            self.log.append(f"<-- HTTP status {reply.status}")
+        return reply
+
+    def notify(self, method: str, params: Optional[Mapping[str, Any]] = None) -> Reply:
+        """Send a notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params:
+            message["params"] = params
+        return self.send(message, None, self.headers(method) if self.way.is_web else {})
+
+    def result(self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> dict[str, Any]:
+        """The result of a request. Raises Failed: it is an error, or no object."""
+        return _result(method, self.request(method, params, **more))
+
+    def code(self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> int:
+        """The code of the error that answers a request. Raises Failed: it is a result."""
+        return code_of(method, self.request(method, params, **more))
+
+    def is_alive(self) -> str:
+        """See that requests are answered. Raises Failed: they are not."""
+        try:
+            self.result("server/discover" if self.alone else "ping")
+        except McpError as error:
+            self.close()
+            raise Failed(f"then it does not answer any more: {error}") from None
+        return "it goes on"
+
+    def listed(self, method: str) -> list[Any]:
+        """All that a list has, over its pages. Raises NotApplicable: there is no such list."""
+        member, capability = LISTS[method]
+        if capability not in self.capabilities:
+            raise NotApplicable(f"the server does not declare {capability}")
+        if method not in self._lists:
+            found, cursors = [], []
+            result = self.result(method)
+            while True:
+                entries = result.get(member)
+                if not isinstance(entries, list):
+                    raise Failed(f"{method}: {member} is no list")
+                found += entries
+                cursor = result.get("nextCursor")
+                if not isinstance(cursor, str):
+                    break
+                if cursor in cursors:
+                    raise Failed(f"{method}: the cursor {cursor!r:.60} comes again: the list has no end")
+                cursors.append(cursor)
+                result = self.result(method, {"cursor": cursor})
+            self._lists[method] = found
+        return self._lists[method]
+
+
+# The member of the result of each list, and the capability that says it is there.
+LISTS = {
+    "tools/list": ("tools", "tools"), "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "resources"), "prompts/list": ("prompts", "prompts"),
+}
+
+
+def _result(method: str, reply: Reply) -> dict[str, Any]:
+    if not isinstance(reply.answer, dict) or not isinstance(reply.answer.get("result"), dict):
+        raise Failed(f"{method} gets no result, but {shown(reply)}")
+    found: dict[str, Any] = reply.answer["result"]
+    return found
+
+
+def code_of(method: str, reply: Reply) -> int:
+    """The code of the error that a reply is. Raises Failed: it is none."""
+    error = reply.answer.get("error") if isinstance(reply.answer, dict) else None
+    if not isinstance(error, dict):
+        raise Failed(f"{method} gets no error, but {shown(reply)}")
+    code = error.get("code")
+    return code if isinstance(code, int) else 0
+
+
+def shown(reply: Reply) -> str:
+    """A reply in a few words."""
+    if reply.answer is not None:
+        return _cut(json.dumps(reply.answer, ensure_ascii=False).encode())
+    return f"HTTP status {reply.status} {_cut(reply.body)}".rstrip() if reply.status else "nothing"
+
+
+def _cut(data: bytes) -> str:
+    text = data[: 4 * MOST_SHOWN].decode("utf-8", "replace")
+    return one_line(text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "...")
+
+
+# ------------------------------------------------------------ verdicts
+
+
+class Check(NamedTuple):
+    """One check.
+
+    Args:
+        about: What the server has to do.
+        row: The requirement in revisions with a handshake; None where it says nothing there.
+        row_alone: The requirement where requests stand alone; likewise.
+        must: Whether a breach is a failure where there is a handshake; else it is a warning.
+        must_alone: The same where requests stand alone.
+        web: Whether it is about HTTP (True) or stdio (False) only; None is about both.
+        when: Tells of a revision whether the requirement stands in it.
+        run: Does it. Returns the evidence; raises `Failed` or `NotApplicable`.
+    """
+
+    about: str
+    row: Optional[str]
+    row_alone: Optional[str]
+    must: bool
+    must_alone: bool
+    web: Optional[bool]
+    when: Callable[[Revision], bool]
+    run: Callable[[Probe], Optional[str]]
+
+    def row_in(self, revision: Revision) -> Optional[str]:
+        """The requirement in a revision; None where it says nothing."""
+        row = self.row if revision.handshake else self.row_alone
+        return row if self.when(revision) else None
+
+
+class Verdict(NamedTuple):
+    """What became of a check: ``outcome`` is "pass", "fail", "warn" or "n/a"."""
+
+    row: str
+    outcome: str
+    about: str
+    evidence: str
+    revision: str
+    seconds: float
+
+
+def judge(probe: Probe, check: Check, row: str) -> Verdict:
+    """Run one check; a server that is gone is opened anew first.
+
+    Raises:
+        ConnectionFailed, ConnectionLost, RequestTimeout, Failed: It does not open any more.
+    """
+    if probe.way is None:
+        probe.open()
+    probe.log.clear()
+    begun = time.monotonic()
+    try:
+        outcome, evidence = "pass", check.run(probe) or ""
+    except NotApplicable as error:
+        outcome, evidence = "n/a", str(error)
+    except (Failed, McpError) as error:
+        must = check.must_alone if probe.alone else check.must
+        outcome, evidence = "fail" if must else "warn", "\n".join([str(error), *probe.log[-6:]])
+        if not isinstance(error, Failed):  # it may be gone, or in the middle of something
+            probe.close()
+    return Verdict(row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun)
+
+
+def revisions_of(connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]) -> list[Revision]:
+    """The revisions in which a server is checked: the newest that it speaks of each era, or the one that is wanted."""
+    if wanted is not None:
+        return [revision for revision in REVISIONS if revision.name == wanted]
+    found, problem = [], None
+    for revision in (NEWEST_HANDSHAKE, REVISIONS[-1]):
+        probe = Probe(connect, revision)
+        try:
+            probe.open()
+            told = probe.opening.get("protocolVersion") if revision.handshake else revision.name
+            served = probe.opening.get("supportedVersions", ()) if probe.alone else [told]
+            found += [each for each in REVISIONS if each.name == told and each.name in served]
+        except ConnectionFailed:
+            raise
+        except (McpError, Failed) as error:
+            problem = problem or error
+        finally:
+            probe.close()
+    if not found:
+        raise problem if isinstance(problem, McpError) else ConnectionFailed(f"the server does not begin: {problem}")
+    return found
+
+
+def check_command(arguments: Sequence[str], prog: str) -> int:
+    """The command of this name."""
+    from .checks import CHECKS
+
+    about = "Check a server against the specification. It calls no tool, unless --call names one."
+    parser = Parser(prog, about, ENDINGS)
+    parser.add_argument("target", nargs="?", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument("--config", metavar="FILE", help="TARGET is a name in this file")
+    parser.add_argument("--revision", choices=[each.name for each in REVISIONS], metavar="NAME",
+                        help="check in this revision (default: in the newest with a handshake, and without one)")
+    parser.add_argument("--only", action="append", metavar="ROW", help="run this check; may be given several times")
+    parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so")
+    parser.add_argument("--list", action="store_true", help="print the checks, and run none")
+    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each answer (default: 10)")
+    parser.add_argument("--token", help="send this bearer token with every request to a URL")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
+    parser.add_argument("--verbose", action="store_true", help="print what passed and what does not apply, too")
+    options = parser.parse_args(arguments)
+    rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row}
+    unknown = [row for row in options.only or () if row not in rows]
+    if unknown:
+        raise UsageError(f"there is no check of {', '.join(unknown)}: --list shows them")
+    if options.list:
+        for check in CHECKS:
+            print(f"{check.row or '-':10}{check.row_alone or '-':11}{check.about}")
+        return 0
+    if options.target is None:
+        raise UsageError("the following arguments are required: TARGET")
+    call = None
+    if options.call:
+        call = options.call[0], read_pairs(options.call[1:], {})
+    try:
+        web = {"auth": options.token} if options.token else None
+        found = read_target(options.target, config=options.config, web=web)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    if not found.is_web and not isinstance(found.object, StdioServer):
+        raise UsageError(f"{options.target} is no server that could be checked")
+
+    def connect(take: Callable[[bytes], Any]) -> Any:
+        return (Web if found.is_web else Pipe)(found.object, options.timeout, take)
+
+    verdicts: list[Verdict] = []
+    for revision in revisions_of(connect, options.revision):
+        probe = Probe(connect, revision, call)
+        try:
+            for check in CHECKS:
+                row = check.row_in(revision)
+                wanted = options.only is None or row in options.only
+                if row is not None and wanted and check.web in (None, found.is_web):
+                    verdicts.append(judge(probe, check, row))
+                    if options.output == "text":
+                        _print(verdicts[-1], options.verbose)
+        except (McpError, Failed) as error:
+            tell(f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}")
+            return exit_code(error) if isinstance(error, McpError) else 3
+        finally:
+            probe.close()
+    if options.output == "json":
+        print(as_json([verdict._asdict() for verdict in verdicts]))
+    else:
+        passed, failed, warned, skipped = (
+            sum(each.outcome == word for each in verdicts) for word in ("pass", "fail", "warn", "n/a")
+        )
+        names = ", ".join(dict.fromkeys(each.revision for each in verdicts))
+        print(f"{passed} passed, {failed} failed, {warned} warnings, {skipped} do not apply; revisions {names}")
+    if options.junit is not None:
+        _write_junit(options.junit, options.target, verdicts)
+    return int(any(verdict.outcome == "fail" for verdict in verdicts))
+
+
+STYLE = {"pass": "green", "fail": "bold", "warn": "cyan", "n/a": "dim"}
+
+
+def _print(verdict: Verdict, verbose: bool) -> None:
+    if verdict.outcome in ("pass", "n/a") and not verbose:
+        return
+    word = styled(verdict.outcome.upper().ljust(5), STYLE[verdict.outcome], wants_colour(sys.stdout))
+    print(f"{word} {verdict.revision} {verdict.row}: {verdict.about}")
+    for line in verdict.evidence.splitlines():
+        print(f"      {line}")
+
+
+def _write_junit(path: str, target: str, verdicts: Sequence[Verdict]) -> None:
+    from xml.etree import ElementTree as xml
+
+    failed, skipped = (sum(each.outcome == word for each in verdicts) for word in ("fail", "n/a"))
+    suite = xml.Element("testsuite", name=f"minimcp check {target}", tests=str(len(verdicts)), failures=str(failed),
+                        skipped=str(skipped), errors="0")
+    for verdict in verdicts:
+        case = xml.SubElement(suite, "testcase", classname=verdict.revision, name=f"{verdict.row} {verdict.about}",
+                              time=f"{verdict.seconds:.3f}")
+        kind = {"fail": "failure", "n/a": "skipped"}.get(verdict.outcome)
+        if kind is not None:
+            xml.SubElement(case, kind, message=verdict.evidence.partition("\n")[0]).text = verdict.evidence
+        elif verdict.evidence:
+            xml.SubElement(case, "system-out").text = f"{verdict.outcome}: {verdict.evidence}"
+    xml.ElementTree(suite).write(path, "utf-8", xml_declaration=True)

@@ -1,0 +1,336 @@
+"""The command ``install``, which writes a server into the config file of a host; and what all these files have.
+
+Where each host keeps its file, and what the object of servers is called in it, is no part of the specification.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from difflib import unified_diff
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from .. import connect
+from ..client.config import CONFIG_FILE, read_servers, strict_json
+from ..errors import McpError
+from ..stdio.child import StdioServer
+from . import Parser, UsageError, clean, one_line
+
+CLAUDE, CODE = "Claude/claude_desktop_config.json", "Code/User/mcp.json"
+
+
+class HostFile(NamedTuple):
+    """Where a host keeps its servers.
+
+    Args:
+        title: What people call it.
+        user: Its file for the user; "{data}" is where programs keep their settings on this system.
+        project: Its file in the folder of a project; None where it has none.
+        table: What the object of servers is called in it.
+    """
+
+    title: str
+    user: str
+    project: Optional[str]
+    table: str = "mcpServers"
+
+    @property
+    def user_path(self) -> str:
+        """The file for the user, as a whole path."""
+        data = {"darwin": "~/Library/Application Support", "win32": os.environ.get("APPDATA", "~/AppData/Roaming")}
+        settings = data.get(sys.platform) or os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+        return os.path.normpath(os.path.expanduser(self.user.format(data=settings)))
+
+
+HOSTS = {
+    "claude": HostFile("Claude Desktop", "{data}/" + CLAUDE, None),
+    "claude-code": HostFile("Claude Code", "~/.claude.json", ".mcp.json"),
+    "cursor": HostFile("Cursor", "~/.cursor/mcp.json", ".cursor/mcp.json"),
+    "vscode": HostFile("VS Code", "{data}/" + CODE, ".vscode/mcp.json", "servers"),
+}
+
+# Seconds that a server may take to answer before it is written down.
+CHECK_SECONDS = 30.0
+
+# Behind the name of a file, the copy of how it was before this command came.
+BACKUP = ".before-minimcp"
+
+
+def install_command(arguments: Sequence[str], prog: str) -> int:
+    """The command of this name."""
+    parser = Parser(prog, "Write a server into the config file of a host, with whole paths and this Python.")
+    parser.add_argument("file", metavar="FILE[:NAME]", help="the Python file of the server, as `run` takes it")
+    parser.add_argument("--client", required=True, choices=HOSTS, help="the host")
+    parser.add_argument("--project", action="store_true", help="write the host's file of the project in this folder")
+    parser.add_argument("--name", help="what the host calls the server (default: what it calls itself)")
+    parser.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="set this for the server")
+    parser.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
+    parser.add_argument("--remove", action="store_true", help="take the server out again")
+    parser.add_argument("--force", action="store_true", help="replace another server of this name")
+    parser.add_argument("--no-check", action="store_true", help="do not start the server to see that it answers")
+    options = parser.parse_args(arguments)
+    host = HOSTS[options.client]
+    path = _path_of(host, options)
+    old = _text_of(path)
+    if options.remove:
+        names = _installed(path, old, host.table, _whole(options.file)) if options.name is None else [options.name]
+        entry = None
+    else:
+        name, entry = _entry(host, options)
+        names = [name]
+    new = old
+    for name in names:
+        new = _changed(path, new, host.table, name, entry, options.force)
+    if new == old:
+        print(f"{path}: nothing to change")
+    elif options.dry_run:
+        print(clean("".join(unified_diff(
+            old.splitlines(True), new.splitlines(True), path, "the same with this change",
+        ))).rstrip("\n"))  # fmt: skip
+    else:
+        backup = _write(path, new)
+        done = f"has {names[0]}" if entry else f"has no {', '.join(names)} any more"
+        print(one_line(f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start {host.title} anew"))
+    return 0
+
+
+def _path_of(host: HostFile, options: Any) -> str:
+    if options.project:
+        if host.project is None:
+            raise UsageError(f"{host.title} has no file for a project: leave out --project")
+        return os.path.abspath(host.project)
+    folder = os.path.dirname(host.user_path)
+    if not os.path.isdir(folder):
+        instead = f", or write its file for this folder: --project ({host.project})" if host.project else ""
+        raise UsageError(f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}")
+    return host.user_path
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is no text in UTF-8") from None
+
+
+def _whole(file: str) -> str:
+    """The path of FILE[:NAME] made whole."""
+    path, colon, name = (file, "", "") if os.path.exists(file) or ":" not in file else file.rpartition(":")
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path!r} in {os.getcwd()}")
+    return os.path.abspath(path) + colon + name
+
+
+# ------------------------------------------------------------ what is written
+
+
+def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
+    """The name of the server and its entry, after the server has answered."""
+    file = _whole(options.file)
+    env = {}
+    for pair in options.env:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--env {pair!r} is not KEY=VALUE")
+        env[key] = value
+    ways = [["-m", __name__.partition(".")[0], "run", file]]
+    if os.path.isfile(file):
+        ways.insert(0, [file])  # as the README has it: the file itself serves
+    name = options.name or os.path.splitext(os.path.basename(file))[0]
+    args = ways[0]
+    if not options.no_check:
+        args, called = _that_answers(ways, env)
+        name = options.name or called or name
+    entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
+    entry.update(command=sys.executable, args=args)
+    return name, {**entry, "env": env} if env else entry
+
+
+def _that_answers(ways: Sequence[list[str]], env: Mapping[str, str]) -> tuple[list[str], Optional[str]]:
+    """The first arguments with which the server answers when it is started as hosts do, and what it calls itself."""
+    problem: Optional[McpError] = None
+    for args in ways:
+        server = StdioServer([sys.executable, *args], env=env, cwd=os.path.abspath(os.sep))
+        try:
+            with connect(server, connect_timeout=CHECK_SECONDS, stderr=lambda line: None) as client:
+                return args, None if client.server_info is None else client.server_info.name
+        except McpError as error:
+            problem = problem or error
+    raise UsageError(f"the server does not answer, so nothing was written (--no-check writes it): {problem}")
+
+
+# ------------------------------------------------------------ a change of the text
+
+
+def _members(strict: str, at: int) -> Iterator[tuple[str, int, int, int]]:
+    """The members of the object at a place: name, where it begins, where its value begins and ends."""
+    decoder = json.JSONDecoder()
+    at = _behind_blanks(strict, at + 1)
+    while strict[at] == '"':
+        name, end = decoder.raw_decode(strict, at)
+        begins = _behind_blanks(strict, strict.index(":", end) + 1)
+        _, ends = decoder.raw_decode(strict, begins)
+        yield name, at, begins, ends
+        at = _behind_blanks(strict, ends)
+        if strict[at] == ",":
+            at = _behind_blanks(strict, at + 1)
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    return at + len(text[at:]) - len(text[at:].lstrip())
+
+
+def _changed(path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool) -> str:
+    """The text of a config with one entry put in, replaced or, by None, taken out; all else stays as it is.
+
+    Raises:
+        UsageError: It is no such file, has another entry of this name, or cannot be changed without harm.
+    """
+    before = text
+    text = text if text.strip("\ufeff \t\r\n") else "{}\n"
+    try:
+        strict = strict_json(text)
+        whole = json.loads(strict.lstrip("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON, and was not changed: {error}") from None
+    servers = whole.get(table, {}) if isinstance(whole, dict) else None
+    if not isinstance(servers, dict):
+        raise UsageError(f"{path} has no object of {table}, and was not changed")
+    if servers.get(name) == entry:
+        return before
+    if entry is not None and name in servers and not force:
+        raise UsageError(f"{path} has another server {name!r}: --force replaces it, --name gives this one another name")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    found = re.search(r"\n([ \t]+)\S", text)
+    step = found[1] if found else "  "
+
+    def shown(value: Any, depth: int) -> str:
+        return json.dumps(value, indent=step, ensure_ascii=False).replace("\n", newline + step * depth)
+
+    root = strict.index("{")
+    at = {each: (start, begins, ends) for each, start, begins, ends in _members(strict, root)}
+    if table not in at:
+        new = _put_first(text, strict, root, f'"{table}": {shown({name: entry}, 1)}', newline, step, 0)
+    else:
+        inside = list(_members(strict, at[table][1]))
+        mine = next((each for each in inside if each[0] == name), None)
+        if mine is None:
+            new = _put_first(text, strict, at[table][1], f"{json.dumps(name)}: {shown(entry, 2)}", newline, step, 1)
+        elif entry is not None:
+            new = text[: mine[2]] + shown(entry, 2) + text[mine[3] :]
+        else:
+            new = _without(text, strict, at[table][1], inside, inside.index(mine))
+    if entry is None:
+        del servers[name]
+    else:
+        whole.setdefault(table, servers)[name] = entry
+    try:
+        fits = json.loads(strict_json(new).lstrip("\ufeff")) == whole
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UsageError(f"{path} has comments in the way: change it by hand, {name!r} to {json.dumps(entry)}")
+    return new
+
+
+def _without(text: str, strict: str, brace: int, members: list[tuple[str, int, int, int]], number: int) -> str:
+    """A text without one member of the object that begins at a place; comments around it stay."""
+    _, start, _, end = members[number]
+    if number + 1 < len(members):
+        return text[:start] + text[members[number + 1][1] :]
+    if number:
+        comma = strict.index(",", members[number - 1][3])
+        return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]
+    return text[: brace + 1] + text[brace + 1 : start].rstrip() + re.sub(r"^\s*,", "", text[end:])
+
+
+def _put_first(text: str, strict: str, brace: int, member: str, newline: str, step: str, depth: int) -> str:
+    """A text with one more member in the object that begins at a place."""
+    is_empty = strict[_behind_blanks(strict, brace + 1)] == "}"
+    rest = text[brace + 1 :]
+    end = f"{newline}{step * depth}{rest.lstrip() if is_empty and not rest[: rest.index('}')].strip() else rest}"
+    return f"{text[: brace + 1]}{newline}{step * (depth + 1)}{member}{end if is_empty else ',' + rest}"
+
+
+def _write(path: str, text: str) -> Optional[str]:
+    """Put a text in the place of a file, whole or not at all; where the copy of the first one is, if this made it."""
+    path = os.path.realpath(path)
+    backup = path + BACKUP if os.path.exists(path) and not os.path.exists(path + BACKUP) else None
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    made, name = tempfile.mkstemp(dir=os.path.dirname(path))
+    try:
+        with open(made, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        if os.path.exists(path):
+            shutil.copymode(path, name)
+        if backup is not None:
+            shutil.copy2(path, backup)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return backup
+
+
+def _installed(path: str, text: str, table: str, file: str) -> list[str]:
+    """The names of the entries that start this file."""
+    servers = read_servers(path).table if text.strip() else {}
+    names = [name for name, entry in servers.items() if isinstance(entry, Mapping) and file in entry.get("args", ())]
+    if not names:
+        raise UsageError(f"{path} has no server that starts {file}: it has {', '.join(servers) or 'none'}")
+    return names
+
+
+# ------------------------------------------------------------ list --all
+
+
+def list_all() -> tuple[Any, list[str]]:
+    """Every server of every host's file on this machine, none of which is started: as JSON, and as texts."""
+    files = [(host.title, path) for host in HOSTS.values() for path in (host.user_path, host.project) if path]
+    found, texts = [], []
+    for title, path in [*files, ("minimcp", CONFIG_FILE)]:
+        if not os.path.isfile(path):
+            continue
+        try:
+            servers = read_servers(path)
+        except (OSError, ValueError) as error:
+            if path.endswith(".claude.json") and "has neither" in str(error):
+                continue  # it keeps much else there
+            texts.append(one_line(f"{title}: {error}"))
+            continue
+        texts.append(one_line(f"{title}: {os.path.abspath(path)}"))
+        for name, entry in servers.table.items():
+            told = _told(entry)
+            try:
+                servers.target(name)
+            except ValueError as error:
+                asks = "${input:" in str(error)
+                told += f"  ({'the host asks for an input' if asks else str(error).partition(f'{name!r}: ')[2]})"
+            texts.append("    " + one_line(f"{name}: {told}"))
+            found.append({"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)})
+    return {"servers": found}, texts or ["no host's file was found"]
+
+
+def _told(entry: Any) -> str:
+    """How a server is started or reached, as it is written; of what is secret only the names."""
+    if not isinstance(entry, Mapping):
+        return "no object"
+    if "url" in entry:
+        return str(entry["url"])
+    args = entry.get("args")
+    return " ".join(map(shlex.quote, map(str, [entry.get("command", "?"), *(args if isinstance(args, list) else ())])))
+
+
+def _shown(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    return {name: list(value) if name in ("env", "headers") and isinstance(value, Mapping) else value
+            for name, value in entry.items()}

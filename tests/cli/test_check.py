@@ -1,0 +1,211 @@
+"""check: a server that is right passes; of servers that break one requirement each that one is found, and no other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Set
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from minimcp import HttpOptions, Server
+from minimcp.cli.checks import CHECKS
+
+from ..requirements import REQUIREMENTS
+from .conftest import Done, quoted
+
+# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing.
+PLAIN = '''
+import json, sys
+WRONG = sys.argv[1] if len(sys.argv) > 1 else ""
+TOOL = {"name": "add", "inputSchema": {"type": "object"}}
+if WRONG == "TOOL-03":
+    TOOL["inputSchema"] = {"type": "string"}
+TOOLS = [TOOL, TOOL] if WRONG == "TOOL-10" else [TOOL]
+
+def answer(id, **more):
+    print(json.dumps({"jsonrpc": "2.0", "id": str(id) if WRONG == "BASE-05" else id, **more}), flush=True)
+
+def error(id, code):
+    answer(id, error={"code": code, "message": "no"})
+
+for line in sys.stdin:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        if WRONG == "STDIO-10":
+            sys.exit(1)
+        continue
+    if isinstance(message, list):
+        if WRONG == "BATCH-15":
+            print(json.dumps([{"jsonrpc": "2.0", "id": each["id"], "result": {}} for each in message]), flush=True)
+        continue
+    method, id, params = message.get("method"), message.get("id"), message.get("params", {})
+    if method is None:
+        continue
+    if id is None:
+        if WRONG == "BASE-10" and method == "notifications/minimcp_check":
+            error(None, -32601)
+        continue
+    if isinstance(params, list):
+        error(id, -32602)
+    elif method == "initialize":
+        known = params["protocolVersion"] == "2025-11-25"
+        if not known and WRONG == "LIFE-09":
+            error(id, -32602)
+            continue
+        info = {"name": "plain", "version": "1"} if WRONG != "LIFE-02" else {"name": "plain"}
+        answer(id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif method == "ping":
+        if WRONG == "BASE-01":
+            print("ping!", flush=True)
+        answer(id, result={} if WRONG != "PING-01" else {"ok": True})
+    elif method == "tools/list":
+        if "cursor" in params and WRONG != "PAGE-08":
+            error(id, -32602)
+        else:
+            answer(id, result={"tools": TOOLS})
+    elif method == "tools/call":
+        error(id, -32602) if WRONG != "TOOL-18" else answer(id, result={"content": [], "isError": True})
+    elif WRONG == "silence" and method == "minimcp-check/nothing":
+        pass
+    elif WRONG == "BASE-17" and method == "minimcp-check/nothing":
+        error(id, -32600)
+    elif WRONG == "LIFE-16" and method == "prompts/list":
+        answer(id, result={"prompts": []})
+    else:
+        error(id, -32601)
+'''
+
+WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15"}
+"""What is no MUST there."""
+
+
+@pytest.fixture
+def check(tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[Any]]:
+    """The verdicts of a run on the plain server, wrong in what is said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plain.py").write_text(PLAIN)
+
+    def run(wrong: str, *options: str) -> List[Any]:
+        command = quoted(sys.executable, "-S", "plain.py", wrong)
+        done = minimcp("check", command, "--revision", "2025-11-25", "--output", "json", *options)
+        verdicts: List[Any] = json.loads(done.out)
+        assert done.code == int(any(each["outcome"] == "fail" for each in verdicts)), done
+        return verdicts
+
+    return run
+
+
+def _of(verdicts: List[Any], *outcomes: str) -> Set[str]:
+    return {each["row"] for each in verdicts if each["outcome"] in outcomes}
+
+
+def test_a_server_that_is_right_passes(check: Callable[..., List[Any]]) -> None:
+    verdicts = check("")
+    assert len(verdicts) >= 25 and not _of(verdicts, "fail", "warn"), verdicts
+    assert _of(verdicts, "n/a") == {"RES-03", "RES-10", "RES-08", "PRM-02", "PRM-11", "LOG-03", "LOG-07", "TOOL-17"}
+
+
+@pytest.mark.parametrize("wrong", [
+    "LIFE-02", "LIFE-09", "PING-01", "BASE-01", "BASE-05", "BASE-10", "BASE-17", "LIFE-16", "TOOL-03", "TOOL-10",
+    "TOOL-18", "PAGE-08", "BATCH-15",
+])
+def test_each_breach_is_found_and_none_invented(wrong: str, check: Callable[..., List[Any]]) -> None:
+    verdicts = check(wrong)
+    assert _of(verdicts, "warn" if wrong in WARNINGS else "fail") == {wrong}, verdicts
+    assert not _of(verdicts, "fail" if wrong in WARNINGS else "warn")
+    found = next(each for each in verdicts if each["row"] == wrong)
+    assert found["evidence"] and found["revision"] == "2025-11-25"
+
+
+def test_a_server_that_dies_or_is_silent_is_started_again(check: Callable[..., List[Any]]) -> None:
+    verdicts = check("STDIO-10")
+    assert _of(verdicts, "warn") == {"STDIO-10"} and "does not answer any more" in str(verdicts)
+    verdicts = check("silence", "--timeout", "0.5")
+    assert _of(verdicts, "fail") == {"BASE-17"}
+    assert "no answer within 0.5 s" in next(each["evidence"] for each in verdicts if each["row"] == "BASE-17")
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    """The URL of a server with something of each kind."""
+    server = Server("bakery", version="1")
+
+    @server.tool
+    def price(n: int) -> float:
+        """Tell the price."""
+        return n * 2.5
+
+    @server.resource("notes://all")
+    def notes() -> str:
+        """All."""
+        return "all"
+
+    @server.resource("notes://{name}")
+    def note(name: str) -> str:
+        """One."""
+        return name
+
+    @server.prompt
+    def brief(topic: str) -> str:
+        """Brief."""
+        return topic
+
+    with server.start_http(port=0) as running:
+        yield running.url
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
+def test_our_server_passes_over_http(revision: str, site: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("check", site, "--revision", revision, "--call", "price", "n=2", "--verbose")
+    assert done.code == 0 and "PASS" in done.out and "FAIL" not in done.out and "WARN" not in done.out, done.out
+    assert done.out.splitlines()[-1].endswith(f" 0 failed, 0 warnings, 0 do not apply; revisions {revision}")
+
+
+def test_our_server_passes_over_stdio_in_both_eras(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("check", shop, "--junit", str(tmp_path / "found.xml"))
+    assert done.code == 0, done
+    assert done.out.endswith(" 0 failed, 0 warnings, 12 do not apply; revisions 2025-11-25, 2026-07-28\n")
+    suite = xml.parse(tmp_path / "found.xml").getroot()
+    cases = suite.findall("testcase")
+    assert suite.get("failures") == "0" and suite.get("tests") == str(len(cases)) and suite.get("skipped") == "12"
+    assert cases[0].get("name") == "LIFE-02 the opening says revision, capabilities and who the server is"
+
+
+def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(minimcp: Callable[..., Done]) -> None:
+    options = HttpOptions(allowed_origins=["http://attacker.example"], sessions=False)
+    with Server("open", http=options).start_http(port=0) as running:
+        done = minimcp("check", running.url, "--output", "json")
+    verdicts = json.loads(done.out)
+    assert done.code == 1 and _of(verdicts, "fail") == {"SHTTP-02", "M:HTTP-10"} and not _of(verdicts, "warn"), verdicts
+    assert "any page that a user visits" in str(verdicts)
+    sessions = [each["evidence"] for each in verdicts if each["row"] in ("SHTTP-63", "SHTTP-65", "SHTTP-66")]
+    assert sessions == ["there are no sessions"] * 3
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ([], 2, "the following arguments are required: TARGET"),
+    (["shop.py", "--only", "TOOL-99"], 2, "there is no check of TOOL-99: --list shows them"),
+    (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
+    (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
+    (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
+    (["shop.py", "--token", "x"], 2, "apply to a server with a URL only"),
+])
+def test_wrong_usage(words: List[str], code: int, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("check", *words)
+    assert done.code == code and said in done.err, done
+
+
+def test_one_check_alone_and_the_list(shop: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("check", shop, "--only", "PING-01", "--only", "M:META-5", "--verbose")
+    assert [line[:24] for line in done.out.splitlines()[:2]] == ["PASS  2025-11-25 PING-01", "PASS  2026-07-28 M:META-"]
+    lines = minimcp("check", "--list").out.splitlines()
+    assert len(lines) == len(CHECKS) and lines[0].startswith("LIFE-02   M:DISC-1   the opening says")
+
+
+def test_every_check_is_about_a_row_of_the_manifest() -> None:
+    rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row is not None}
+    assert rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36

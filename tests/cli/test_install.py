@@ -1,0 +1,193 @@
+"""install, which writes into the config files of hosts, and list --all, which reads them: in a home of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+
+from minimcp.cli import UsageError
+from minimcp.cli.install import BACKUP, HOSTS, _changed
+from minimcp.client.config import strict_json
+
+from .conftest import Done
+
+COMMENTED = """\
+{
+\t// mine
+\t"inputs": [{"id": "key"}],
+\t"servers": {
+\t\t"far": {"url": "http://far.example/mcp", "headers": {"A": "Bearer ${input:key}"}}, // not to be lost
+\t\t/* the last */ "near": {"command": "npx", "args": ["-y", "it"],},
+\t},
+}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without any host, the folder of every program's settings in it."""
+    for name in ("HOME", "USERPROFILE", "XDG_CONFIG_HOME", "APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def _file(client: str, text: str = "") -> Path:
+    """A host's file, whose folder is made."""
+    path = Path(HOSTS[client].user_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if text:
+        path.write_bytes(text.encode())
+    return path
+
+
+@pytest.mark.parametrize("client", HOSTS)
+def test_a_server_is_written_once_and_taken_out_again(
+    client: str, shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path, table = _file(client), HOSTS[client].table
+    done = minimcp("install", shop, "--client", client)
+    assert (done.code, done.err) == (0, "") and f"{path} has shop: start {HOSTS[client].title} anew" in done.out
+    entry = json.loads(path.read_text("utf-8"))[table]["shop"]
+    assert (entry["command"], entry["args"]) == (sys.executable, [os.path.abspath(shop)])
+    assert entry.get("type") == ("stdio" if client == "vscode" else None) and "env" not in entry
+    before = path.read_bytes()
+    assert minimcp("install", shop, "--client", client).out == f"{path}: nothing to change\n"
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name], "nothing to keep a copy of"
+    assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
+    assert minimcp("install", shop, "--client", client, "--remove").code == 0
+    assert json.loads(path.read_text("utf-8")) == {table: {}}
+    assert Path(str(path) + BACKUP).read_bytes() == before
+    done = minimcp("install", shop, "--client", client, "--remove")
+    assert done.code == 2 and "has no server that starts" in done.err and "it has none" in done.err
+
+
+def test_the_file_of_a_project_variables_and_another_name(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+    words = ["install", shop, "--client", "cursor", "--project", "--name", "my shop", "--env", "A=b=c"]
+    assert minimcp(*words).code == 0
+    entry = {"command": sys.executable, "args": [os.path.abspath(shop)], "env": {"A": "b=c"}}
+    path = Path(".cursor", "mcp.json")
+    assert json.loads(path.read_text("utf-8")) == {"mcpServers": {"my shop": entry}}
+    for more, said in (
+        (["--env", "A=d"], "has another server 'my shop': --force replaces it"),
+        (["--env", "A"], "--env 'A' is not KEY=VALUE"),
+    ):
+        done = minimcp(*words, *more)
+        assert done.code == 2 and said in done.err
+    assert minimcp(*words, "--env", "A=d", "--force").code == 0
+    assert json.loads(path.read_text("utf-8"))["mcpServers"]["my shop"]["env"] == {"A": "d"}
+    assert minimcp(*words, "--remove").code == 0
+
+
+def test_comments_and_all_that_is_there_stay(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+    path = _file("vscode", COMMENTED)
+    path.chmod(0o640)
+    done = minimcp("install", shop, "--client", "vscode", "--dry-run")
+    assert '+\t\t"shop": {\n' in done.out and "\n-" not in done.out.partition("@@")[2]
+    assert path.read_text("utf-8") == COMMENTED and os.listdir(path.parent) == [path.name]
+    done = minimcp("install", shop, "--client", "vscode")
+    assert done.code == 0 and f"{path}{BACKUP} is how it was" in done.out
+    changed = path.read_text("utf-8")
+    assert all(line in changed for line in COMMENTED.splitlines()) and path.stat().st_mode & 0o777 == 0o640
+    assert set(json.loads(strict_json(changed))["servers"]) == {"shop", "far", "near"}
+    assert minimcp("install", shop, "--client", "vscode", "--remove").code == 0
+    assert path.read_text("utf-8") == Path(str(path) + BACKUP).read_text("utf-8") == COMMENTED
+
+
+def test_a_link_is_followed_and_a_server_of_a_class_is_run(
+    home: Path, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
+    (tmp_path / "real.json").write_text("\ufeff{}", "utf-8")
+    _file("cursor").symlink_to(tmp_path / "real.json")
+    plain = tmp_path / "plain.py"
+    pay = "    @minimcp.tool\n    def pay(self) -> str:\n        'P.'\n        return ''\n"
+    plain.write_text(f"import minimcp\nclass Till:\n{pay}")
+    done = minimcp("install", str(plain), "--client", "cursor")
+    if done.code == 2:
+        assert "No module named minimcp" in done.err, done  # in a checkout that is not installed hosts find none, too
+        assert minimcp("install", f"{plain}:Till", "--client", "cursor", "--no-check", "--name", "till").code == 0
+    written = json.loads((tmp_path / "real.json").read_text("utf-8-sig"))["mcpServers"]["till"]
+    assert written["args"][:3] == ["-m", "minimcp", "run"] and _file("cursor").is_symlink()
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["none.py", "--client", "cursor"], "there is no file 'none.py' in "),
+    (["shop.py"], "the following arguments are required: --client"),
+    (["shop.py", "--client", "emacs"], "invalid choice: 'emacs'"),
+    (["shop.py", "--client", "claude", "--project"], "Claude Desktop has no file for a project"),
+    (["shop.py", "--client", "claude"], "Claude Desktop seems not to be installed: there is no folder"),
+    (["shop.py", "--client", "vscode"], "or write its file for this folder: --project (.vscode/mcp.json)"),
+    (["broken.py", "--client", "cursor"], "the server does not answer, so nothing was written (--no-check writes"),
+    (["shop.py", "--client", "claude-code"], "is no JSON, and was not changed: Expecting"),
+])
+def test_what_cannot_be_installed(words: Any, said: str, shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+    Path("broken.py").write_text("raise RuntimeError('no')\n")
+    _file("cursor")
+    (home / ".claude.json").write_text('{"a": }')
+    done = minimcp("install", *words)
+    assert done.code == 2 and said in done.err and done.err.count("\n") <= 8, done
+    assert (home / ".claude.json").read_text() == '{"a": }' and not _file("cursor").exists()
+
+
+@pytest.mark.parametrize("text", [
+    "", "{}", "{ }", "{\n}\n", '{"other": 1}', '{"servers": {}}', '{"servers": {"b": {}}}', '{"servers": {"b": {},},}',
+    '{\r\n    "servers": {\r\n        "b": {}\r\n    }\r\n}', '{"servers": { /* none */ }}', "// top\n{ // in\n}",
+    '{"a": "{\\"servers\\": {", "servers": {"b": {"args": ["}"]}, "c": {}}}', COMMENTED,
+])
+def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
+    def members(shown: str) -> Dict[str, Any]:
+        read: Dict[str, Any] = json.loads(strict_json(shown or "{}"))
+        return read
+
+    for name in ("new", "b", "near"):
+        entry = {"command": "x", "args": ["京"]}
+        new = _changed("f", text, "servers", name, entry, True)
+        expected = members(text)
+        expected.setdefault("servers", {})[name] = entry
+        assert members(new) == expected
+        if "\r\n" in text:
+            assert new.count("\n") == new.count("\r\n")
+        assert _changed("f", new, "servers", name, entry, True) == new
+        gone = _changed("f", new, "servers", name, None, True)
+        del expected["servers"][name]
+        assert members(gone) == expected
+        comments = ("// mine", "// not to be lost", "/* the last */", "// top", "// in", "/* none */")
+        assert not [comment for comment in comments if comment in text and comment not in gone]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"servers": []}', "{", '{"servers": {"a": 1}, "servers": {}} x'])
+def test_what_is_no_config_is_not_changed(text: str) -> None:
+    with pytest.raises(UsageError, match="was not changed"):
+        _changed("f", text, "servers", "a", {"command": "x"}, True)
+
+
+def test_all_servers_of_all_hosts_are_listed(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+    assert minimcp("list", "--all") == Done(0, "no host's file was found\n", "")
+    _file("vscode", COMMENTED)
+    entries = {
+        "on": {"command": "x", "args": ["a b"], "env": {"KEY": "secret"}}, "off": {"command": "y", "disabled": True},
+        "bad": {"command": 5}, "${X}": {"url": "http://${NO_SUCH_HOST}/"}, "no": 1,
+    }
+    _file("cursor", json.dumps({"mcpServers": entries}))
+    _file("claude-code", '{"numStartups": 3}')
+    _file("claude", "{")
+    done = minimcp("list", "--all")
+    lines = done.out.splitlines()
+    assert done.code == 0 and lines[0].startswith("Claude Desktop: ") and "no JSON" in lines[0]
+    assert lines[1:] == [
+        f"Cursor: {HOSTS['cursor'].user_path}",
+        "    on: x 'a b'", "    off: y  (disabled: it is)",
+        "    bad: 5  (command: must be a string, not the number 5)",
+        "    ${X}: http://${NO_SUCH_HOST}/  (url: the environment variable NO_SUCH_HOST is not set)",
+        "    no: no object  (must be an object, not the number 1)",
+        f"VS Code: {HOSTS['vscode'].user_path}",
+        "    far: http://far.example/mcp  (the host asks for an input)", "    near: npx -y it",
+    ]
+    found = json.loads(minimcp("list", "--all", "--output", "json").out)["servers"]
+    assert [each["name"] for each in found] == ["on", "off", "bad", "${X}", "no", "far", "near"]
+    assert found[0]["entry"]["env"] == ["KEY"] and "secret" not in json.dumps(found)
