@@ -254,8 +254,7 @@ class RegisteredTool(RegisteredFunction):
         told += next((advice for kind, words, advice in _ADVICE if kind == name and words in told), "")
         if returned and isinstance(error, Exception):
             is_none = told.startswith("expected") and told.endswith("got null")
-            hint = " (None: does every branch of the function return something?)" if is_none else ""
-            told = f"{self.key} returned a wrong value: {told}{hint}"
+            told = f"{self.key} returned a wrong value: {told}" + " (None: has a branch no return?)" * is_none
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)
