@@ -579,6 +579,7 @@ class Bridge(Registry):
         self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
         self.links: dict[object, Link] = {}
         self._links_lock, self._pool = threading.Lock(), front._pool
+        self.role = partial(Front, self)
         front._registry = self
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
@@ -604,9 +605,6 @@ class Bridge(Registry):
             thread.start()
         for thread in closing:
             thread.join()
-
-    def role(self, *given: Any, **options: Any) -> ServerRole:
-        return Front(self, *given, **options)
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""

@@ -326,7 +326,7 @@ class Endpoint(HttpService):
         if unsupported is not None:
             raise unsupported
         route = self._registry.route(request, peer)
-        tool = self._registry.tools.items.get(params.get("name")) if method == "tools/call" else None
+        tool = self._registry.tools.items.get(str(params.get("name"))) if method == "tools/call" else None
         for each in () if tool is None else tool.mirrored:
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:

@@ -43,7 +43,6 @@ DECLARED: Mapping[str, Mapping[str, Json]] = {
     "tools": {"listChanged": True},
 }
 
-
 # What an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
 
@@ -93,6 +92,7 @@ class Registry:
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
         self.config, self.offer = config, offer
+        self.role: Callable[..., ServerRole] = partial(ServerRole, self)  # of one more connection or session
         # Kinds of which something was registered, or announced; taking the last one away changes nothing.
         self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
         self._mounted: list[Registry] = []
@@ -151,10 +151,6 @@ class Registry:
         if own is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
-
-    def role(self, *given: Any, **options: Any) -> ServerRole:
-        """What the messages of one more connection or session mean; arguments as `ServerRole`."""
-        return ServerRole(self, *given, **options)
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
