@@ -54,6 +54,9 @@ IDLE_SECONDS = 300.0
 # Seconds that a notification may take, and that a request or an answer waits for those before it.
 FLUSH_SECONDS = 10.0
 
+# Bytes of memory that a client may take to describe itself, which is kept for a server that is begun anew.
+OPENING_BYTES = 64 * 1024
+
 # Servers behind that run at once: one for each session, and for each client without one.
 MOST_LINKS = 200
 
@@ -163,7 +166,6 @@ class Link(Host):
         self._begun = self.closed = False  # whether the client has said `notifications/initialized`
         self._replies: dict[str, SimpleQueue[Any]] = {}
         self._tools: list[Tool] = []
-        self._log_level: Json = None
         self._changes = Subscriptions(bridge.config, lambda kind: True)
         self._forget: Callable[[], object] = int
         self._lock = threading.Lock()  # held while the server is begun: every call waits for that anyway
@@ -270,17 +272,17 @@ class Link(Host):
             incoming: The request.
         """
         self.running[incoming] = front or threading.Lock()
-        listens = False
+        answer: Any = None
         try:
             opened = self._open()
             is_old, asks_old = opened.session.era.revision.handshake, incoming.peer.revision.handshake
-            listens = is_old and incoming.request.method == LISTEN
             if incoming.request.method == "initialize":
                 return self._initialize(incoming, opened.session)
             self._flush()
             if is_old is asks_old:
                 return self._pass_on(incoming, opened)
-            return self._with_handshake(incoming, opened) if is_old else self._without_handshake(incoming, opened)
+            answer = self._with_handshake(incoming, opened) if is_old else self._without_handshake(incoming, opened)
+            return answer
         except RpcError as error:
             return give(incoming, Failure(None, error.code, error.message, error.data))
         except Cancelled:
@@ -290,8 +292,8 @@ class Link(Host):
             told = str(error) if self._bridge.is_local else f"{type(error).__name__}, see what the bridge has logged"
             raise InternalError(f"lost with the server behind the bridge, which is begun anew: {told}") from None
         finally:
-            if listens and not incoming.cancelled:
-                incoming.on_cancel(partial(self._end, incoming))
+            if answer is LATER and incoming.request.method == LISTEN and not incoming.finished:
+                incoming.on_cancel(partial(self._end, incoming))  # a stream, which stays open (see `lost`)
             else:
                 self._end(incoming)
 
@@ -421,8 +423,9 @@ class Link(Host):
 
     def lost(self, peer: Peer) -> None:
         """The connection has ended (told by `ClientSession.lost`): so have streams over it."""
-        for incoming in list(self.running):
+        for incoming in [each for each in list(self.running) if each.request.method == LISTEN]:
             self._changes.end_streams(incoming.sink)
+            self._end(incoming)
 
     def _calls(self) -> list[IncomingRequest]:
         """The requests that run now, but for streams; oldest first."""
@@ -468,7 +471,7 @@ class Link(Host):
     def _tell(self, notification: Notification) -> None:
         method, params = notification
         for front in list(self.fronts):
-            with suppress(ConnectionLost):
+            with suppress(McpError):
                 front.tell(encode(Notification(method, with_meta(params, [SUBSCRIPTION_KEY]))))
         for name in LISTS:
             if method == f"notifications/{name}/list_changed":
@@ -492,7 +495,11 @@ class Link(Host):
                 session.ready(Deadline(FLUSH_SECONDS))
 
     def _put(self, callback: Callable[[], object], notification: Notification) -> None:
-        self._dispatcher.put(callback, size_of(notification.params, WAITING_BYTES))
+        def run() -> None:
+            with suppress(McpError):  # who it is for has gone
+                callback()
+
+        self._dispatcher.put(run, size_of(notification.params, WAITING_BYTES))
 
     def _flush(self) -> None:
         """Wait until the notifications before this are passed on."""
@@ -583,8 +590,10 @@ class Bridge(Registry):
         front._registry = self
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
-        """The link of a client. Raises InternalError: there are too many."""
+        """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
         key = None if self.shared else key
+        if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
+            raise errors.InvalidParams(f"a client describes itself in at most {OPENING_BYTES} bytes of memory")
         with self._links_lock:
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
@@ -620,9 +629,9 @@ class Bridge(Registry):
 
 def bridge_command(arguments: Sequence[str], prog: str) -> int:
     """Serve a stdio server over HTTP, or a server with a URL over stdio."""
-    parser = Parser(prog, "Serve a stdio server over Streamable HTTP:  --http 8000 -- COMMAND ...  Or serve a server "
-                          "with a URL over stdin and stdout, to the program that starts this command:  URL  "
-                          "Everything is passed on both ways.")
+    parser = Parser(prog, "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
+                          "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
+                          "passed on both ways.")
     parser.add_argument("url", metavar="URL", nargs="?", help="of the server to serve over stdin and stdout")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
                         help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)")
