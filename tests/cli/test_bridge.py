@@ -25,6 +25,7 @@ from minimcp import (
     Server,
     StdioServer,
     Tasks,
+    ToolError,
     connect,
 )
 from minimcp.cli.bridge import Bridge
@@ -437,3 +438,92 @@ def test_a_port_that_is_taken_is_told(minimcp: Callable[..., Done], script: str)
     with Server("x").start_http() as running:
         done = minimcp("bridge", "--http", str(running.port), "--", sys.executable, script)
     assert done.code == 3 and "another program listens there" in done.err
+
+
+# ------------------------------------------------------------ between the eras, and several clients
+
+
+def test_what_a_client_said_is_said_again_to_the_next_process(tmp_path: Path) -> None:
+    text = SERVER.replace("server.run()", """
+@server.resource("x://a")
+def read() -> str:
+    "Read."
+    return "A"
+@server.tool
+def tell(ctx: Context) -> str:
+    "Log, and change a resource."
+    ctx.log("debug", "told")
+    server.resource_updated("x://a")
+    return "ok"
+server.run()
+""")
+    (tmp_path / "behind.py").write_text(text, encoding="utf-8")
+    logged, updated = threading.Event(), threading.Event()
+    with front(_child(str(tmp_path / "behind.py")), "http") as url, connect(
+        url, revision=OLD, on_log=lambda message: logged.set(), on_resource_updated=lambda uri: updated.set(),
+    ) as client:  # fmt: skip
+        client.subscribe("x://a")
+        client.set_log_level("debug")
+        with pytest.raises(InternalError):
+            client.call_tool("die")
+        assert client.call_tool("tell").text == "ok"
+        assert logged.wait(WAIT) and updated.wait(WAIT)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_question_goes_to_no_other_client(shared: bool) -> None:
+    """The server does not say whose call it asks for: with two that is nobody's."""
+    behind, asked = Behind(OLD), threading.Event()
+
+    def elicit(request: Any) -> Dict[str, str]:
+        asked.set()
+        return {"name": "x"}
+
+    with front(behind.server, "http", shared=shared) as url:
+        with connect(url, revision=OLD, elicit=elicit) as one, connect(url, revision=OLD, elicit=elicit) as other:
+            token = CancelToken()
+            thread = threading.Thread(target=lambda: _quietly(lambda: other.call_tool("slow", cancel=token)))
+            thread.start()
+            assert behind.begun.wait(WAIT)
+            if shared:
+                with pytest.raises(ToolError, match="does not say whom it asks"):
+                    one.call_tool("ask")
+            else:
+                assert one.call_tool("ask").text == "xx"
+            token.cancel()
+            thread.join(WAIT)
+    behind.server.close()
+    assert asked.is_set() is not shared
+
+
+def test_a_state_is_good_for_one_request() -> None:
+    with bridged("http", Behind(OLD), NEW, elicit=lambda request: {"name": "x"}) as client:
+        with pytest.raises(RpcError, match="no call waits for this requestState"):
+            client.request("tools/call", {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}})
+        with pytest.raises(RpcError, match="no call waits for this requestState"):
+            client.request("tools/call", {"name": "add", "requestState": 1})
+
+
+def test_a_stream_ends_with_its_server(script: str) -> None:
+    """Of an older server before a newer client, too: the client opens another."""
+    with front(_child(script), "http") as url, connect(url, revision=NEW, timeout=WAIT) as client:
+        with client.listen(tools_list_changed=True) as changes:
+            with pytest.raises(InternalError):
+                client.call_tool("die")
+            with pytest.raises(Exception, match="ended"):
+                changes.next(WAIT)
+
+
+def test_a_client_that_says_too_much_of_itself_is_refused() -> None:
+    for revision in (OLD, NEW):
+        with front(Behind(revision).server, "http") as url, pytest.raises(Exception, match="at most 65536 bytes"):
+            connect(url, revision=revision, client_info={"name": "x" * 70_000, "version": "0"})
+
+
+def test_an_older_client_gets_no_results_that_it_cannot_read() -> None:
+    behind = Behind(NEW)
+    with bridged("http", behind, OLD) as client:
+        tools = {tool.name: tool for tool in client.list_tools()}
+        assert tools["add"].output_schema is None
+        result = client.call_tool("add", {"a": 1, "b": 2})
+        assert result.text == "3" and not result.has_structured_content
