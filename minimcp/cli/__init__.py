@@ -34,6 +34,7 @@ COMMANDS = {
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "install": ("install", "write a server into the config file of a host"),
+    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
 

@@ -208,7 +208,7 @@ def connect(
         info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
-        found = found._replace(object=_with_stored_token(found.object))
+        found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
     plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
@@ -271,7 +271,7 @@ class Plan(NamedTuple):
         what = f"connect took the target for {self.target.what}"
         try:
             if not self.target.is_web:
-                return self._open_local(agree)
+                return self.open_local(agree)
             from ..http.client_sse import agree_over_http
 
             def make(kind: Any) -> Any:
@@ -284,7 +284,7 @@ class Plan(NamedTuple):
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def _open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
+    def open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:
@@ -504,7 +504,7 @@ def read_target(
     return Target(what, StdioServer(command, env=env, cwd=cwd))
 
 
-def _with_stored_token(server: Any) -> Any:
+def with_stored_token(server: Any) -> Any:
     """The same `HttpServer`, which is sent what ``minimcp login`` has stored for it."""
     try:
         from ..auth.signin import StoredToken
