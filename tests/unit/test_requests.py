@@ -398,6 +398,15 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     assert len(sink.requests) == 0
 
 
+def test_a_drain_ends_with_the_refusal_of_the_last_request() -> None:
+    sink = RecordingOutlet()
+    last = incoming(sink)
+    draining = Task(sink.requests.wait_until_empty, NEVER)
+    assert eventually(lambda: sink.requests._changed._waiters)  # type: ignore[attr-defined]
+    last.refuse(InternalError("no thread"))
+    assert draining.result()
+
+
 # ------------------------------------------------------------ what a handler does
 
 

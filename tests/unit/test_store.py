@@ -160,6 +160,7 @@ def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: S
     version = store.put("a", b"1")
     assert version is not None
     token, woken = CancelToken(), list[bool]()
+    assert not store.wait(["a"], version, 0.01, token) and not token._callbacks, "a token outlives many waits"
     thread = threading.Thread(target=lambda: woken.append(store.wait(["a"], version, cancel=token)))
     thread.start()
     assert eventually(lambda: store._waiters)
