@@ -259,7 +259,9 @@ class Link(Host):
         self._forget()
         if self._session is not None:
             self._session.close()
-        self._bridge.left(self)
+        bridge = self._bridge
+        with bridge.links_lock:
+            bridge.links = {key: link for key, link in bridge.links.items() if link is not self}
         super().close()
 
     # ------------------------------------------------------------ requests of the client
@@ -290,7 +292,8 @@ class Link(Host):
         except McpError as error:
             log.warning("%s: %s", incoming.request.method, error)
             told = str(error) if self._bridge.is_local else f"{type(error).__name__}, see what the bridge has logged"
-            raise InternalError(f"lost with the server behind the bridge, which is begun anew: {told}") from None
+            reason = "no answer of the server behind the bridge, the next call begins anew"
+            raise InternalError(f"{reason}: {told}") from None
         finally:
             if answer is LATER and incoming.request.method == LISTEN and not incoming.finished:
                 incoming.on_cancel(partial(self._end, incoming))  # a stream, which stays open (see `lost`)
@@ -585,7 +588,7 @@ class Bridge(Registry):
         super().__init__(front._config, Offer(REVISIONS))
         self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
         self.links: dict[object, Link] = {}
-        self._links_lock, self._pool = threading.Lock(), front._pool
+        self.links_lock, self._pool = threading.Lock(), front._pool
         self.role = partial(Front, self)
         front._registry = self
 
@@ -594,18 +597,12 @@ class Bridge(Registry):
         key = None if self.shared else key
         if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
             raise errors.InvalidParams(f"a client describes itself in at most {OPENING_BYTES} bytes of memory")
-        with self._links_lock:
+        with self.links_lock:
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
             if key not in self.links or self.links[key].closed:
                 self.links[key] = Link(self, opening, shakes_hands)
             return self.links[key]
-
-    def left(self, link: Link) -> None:
-        """A link has ended."""
-        with self._links_lock:
-            for key in [each for each, known in self.links.items() if known is link]:
-                del self.links[key]
 
     def end(self) -> None:
         """End every server behind. Blocks: until then, two seconds at most."""

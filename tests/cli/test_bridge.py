@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from minimcp import (
+    Bearer,
     Cancelled,
     CancelToken,
     Client,
@@ -313,14 +314,14 @@ def _child(script: str, *arguments: str) -> StdioServer:
 def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
     with front(_child(script), "http") as url, connect(url, revision=revision, timeout=WAIT) as client:
         first = client.call_tool("pid").text
-        with pytest.raises(InternalError, match="lost with the server behind the bridge, which is begun anew"):
+        with pytest.raises(InternalError, match="no answer of the server behind the bridge, the next call begins anew"):
             client.call_tool("die")
         assert client.call_tool("pid").text != first
 
 
 def test_a_server_that_cannot_start_is_told(tmp_path: Path) -> None:
     with front(StdioServer([str(tmp_path / "none")]), "http") as url:
-        with pytest.raises(Exception, match="lost with the server behind the bridge"):
+        with pytest.raises(Exception, match="no answer of the server behind the bridge"):
             connect(url, revision=OLD, timeout=WAIT)
     with front(StdioServer([str(tmp_path / "none")]), "memory", is_local=True) as server:
         with pytest.raises(Exception, match="there is no such program"):
@@ -397,6 +398,19 @@ def test_the_end_of_input_ends_all() -> None:
         done = run_process("bridge", running.url)
         assert (done.code, done.out) == (0, "")
     behind.server.close()
+
+
+@pytest.mark.parametrize("words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], []])
+def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
+    server = Server("locked", auth=Bearer.static("secret"))
+    with server.start_http() as running:
+        command = StdioServer(command_line("bridge", running.url, *words), env={"PYTHONPATH": str(ROOT)})
+        if words:
+            with connect(command, timeout=WAIT) as client:
+                assert client.server_info is not None and client.server_info.name == "locked"
+        else:
+            with pytest.raises(Exception, match="no answer .* HTTP 401.*minimcp login"):
+                connect(command, timeout=WAIT, stderr=str)
 
 
 # ------------------------------------------------------------ usage

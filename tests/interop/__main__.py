@@ -95,11 +95,15 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
         return client, [*_peer_script(peer, peer.server), *arguments]
     server = [sys.executable, str(HERE / "our_server.py"), str(life)]
     if session.way == "bridge":  # our server over stdio, behind the command that serves it over HTTP
-        bridge = f'cd {shlex.quote(str(ROOT))}; exec "$0" -m minimcp bridge --http $PORT -- {shlex.join(server)}'
-        server = ["sh", "-c", bridge, sys.executable]
+        server = _bridge(f"--http $PORT -- {shlex.join(server)}")
     elif session.way != "stdio":
-        server.append(session.way)
+        server.append("http" if session.way == "to URL" else session.way)
     return [*_peer_script(peer, peer.client), revision], server
+
+
+def _bridge(arguments: str) -> list[str]:
+    """Return the argument list of `minimcp bridge`, by way of a shell: a client may start it without our variables."""
+    return ["sh", "-c", f'cd {shlex.quote(str(ROOT))}; exec "$0" -m minimcp bridge {arguments}', sys.executable]
 
 
 def hold(session: Session) -> Outcome:
@@ -110,7 +114,8 @@ def hold(session: Session) -> Outcome:
         if session.way == "stdio":
             return _judge(session, *_run([*client, *server], folder), folder / "life")
         with _listening(session, server, folder) as served:
-            printed, stderr, problem = _run([*client, served.url], folder)
+            place = _bridge(served.url) if session.way == "to URL" else [served.url]
+            printed, stderr, problem = _run([*client, *place], folder)
         return _judge(session, printed, stderr + served.stderr, problem or served.problem, folder / "life")
 
 

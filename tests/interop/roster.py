@@ -26,8 +26,9 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
-# How messages go: over stdio, Streamable HTTP, the HTTP+SSE of 2024-11-05, or Streamable HTTP and `minimcp bridge`.
-WAYS = ("stdio", "http", "sse", "bridge")
+# How messages go: over stdio, Streamable HTTP, the HTTP+SSE of 2024-11-05; or over one of the first two to
+# `minimcp bridge`, and over the other one to our server.
+WAYS = ("stdio", "http", "sse", "bridge", "to URL")
 
 
 class Fault(NamedTuple):
@@ -67,6 +68,7 @@ class Peer(NamedTuple):
 
 
 ONE_ERA = (*exactly(R2, R4), Asked("auto", R4))
+BRIDGED = {"bridge": exactly(R4, R5), "to URL": exactly(R4, R5)}
 BOTH_ERAS = (*exactly(R2, R4, R5), Asked("auto", R5))
 ZOD = "zod@4.6.7"
 REFERENCE = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19", "mcp-server-fetch==2026.10.24", "mcp==2.3.0"]
@@ -120,7 +122,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         serves_at={"http": BOTH_ERAS},
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
-        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), "bridge": exactly(R4, R5)},
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), **BRIDGED},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
@@ -160,7 +162,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         serves_at={"http": BOTH_ERAS},
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
-        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), "bridge": exactly(R4, R5)},
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), **BRIDGED},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
