@@ -412,7 +412,7 @@ MISTAKES: Dict[str, List[Any]] = {
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
         "ToolError: f returned a wrong value: expected an integer, got the string 'x'",
     ],
-    "forgets to return": [returns("str", "pass"), "expected a string, got null (None: does every branch"],
+    "forgets to return": [returns("str", "pass"), "expected a string, got null (None: has a branch no return?)"],
     "returns a number for text": [returns("str", "return 34.5"), "expected a string, got the number 34.5"],
     "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
     "returns a long text": [

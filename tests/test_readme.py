@@ -52,7 +52,7 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 20
+    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 23
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
@@ -83,6 +83,13 @@ def test_the_skills_are_read(files: Path) -> None:
 
 def test_the_test_passes(files: Path) -> None:
     _run(["-c", "import test_server as t; t.test_forecast(); t.test_progress()"], files)
+
+
+def test_the_tests_of_the_page_on_testing_pass(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # it is named, installed or not
+    tests = ["test_fixture.py", "test_recorded.py", "test_misbehaving.py"]
+    options = ["-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error"]
+    assert "7 passed" in _run(["-m", "pytest", "-q", *options, *tests], files)
 
 
 def test_the_plain_class_serves(files: Path) -> None:

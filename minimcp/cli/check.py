@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from contextlib import closing
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..client.config import CONFIG_FILE
 from ..client.connect import read_target
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, RequestTimeout
+from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
 from ..protocol.lifecycle import Handshake, PerRequest
 from ..protocol.messages import InvalidMessage, decode
 from ..protocol.sse import EventReader
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..stdio.child import ChildTransport, StdioServer
+from ..testing.scripted import ScriptedPeer
 from ..types import Tool
 from . import Parser, UsageError, clean, exit_code, one_line, tell
 from .commands import TARGET_HELP, _config, _header
@@ -70,58 +70,46 @@ class Reply(NamedTuple):
 # ------------------------------------------------------------ the two ways to a server
 
 
-class Pipe:
+class Pipe(ScriptedPeer):
     """A server process, spoken to line by line. For one thread."""
 
     is_web = False
 
     def __init__(self, server: StdioServer, seconds: float, take: Callable[[bytes], Any]) -> None:
-        self._transport = ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0)
-        self._seconds, self._take = seconds, take
-        self._frames: SimpleQueue[Any] = SimpleQueue()
-        threading.Thread(target=self._read, name="minimcp-check-reader", daemon=True).start()
+        self._note = take
+        super().__init__(ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0), seconds)
 
-    def _read(self) -> None:
-        frames = self._transport.receive()
-        while frames:
-            for frame in frames:
-                self._frames.put(frame)
-            frames = self._transport.receive()
-        self._frames.put(None)
+    def _take(self, frame: Any) -> None:
+        if isinstance(frame, bytes):
+            self._note(frame)
+        super()._take(frame)
 
     def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
         """Send a line, and wait for the answer to a request if its id is given."""
-        deadline, line = Deadline(self._seconds), body + b"\n"
-        while line:
-            line = line[self._transport.send(line, deadline.to_wait()) :]
-            if line and deadline.expired:
-                raise RequestTimeout("the server does not read what is sent")
+        deadline = Deadline(self.timeout)
+        self.write(body + b"\n")
         while id is not None:
             try:
-                frame = self._frames.get(timeout=max(deadline.to_wait(), 0.001))
+                found = self._received.get(timeout=max(deadline.to_wait() or 0.0, 0.001))
             except Empty:
-                raise RequestTimeout(f"no answer within {self._seconds:g} s") from None
-            if frame is None:
-                self._frames.put(None)
-                raise ConnectionLost(str(self._transport.lost("the server has ended its output")))
-            if not isinstance(frame, bytes):
-                raise ProtocolViolation(f"a message is longer than {MOST_BYTES} bytes")
-            found = self._take(frame)
-            if isinstance(found, dict) and "method" not in found and str(found.get("id")) == str(id):  # of any type
+                raise RequestTimeout(f"no answer within {self.timeout:g} s") from None
+            if isinstance(found, ConnectionLost):
+                self._received.put(found)
+                raise found
+            if found.get("method") == "ping" and "id" in found:
+                self.answer(found, {})
+            if "method" not in found and str(found.get("id")) == str(id):  # whether its type is right is a check
                 return Reply(found)
         return Reply(None)
 
     def ends_with_its_input(self) -> bool:
         """Close the server's input; whether its process then ends."""
-        self._transport.close_writing()
-        deadline = Deadline(self._seconds)
-        while self._transport.returncode is None and not deadline.expired:
+        child: Any = self.pipe
+        child.close_writing()
+        deadline = Deadline(self.timeout)
+        while child.returncode is None and not deadline.expired:
             time.sleep(0.02)
-        return self._transport.returncode is not None
-
-    def close(self) -> None:
-        """End the process."""
-        self._transport.close()
+        return child.returncode is not None
 
 
 class Web:

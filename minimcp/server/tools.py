@@ -47,7 +47,6 @@ _ADVICE = (
      "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
     ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
      "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
-    ("Mismatch", "got null", " (None: does every branch of the function return something?)"),
 )  # fmt: skip
 
 
@@ -254,7 +253,8 @@ class RegisteredTool(RegisteredFunction):
         told, name = errors.describe(error), type(error).__name__
         told += next((advice for kind, words, advice in _ADVICE if kind == name and words in told), "")
         if returned and isinstance(error, Exception):
-            told = f"{self.key} returned a wrong value: {told}"
+            is_none = told.startswith("expected") and told.endswith("got null")
+            told = f"{self.key} returned a wrong value: {told}" + " (None: has a branch no return?)" * is_none
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from minimcp import Server
+from minimcp.testing import ScriptedClient
 
 from ..answering import R5
-from ..scripted import Task
+from ..support import WAIT
 from ..wire.messages import hello, modern
 
 Reply = Union[Dict[str, Any], Callable[[Dict[str, Any]], Any]]
@@ -32,14 +31,13 @@ class RawClient:
     ) -> None:
         self.revision, self.replies = revision, replies
         self.capabilities = ALL if capabilities is None else capabilities
-        self.pipe = server.open_pipe()
+        self.peer = ScriptedClient(server, timeout=WAIT)
         self.asked: List[Dict[str, Any]] = []
         self.notices: List[Dict[str, Any]] = []
-        self._frames: Deque[Any] = deque()
         self._ids = 0
         if revision != R5:
             self.result("initialize", **hello(revision, **self.capabilities))
-            self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            self.peer.notify("notifications/initialized")
 
     def __enter__(self) -> RawClient:
         return self
@@ -48,28 +46,16 @@ class RawClient:
         self.close()
 
     def close(self) -> None:
-        self.pipe.close()
+        self.peer.close()
 
     # ------------------------------------------------------------ messages
-
-    def write(self, message: Dict[str, Any]) -> None:
-        rest = json.dumps(message).encode() + b"\n"
-        while rest:
-            rest = rest[self.pipe.send(rest, 5) :]
-
-    def read(self) -> Dict[str, Any]:
-        """The next message."""
-        while not self._frames:
-            self._frames.extend(Task(self.pipe.receive).result())
-        found: Dict[str, Any] = json.loads(self._frames.popleft())
-        return found
 
     def begin(self, method: str, **params: Any) -> int:
         """Send a request."""
         self._ids += 1
         if self.revision == R5:
             params = modern(params, capabilities=self.capabilities)
-        self.write({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
+        self.peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
         return self._ids
 
     def reply(self, question: Dict[str, Any]) -> None:
@@ -78,7 +64,7 @@ class RawClient:
         answer = self._answer(question)
         if answer is not None:
             ending = answer if "error" in answer else {"result": answer}
-            self.write({"jsonrpc": "2.0", "id": question["id"], **ending})
+            self.peer.send({"jsonrpc": "2.0", "id": question["id"], **ending})
 
     def _answer(self, question: Dict[str, Any]) -> Any:
         found = self.replies[question["method"]]
@@ -87,7 +73,7 @@ class RawClient:
     def answer(self, id: int) -> Dict[str, Any]:
         """The answer to a request; questions that come before it are answered."""
         while True:
-            message = self.read()
+            message = self.peer.expect()
             if "method" not in message:
                 if message["id"] == id:
                     return message

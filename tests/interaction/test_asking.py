@@ -186,11 +186,11 @@ def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch
     server, looked = build(), threading.Event()
     with RawClient(server, R4, {**REPLIES, "elicitation/create": lambda question: None}) as client:
         call = client.begin("tools/call", name="hurried", arguments={})
-        question = client.read()
+        question = client.peer.expect()
         moved.ahead += 2 * questions_server.HURRY  # longer than the tool may run
         timer.after(0, looked.set)
         assert looked.wait(WAIT), "what is over by now has rung before"
-        client.write({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        client.peer.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert client.answer(call)["result"]["content"][0]["text"] == "decline"
         client.replies["elicitation/create"] = {"action": "decline"}
         assert client.call("late", after=WAIT) == ["late did not finish within 0.05 s"]
@@ -202,9 +202,9 @@ def test_a_cancelled_call_withdraws_its_question() -> None:
     questions_server.ended.clear()
     with serving(R4) as client:
         call = client.begin("tools/call", name="wait", arguments={"name": "cancelled"})
-        question = client.read()
-        client.write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
-        notice = client.read()
+        question = client.peer.expect()
+        client.peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+        notice = client.peer.expect()
         assert notice["method"] == "notifications/cancelled" and notice["params"]["requestId"] == question["id"]
         client.reply(question)  # too late: nobody waits
         assert client.call("decide") == "accept {'sure': True} True"

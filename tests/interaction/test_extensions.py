@@ -231,13 +231,13 @@ def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
     clock = Clock()
     notice = {"jsonrpc": "2.0", "method": "notifications/clock/set"}
     with RawClient(with_clock(clock), R4, {}, capabilities={}) as without:
-        without.write({**notice, "params": {"hour": 1}})
+        without.peer.send({**notice, "params": {"hour": 1}})
         without.result("ping")
     with RawClient(with_clock(Clock()), R4, {}, capabilities={}) as _:
         pass
     with RawClient(clock.server, R4, {}, capabilities={"extensions": {Clock.identifier: {}}}) as having:
-        having.write({**notice, "params": {"hour": 25}})
-        having.write({**notice, "params": {"hour": 2}})
+        having.peer.send({**notice, "params": {"hour": 25}})
+        having.peer.send({**notice, "params": {"hour": 2}})
         assert clock.heard.get(timeout=WAIT) == {"hour": 2}
     assert clock.heard.empty()
 

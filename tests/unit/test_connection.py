@@ -136,11 +136,12 @@ def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":%d,"result":{' % first.id, b"}"))
         with pytest.raises(ProtocolViolation, match="longer than 10 bytes"):
             connection.calls.wait(first, Deadline(WAIT))
+        pipe.give(TooLong(10, b'{"jsonrpc":"2.0","method":"x",', b"}"))
+        pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":8,"method":"x",', b"}"))
+        assert "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"] and second.ending is None
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","result":{"x":"', b"}"))
         with pytest.raises(ProtocolViolation, match="longer than 10 bytes"):
             connection.calls.wait(second, Deadline(WAIT))
-        pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":9,"method":"x",', b"}"))
-        assert "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"]
 
 
 # ------------------------------------------------------------ what is written

@@ -7,7 +7,7 @@ from typing import Any, List
 
 import pytest
 
-from minimcp import Cancelled, Context, ResourceNotFound
+from minimcp import Cancelled, Context, ResourceNotFound, testing
 from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.types import Implementation
 
@@ -99,3 +99,16 @@ def test_reading_a_resource_of_the_same_server() -> None:
     with pytest.raises(Cancelled, match="enough"):
         ctx.read_resource("notes://5")
     assert len(seen) == 1
+
+
+def test_a_stream_is_closed_only_where_a_client_can_come_back() -> None:
+    ctx = testing.context()
+    assert ctx.close_stream() is False
+    ctx.cancel()
+    with pytest.raises(Cancelled):
+        ctx.close_stream()
+
+
+def test_a_name_that_a_context_lacks() -> None:
+    with pytest.raises(AttributeError, match=r"ctx has no 'zzz': see help\(minimcp.Context\)"):
+        assert testing.context().zzz  # type: ignore[attr-defined]

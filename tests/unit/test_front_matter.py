@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 
@@ -164,3 +164,15 @@ def test_a_name_that_is_none(name: Any, folder: str, why: str) -> None:
 def test_a_description_that_is_none(description: Any) -> None:
     with pytest.raises(ValueError, match="description"):
         check_front_matter({"name": "a", "description": description}, "a")
+
+
+@pytest.mark.parametrize(("nested", "most"), [
+    (lambda deep: "a: " + "[" * deep + "]" * deep, 15),
+    (lambda deep: "a:\n- " + "[" * deep + "]" * deep, 14),
+    (lambda deep: "a:\n" + "- " * deep + "x", 15),
+    (lambda deep: "\n".join(" " * each + "a:" for each in range(deep + 1)), 15),
+])
+def test_values_nest_as_deep_as_may_be_and_no_deeper(nested: Callable[[int], str], most: int) -> None:
+    read_front_matter(f"---\n{nested(most)}\n---\n")
+    with pytest.raises(ValueError, match="16 deep"):
+        read_front_matter(f"---\n{nested(most + 1)}\n---\n")

@@ -36,8 +36,8 @@ def made(**options: Any) -> Server:
 @pytest.mark.parametrize(("options", "answered"), [({}, True), ({"strict_version": True}, False)])
 def test_an_unknown_revision_is_answered_by_another(options: Any, answered: bool) -> None:
     with RawClient(made(**options), R5, {}) as client:
-        client.write(request(1, "initialize", **hello("2099-01-01")))
-        assert ("result" in client.read()) is answered
+        client.peer.send(request(1, "initialize", **hello("2099-01-01")))
+        assert ("result" in client.peer.expect()) is answered
 
 
 @pytest.mark.requirement("LIFE-05")
@@ -46,8 +46,8 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
     server = made()
 
     def ask(client: RawClient, message: Any) -> Any:
-        client.write(message)
-        return client.read()
+        client.peer.send(message)
+        return client.peer.expect()
 
     with RawClient(server, R5, {}) as client, RawClient(server, R5, {}) as stranger:  # neither is initialized yet
         ask(client, request(1, "initialize", **hello(R4)))
@@ -55,11 +55,11 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
         assert ask(client, request(1, "ping"))["id"] == 1, "nothing came before"
         told = ask(client, notice("notifications/initialized"))
         assert told["method"] == "notifications/tools/list_changed", "what changed meanwhile is told now"
-        client.write(notice("notifications/vendor"))
+        client.peer.send(notice("notifications/vendor"))
         assert ask(client, request(1, "ping"))["id"] == 1
         server.add_tool(echo, name="late")
-        assert client.read()["method"] == "notifications/tools/list_changed"
-        stranger.write(notice("notifications/initialized"))
+        assert client.peer.expect()["method"] == "notifications/tools/list_changed"
+        stranger.peer.send(notice("notifications/initialized"))
         assert ask(stranger, request(1, "ping"))["id"] == 1
     assert caplog.text.count("notifications/vendor: ignored") == 1
     assert caplog.text.count("notifications/initialized: ignored") == 1

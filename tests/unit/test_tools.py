@@ -63,6 +63,8 @@ def nameless() -> Any:
     ({"input_schema": {"type": 5}}, ValueError, "type"),
     ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
     ({"icons": ["https://example.com"]}, TypeError, "icons"),
+    ({"scopes": (5,)}, ValueError, "a scope is text without blanks and quotes, unlike 5"),
+    ({"scopes": ("a b",)}, ValueError, "a scope is text without blanks and quotes, unlike 'a b'"),
     ({"function": functools.partial(echo, "x")}, TypeError, "no Python function"),
     ({"function": nameless()}, TypeError, "name"),
 ])

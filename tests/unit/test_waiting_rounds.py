@@ -120,6 +120,6 @@ def test_one_of_many_that_come_with_one_state_goes_on() -> None:
         answers = {"elicit-1": {"action": "decline"}}
         for _ in range(10):
             client.begin("tools/call", name="act", arguments={}, requestState=state, inputResponses=answers)
-        assert sorted("result" in client.read() for _ in range(10)) == [False] * 9 + [True]
+        assert sorted("result" in client.peer.expect() for _ in range(10)) == [False] * 9 + [True]
     assert effects.runs == 1
     effects.server.close()
