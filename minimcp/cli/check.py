@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..client.config import CONFIG_FILE
-from ..client.connect import read_target
+from ..client.connect import read_target, with_stored_token
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
 from ..protocol.lifecycle import Handshake, PerRequest
@@ -139,6 +139,8 @@ class Web:
                     for event in events.feed(piece):
                         found = found or self._answer(event.data.encode(), id)
                     piece = response.read() if found is None else b""
+                if found is None and request.aborted.is_set():
+                    raise RequestTimeout(f"no answer within {self._seconds:g} s")
                 return Reply(found, response.status, response.headers)
         except McpError:
             if request.aborted.is_set():
@@ -215,6 +217,8 @@ class Probe:
             self.opening = self.result("server/discover")
             return
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
+        if reply.status == 401:
+            raise ConnectionFailed("the server wants a token: give one by --token, or sign in by 'minimcp login URL'")
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")
         self.notify("notifications/initialized")
@@ -520,6 +524,8 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):
         raise UsageError(f"{options.target} is no server that could be checked")
+    if found.is_web and not found.object.has_auth:
+        found = found._replace(object=with_stored_token(found.object))
 
     def connect(take: Callable[[bytes], Any]) -> Any:
         return (Web if found.is_web else Pipe)(found.object, options.timeout, take)

@@ -12,10 +12,11 @@ from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..errors import ProtocolViolation
+from ..http.headers import media_type
 from ..protocol.lifecycle import server_info
 from ..protocol.versions import Revision
 from ..schema.checker import SchemaNotSupported, compile_peer_check
-from ..types import Prompt, Resource, ResourceTemplate, Tool
+from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .check import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, code_of, shown
 
 CHECKS: list[Check] = []
@@ -149,11 +150,15 @@ def _removed(probe: Probe) -> str:
     return "ping, logging/setLevel, resources/subscribe"
 
 
-@check("params that are an array are refused", "BASE-12", "M:BASE-21", must=False)
-def _array_of_params(probe: Probe) -> None:
-    headers = probe.headers("tools/list") if probe.way.is_web else {}
+@check("a request whose params are an array is not served", "BASE-12", "M:BASE-21", must=False)
+def _array_of_params(probe: Probe) -> str:
     request = {"jsonrpc": "2.0", "id": "check-array", "method": "tools/list", "params": [1]}
-    code_of("tools/list", probe.send(request, "check-array", headers))
+    probe.send(request, None, probe.headers("tools/list") if probe.way.is_web else {})
+    alive = probe.is_alive()
+    for each in probe.came:
+        served = isinstance(each, dict) and each.get("id") == "check-array" and "result" in each
+        expect(not served, f"the answer is {each!r:.200}")
+    return alive
 
 
 @check("a notification is not answered, an unknown one neither", "BASE-10", "M:BASE-8")
@@ -193,6 +198,16 @@ def _broken_body(probe: Probe) -> str:
     reply = probe.send(b'{"jsonrpc": "2.0", "id": 1, "method"')
     expect(400 <= reply.status < 500, f"the status is {reply.status}")
     return f"{reply.status}"
+
+
+@check("an array of requests is answered", "BATCH-01", when=lambda one: one.batches and one.completions_capability)
+def _batch(probe: Probe) -> None:
+    asked = [{"jsonrpc": "2.0", "id": f"check-batch-{each}", "method": "ping"} for each in (1, 2)]
+    probe.send(asked, "check-batch-2" if probe.way.is_web else None)
+    probe.is_alive()
+    answers = [each for came in probe.came for each in (came if isinstance(came, list) else [came])]
+    ids = {str(each.get("id")) for each in answers if isinstance(each, dict) and "result" in each}
+    expect(ids >= {"check-batch-1", "check-batch-2"}, f"two requests in an array get {len(ids) - 1} results")
 
 
 @check("an array of messages is refused", "BATCH-15", "M:BASE-21", must=False, must_alone=True,
@@ -248,23 +263,42 @@ def _method_header(probe: Probe) -> str:
     return expect_code(probe, errors.HEADER_MISMATCH, "tools/list", headers={"Mcp-Method": None})
 
 
-@check("a session id is visible ASCII", "SHTTP-63", web=True)
-def _session_id(probe: Probe) -> None:
+def _session(probe: Probe) -> str:
+    """The id of the session. Raises NotApplicable: there is none."""
     if probe.session is None:
         raise NotApplicable("there are no sessions")
-    expect(re.fullmatch("[\x21-\x7e]+", probe.session), f"it is {probe.session!r:.60}")
+    return probe.session
+
+
+@check("Mcp-Name that differs from the body is refused with -32020", None, "M:HDR-9", web=True)
+def _name_header(probe: Probe) -> str:
+    params = {"name": NOBODY, "arguments": {}}
+    return expect_code(probe, errors.HEADER_MISMATCH, "tools/call", params, headers={"Mcp-Name": "another"})
+
+
+@check("a request is answered by application/json or text/event-stream", "SHTTP-12", "M:HTTP-5", web=True)
+def _content_type(probe: Probe) -> str:
+    kind = media_type(probe.request("server/discover" if probe.alone else "ping").headers.get("Content-Type"))[0]
+    expect(kind in ("application/json", "text/event-stream"), f"Content-Type is {kind!r:.60}")
+    return kind
+
+
+@check("a session id is visible ASCII", "SHTTP-63", web=True)
+def _session_id(probe: Probe) -> None:
+    session = _session(probe)
+    expect(re.fullmatch("[\x21-\x7e]+", session), f"it is {session!r:.60}")
 
 
 @check("a request without the session's id is refused with 400", "SHTTP-65", web=True, must=False)
 def _no_session(probe: Probe) -> None:
-    _session_id(probe)
+    _session(probe)
     reply = probe.request("tools/list", headers={"Mcp-Session-Id": None})
     expect(reply.status == 400, f"the status is {reply.status}")
 
 
 @check("a request of a session that has ended is answered 404", "SHTTP-66", web=True)
 def _ended_session(probe: Probe) -> None:
-    _session_id(probe)
+    _session(probe)
     other = Probe(probe.connect, probe.revision)
     try:
         other.open()
@@ -471,6 +505,18 @@ def _no_completion(probe: Probe) -> str:
 def _completion(probe: Probe) -> str:
     lacks(probe, "completions")
     return expect_code(probe, errors.INVALID_PARAMS, "completion/complete", COMPLETED)
+
+
+@check("what is read of a resource names its URI, and is text or a blob", "RES-06", "M:RES-5")
+def _contents(probe: Probe) -> str:
+    listed = probe.listed("resources/list")
+    if not listed:
+        raise NotApplicable("no resource is listed")
+    found = probe.result("resources/read", {"uri": listed[0].get("uri")})
+    try:
+        return f"{len(ReadResourceResult.from_wire(found).contents)} items"
+    except ValueError as error:
+        raise Failed(str(error)) from None
 
 
 @check("the result of the tool of --call has content, and fits its schema", "TOOL-17", "M:TOOL-6")

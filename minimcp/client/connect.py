@@ -208,7 +208,7 @@ def connect(
         info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
-        found = found._replace(object=_with_stored_token(found.object))
+        found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
     plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
     renew = plan.open if restart or found.is_web else None
@@ -504,7 +504,7 @@ def read_target(
     return Target(what, StdioServer(command, env=env, cwd=cwd))
 
 
-def _with_stored_token(server: Any) -> Any:
+def with_stored_token(server: Any) -> Any:
     """The same `HttpServer`, which is sent what ``minimcp login`` has stored for it."""
     try:
         from ..auth.signin import StoredToken

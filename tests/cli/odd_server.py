@@ -77,6 +77,9 @@ def answer(method: str, id: Any, params: Dict[str, Any]) -> None:
         write(id, result={member: entries, **listed, **({"nextCursor": CURSORS[ODD]} if ODD in CURSORS else {})})
     elif method == "completion/complete" and ODD == "completes anything":
         write(id, result={"completion": {"values": []}, **stamp})
+    elif method == "resources/read" and params["uri"] == "a://b":
+        contents = {"uri": "a://b"} if ODD == "empty contents" else {"uri": "a://b", "text": ""}
+        write(id, result={"contents": [contents], **listed})
     elif method == "resources/read" and not alone:
         refuse(id, -32002)
     elif method == "minimcp-check/nothing" and ODD == "death":

@@ -106,7 +106,7 @@ def _of(verdicts: List[Any], *outcomes: str) -> Set[str]:
 def test_a_server_that_is_right_passes(check: Callable[..., List[Any]]) -> None:
     verdicts = check("")
     assert len(verdicts) >= 25 and not _of(verdicts, "fail", "warn"), verdicts
-    missing = {"RES-03", "RES-10", "RES-08", "PRM-02", "PRM-11", "LOG-03", "LOG-07", "COMP-08", "TOOL-17"}
+    missing = {"RES-03", "RES-10", "RES-08", "PRM-02", "PRM-11", "LOG-03", "LOG-07", "COMP-08", "RES-06", "TOOL-17"}
     assert _of(verdicts, "n/a") == missing
 
 
@@ -129,19 +129,18 @@ ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
     ("nothing", ""), ("no templates", ""), ("large schema", ""), ("foreign reference", ""), ("old dialect", ""),
     ("chatty", ""), ("wrong schema", "TOOL-03 M:TOOL-4"), ("no ping", "PING-01"), ("null cursor", "PAGE-03"),
     ("number as cursor", "PAGE-03 M:PAG-1"), ("same cursor", "PAGE-03 M:PAG-1"), ("array as name", "TOOL-03 M:TOOL-4"),
-    ("texts as tools", "TOOL-03 M:TOOL-4"), ("array as _meta", ""), ("text as data", "M:VER-S1"),
+    ("texts as tools", "TOOL-03 M:TOOL-4"), ("array as _meta", "M:RES-5"), ("text as data", "M:VER-S1"),
     ("array as data", "M:VER-S1"), ("null versions", "M:DISC-1"), ("number as versions", "M:DISC-1"),
     ("deep line", "BASE-01 M:BASE-1"), ("binary line", "BASE-01 M:BASE-1"), ("death", "BASE-17 M:ERR-8"),
-    ("completes anything", ""),
+    ("empty contents", "RES-06 M:RES-5"), ("completes anything", ""),
 ])
 def test_what_is_odd_is_no_breach_unless_the_text_says_so(odd: str, rows: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("check", quoted(sys.executable, "-S", ODD_SERVER, odd), "--output", "json")
     verdicts = json.loads(done.out)
     assert _of(verdicts, "fail") == {*rows.split()} and not _of(verdicts, "timeout"), (odd, verdicts)
     assert done.code == int(bool(rows))
-    warned = {"completes anything": {"COMP-08", "M:CMP-5"}, "array as _meta": {"M:META-7"}}
     if not rows:
-        assert _of(verdicts, "warn") == warned.get(odd, set()), (odd, verdicts)
+        assert _of(verdicts, "warn") == ({"COMP-08", "M:CMP-5"} if odd == "completes anything" else set()), verdicts
 
 
 def test_a_tool_is_called_with_what_its_schema_asks_for(shop: str, minimcp: Callable[..., Done]) -> None:
@@ -204,10 +203,10 @@ def test_our_server_passes_over_http(revision: str, site: str, minimcp: Callable
 def test_our_server_passes_over_stdio_in_both_eras(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
     done = minimcp("check", shop, "--junit", str(tmp_path / "found.xml"))
     assert done.code == 0, done
-    assert done.out.endswith(" 0 failed, 0 warnings, 14 do not apply; revisions 2025-11-25, 2026-07-28\n")
+    assert done.out.endswith(" 0 failed, 0 warnings, 16 do not apply; revisions 2025-11-25, 2026-07-28\n")
     suite = xml.parse(tmp_path / "found.xml").getroot()
     cases = suite.findall("testcase")
-    assert suite.get("failures") == "0" and suite.get("tests") == str(len(cases)) and suite.get("skipped") == "14"
+    assert suite.get("failures") == "0" and suite.get("tests") == str(len(cases)) and suite.get("skipped") == "16"
     assert cases[0].get("name") == "LIFE-02 the opening says revision, capabilities and who the server is"
 
 
