@@ -30,9 +30,11 @@ COMMANDS = {
     "login": ("authorization", "sign in at a server with a URL, and keep the token"),
     "logout": ("authorization", "forget that token"),
     "whoami": ("authorization", "show what is known of it"),
+    "trace": ("trace", "record what goes between a host and a server, and what in it breaks the specification"),
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "install": ("install", "write a server into the config file of a host"),
+    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into a tree of your own, or check such a copy"),
 }
 

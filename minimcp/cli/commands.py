@@ -77,7 +77,7 @@ def _run(
         parser.add_argument(name, **settings)
     parser.add_argument("--config", metavar="FILE",
                         help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
-    parser.add_argument("--header", action="append", type=_header, metavar='"Name: value"',
+    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
                         help="send this with every request to a URL; may be given several times")
     parser.add_argument("--token", help="send this bearer token with every request to a URL")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
@@ -154,7 +154,8 @@ def _tasks() -> list[Any]:
     return [Tasks()]
 
 
-def _header(text: str) -> tuple[str, str]:
+def as_header(text: str) -> tuple[str, str]:
+    """A value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError(f'{text!r} is not "Name: value"')

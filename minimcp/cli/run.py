@@ -30,7 +30,7 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
     )
-    parser.add_argument("--http", type=_address, metavar="[HOST:]PORT",
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
                         help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
                              "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)")
     parser.add_argument("--sse", action="store_true",
@@ -64,7 +64,7 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
     return 0
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
     """``[HOST:]PORT``; an address of IPv6 stands in brackets."""
     host, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 1 << 16 and bool(host) == bool(colon)):

@@ -106,7 +106,7 @@ def own_files(only: str) -> dict[str, bytes]:
     for path, data in _files(PACKAGE):
         top = path.split("/")[0]
         if not only or top in BOTH_ROLES or top == only:
-            if path.endswith((".py", ".js", "py.typed", "LICENSE")):
+            if path.endswith((".py", ".js", ".html", ".txt", "py.typed", "LICENSE")):
                 found[path] = data
         elif path == f"{top}/__init__.py":
             found[path] = LEFT_OUT

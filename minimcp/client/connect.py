@@ -271,7 +271,7 @@ class Plan(NamedTuple):
         what = f"connect took the target for {self.target.what}"
         try:
             if not self.target.is_web:
-                return self._open_local(agree)
+                return self.open_local(agree)
             from ..http.client_sse import agree_over_http
 
             def make(kind: Any) -> Any:
@@ -284,7 +284,7 @@ class Plan(NamedTuple):
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def _open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
+    def open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:

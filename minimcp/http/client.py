@@ -541,6 +541,8 @@ class HttpClientSession(ClientSession):
         if media_type(headers.get("Content-Type"))[0] == JSON_TYPE:
             decoded = decode(body.strip())
             if isinstance(decoded, Failure):
+                if self._trace is not None:
+                    self._trace("<--", body.strip())
                 return decoded
             if isinstance(response.cut, ConnectionLost):
                 raise response.cut

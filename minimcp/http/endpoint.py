@@ -326,7 +326,8 @@ class Endpoint(HttpService):
         if unsupported is not None:
             raise unsupported
         route = self._registry.route(request, peer)
-        for each in self._registry.tools.items[str(params["name"])].mirrored if method == "tools/call" else ():
+        tool = self._registry.tools.items.get(str(params.get("name"))) if method == "tools/call" else None
+        for each in () if tool is None else tool.mirrored:
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")

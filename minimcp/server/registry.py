@@ -43,7 +43,6 @@ DECLARED: Mapping[str, Mapping[str, Json]] = {
     "tools": {"listChanged": True},
 }
 
-
 # What an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
 
@@ -93,6 +92,7 @@ class Registry:
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
         self.config, self.offer = config, offer
+        self.role: Callable[..., ServerRole] = partial(ServerRole, self)  # of one more connection or session
         # Kinds of which something was registered, or announced; taking the last one away changes nothing.
         self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
         self._mounted: list[Registry] = []

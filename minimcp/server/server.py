@@ -590,7 +590,7 @@ class Server:
             if on_end is not None:
                 on_end()
 
-        role = ServerRole(self._registry, on_end=ended)
+        role = self._registry.role(on_end=ended)
         channel = Connection(
             pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
         )
@@ -708,7 +708,7 @@ class Server:
 
         given = {name: value for name, value in changes.items() if value is not None}
         return Endpoint(
-            self._registry, partial(ServerRole, self._registry), path=path,
+            self._registry, self._registry.role, path=path,
             options=replace(self._http or HttpOptions(), **given), limits=self._limits,
             pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace, bearer=self._auth,
         )

@@ -26,7 +26,7 @@ class StandardStreams(StreamTransport):
     """This process's stdin and stdout as a transport to the client that started it. Made by `take`, once at a time."""
 
     def __init__(self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]) -> None:
-        super().__init__("stdio", reading, writing, limit, shared=_is_shared(writing))
+        super().__init__("stdio", reading, writing, limit, shared=is_shared(writing))
         self._found = found
         self._stdout: Any = sys.stdout if _number_of(sys.stdout) == 1 else None
         self._stderr: Any = sys.stderr
@@ -120,7 +120,7 @@ def _point_at_nothing(number: int) -> None:
         os.close(nothing)
 
 
-def _is_shared(number: int) -> bool:
+def is_shared(number: int) -> bool:
     """Whether it must not be made non-blocking, because others may share that flag: stderr, for one."""
     status = os.fstat(number)
     blocks_long = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)

@@ -11,17 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
+    from .breaches import Breach
     from .recording import record, replay, replay_against
     from .scripted import ScriptedClient, ScriptedPeer, ScriptedServer
     from .transcript import Entry, Transcript
     from .unit_context import Question, UnitContext, context
 
 __all__ = [
-    "Entry", "Question", "ScriptedClient", "ScriptedPeer", "ScriptedServer", "Transcript", "UnitContext", "context",
-    "record", "replay", "replay_against",
+    "Breach", "Entry", "Question", "ScriptedClient", "ScriptedPeer", "ScriptedServer", "Transcript", "UnitContext",
+    "context", "record", "replay", "replay_against",
 ]
 
 _MODULES = {
+    "breaches": "Breach",
     "recording": "record replay replay_against",
     "scripted": "ScriptedClient ScriptedPeer ScriptedServer",
     "transcript": "Entry Transcript",

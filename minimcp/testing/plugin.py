@@ -52,8 +52,9 @@ def mcp_connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client
             return client
 
         yield connect_in_test
-        if not any(each.startswith("thread") for each in before):  # else those of a pool may be for others
-            held.update(each for each in _held() - before if each.startswith("thread"))
+        held.update(each for each in _held() - before if each.startswith("thread"))
+    if any(each.startswith("thread") for each in before):  # new ones of a pool may be for those who were there
+        held = {each for each in held if not re.search(r"-\d+ \(", each)}
     end = time.monotonic() + SETTLE_SECONDS
     while held & _held() and time.monotonic() < end:
         time.sleep(0.01)
@@ -80,4 +81,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Add to the report of a failure what went over the wire."""
     report = (yield).get_result()
     for target, transcript in item.stash.get(TRANSCRIPTS, ()) if report.failed else ():
-        report.sections.append((f"MCP messages of {target}", "\n".join(str(transcript).splitlines()[-SHOWN_LINES:])))
+        text = "\n".join(str(transcript).splitlines()[-SHOWN_LINES:])
+        report.sections.append((f"MCP messages of {target}", text.encode("utf-8", "backslashreplace").decode()))

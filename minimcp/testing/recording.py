@@ -24,13 +24,13 @@ SCRUBBED = "[scrubbed]"
 """Stands in the place of a secret; for what is compared with a recording, for anything."""
 
 _NAMES = (
-    r"[\w-]*(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)|(?!progress)[\w-]*(?<!page)token"
-    r"|[\w-]*(?:api|access|private|signing|encryption)[_-]?key"
+    r"[\w-]{0,40}(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)|(?!progress)[\w-]{0,40}(?<!page)token"
+    r"|[\w-]{0,40}(?:api|access|private|signing|encryption)[_-]?key"
 )
 # In a text: behind such a name, behind "Bearer", in a URL; and what can be nothing else.
 _TEXT = re.compile(
     rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
-    r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]+\.eyJ)[\w.-]{12,}""", re.I,
+    r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]{2,999}\.eyJ)[\w.-]{12,}""", re.I,
 )
 
 # What a server makes anew each time.
@@ -138,8 +138,8 @@ def replay(path: Path) -> ScriptedServer:
     """A server that is not there: ``connect(replay("session.jsonl"))``, in the revision that was recorded.
 
     A request is answered as the recorded one with its method and params was, with what the server said and asked
-    before; one that was recorded several times as the first, then as the second, at last always as the last. What was
-    not recorded is answered by an error that names the nearest.
+    before; one that was recorded several times as the first, then as the second, at last always as the last. One whose
+    answer was not recorded is answered by an error that names the nearest.
 
     Args:
         path: Of a file that `record` or ``minimcp trace --json`` has written.
@@ -156,7 +156,11 @@ def replay(path: Path) -> ScriptedServer:
             own = [step for step in steps if "method" not in message and step[0].get("id") == message.get("id")]
             if not own or own[-1][0]["method"] != LISTEN:
                 (own or steps)[-1][1].append(message)
-    return ScriptedServer(lambda peer: _play(peer, steps, os.fspath(path)))
+    answered = [
+        (message, says) for message, says in steps
+        if "id" not in message or message["method"] == LISTEN or any("method" not in said for said in says)
+    ]
+    return ScriptedServer(lambda peer: _play(peer, answered, os.fspath(path)))
 
 
 def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: str) -> None:
@@ -212,7 +216,7 @@ def _refuse(peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[M
         known = [_shown(message) for message, _ in steps if "id" in message]
         near = get_close_matches(_shown(came), known, 1, 0.0)
         code = -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
-        text = f"{name} has no {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
+        text = f"{name} has no answer to {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
         peer.answer(came, error={"code": code, "message": text})
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from minimcp import connect
 from minimcp.cli import UsageError
-from minimcp.cli.run import _address, find_server, load, look
+from minimcp.cli.run import address, find_server, load, look
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, run_process
@@ -135,7 +135,7 @@ def test_a_server_of_a_copied_package_counts() -> None:
 
     foreign = Foreign()
     assert find_server({"a": 1, "Foreign": Foreign, "it": foreign}, "", "x.py") is foreign
-    assert [_address(text) for text in ("8000", "localhost:0", "[::1]:80")] == [
+    assert [address(text) for text in ("8000", "localhost:0", "[::1]:80")] == [
         ("127.0.0.1", 8000), ("localhost", 0), ("::1", 80),
     ]
 

@@ -100,7 +100,8 @@ def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) ->
 
 
 def test_a_copy_holds_the_whole_package_or_the_folders_of_one_role() -> None:
-    sources = {path.relative_to(PACKAGE).as_posix() for ending in ("py", "js") for path in PACKAGE.rglob(f"*.{ending}")}
+    endings = ("py", "js", "html", "txt")
+    sources = {path.relative_to(PACKAGE).as_posix() for ending in endings for path in PACKAGE.rglob(f"*.{ending}")}
     whole = own_files("")
     assert set(whole) == {*sources, "py.typed", "LICENSE"}
     assert whole["LICENSE"] == (ROOT / "LICENSE").read_bytes() == (PACKAGE / "LICENSE").read_bytes()

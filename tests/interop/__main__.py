@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 from ..conformance import suite
 from ..hosts import running
 from ..hosts.running import free_port, listens
-from ..support import descendants_of, eventually
+from ..support import ROOT, descendants_of, eventually
 from . import apps, authorization, embedding
 from .environments import InstallFailed
 from .roster import PEERS, WAYS, Asked, Fault, Peer
@@ -93,7 +94,10 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
         arguments = peer.server_arguments if session.way == "stdio" else (peer.way_names.get(session.way, session.way),)
         return client, [*_peer_script(peer, peer.server), *arguments]
     server = [sys.executable, str(HERE / "our_server.py"), str(life)]
-    if session.way != "stdio":
+    if session.way == "bridge":  # our server over stdio, behind the command that serves it over HTTP
+        bridge = f'cd {shlex.quote(str(ROOT))}; exec "$0" -m minimcp bridge --http $PORT -- {shlex.join(server)}'
+        server = ["sh", "-c", bridge, sys.executable]
+    elif session.way != "stdio":
         server.append(session.way)
     return [*_peer_script(peer, peer.client), revision], server
 

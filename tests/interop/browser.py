@@ -92,9 +92,13 @@ class Chromium(webbrowser.BaseBrowser):
         """What an expression of the page's JavaScript is."""
         return self.ask("Runtime.evaluate", expression=script)["result"].get("value")
 
-    def _visit(self, url: str) -> None:
+    def load(self, url: str) -> None:
+        """Go to a page and wait until it is there."""
         self.ask("Page.navigate", url=url)
         self._read("method", "Page.loadEventFired")
+
+    def _visit(self, url: str) -> None:
+        self.load(url)
         self.evaluate("document.querySelector('button').click()")
         self._read("method", "Page.loadEventFired")
         self.text, self.address = self.evaluate("document.body.innerText"), self.evaluate("location.href")

@@ -26,7 +26,8 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
-WAYS = ("stdio", "http", "sse")  # how messages go: over stdio, Streamable HTTP, or the HTTP+SSE of 2024-11-05
+# How messages go: over stdio, Streamable HTTP, the HTTP+SSE of 2024-11-05, or Streamable HTTP and `minimcp bridge`.
+WAYS = ("stdio", "http", "sse", "bridge")
 
 
 class Fault(NamedTuple):
@@ -119,7 +120,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         serves_at={"http": BOTH_ERAS},
         client="python_client.py", speaks=(*exactly(*ALL), Asked("auto", R5)),
-        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), "bridge": exactly(R4, R5)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
@@ -159,7 +160,7 @@ PEERS = (
         serves=(*exactly(*ALL), Asked("handshake", R4), Asked("auto", R5)),
         serves_at={"http": BOTH_ERAS},
         client="typescript_client.mjs", speaks=(*exactly(*ALL), Asked("auto", R5)),
-        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4)},
+        speaks_at={"http": BOTH_ERAS, "sse": exactly(R4), "bridge": exactly(R4, R5)},
         faults=(
             Fault("server", "code of no resource",
                   "Before 2026-07-28 a resource that does not exist should be answered by the error -32002 "
@@ -168,7 +169,7 @@ PEERS = (
             Fault("client", "unknown method",
                   "In 2026-07-28 an unknown method is answered by HTTP 404 with the error -32601 in the body "
                   "(basic/transports). StreamableHTTPClientTransport._send hands on the body of a 400 alone; of a 404 "
-                  "it makes an SdkHttpError, CLIENT_HTTP_NOT_IMPLEMENTED.", since=R5, ways=("http",)),
+                  "it makes an SdkHttpError, CLIENT_HTTP_NOT_IMPLEMENTED.", since=R5, ways=("http", "bridge")),
         ),
     ),
     Peer(

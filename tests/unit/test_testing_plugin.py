@@ -15,7 +15,7 @@ TESTS = """
 import sys, threading
 import pytest
 from minimcp import ConnectionLost, Server
-from minimcp.testing import ScriptedServer, Transcript
+from minimcp.testing import ScriptedServer, Transcript, plugin
 
 server = Server("till")
 
@@ -45,6 +45,15 @@ def test_passes_with_a_server_that_ends(mcp_connect, as_child):
     with pytest.raises(ConnectionLost):
         client.call_tool("pay")
 
+@pytest.fixture(scope="module")
+def running():
+    with server.start_http() as running:
+        yield running
+
+def test_passes_with_a_server_that_goes_on(mcp_connect, running):
+    client = mcp_connect(running.url, revision="2025-11-25", on_tools_changed=print)
+    client.call_tools([("pay", {"amount": amount}) for amount in range(5)])
+
 def test_fails(mcp_connect):
     client = mcp_connect(server, trace=lambda arrow, text: None)
     client = mcp_connect(server)
@@ -54,8 +63,9 @@ def test_fails_to_connect(mcp_connect):
     mcp_connect([sys.executable, "-c", "print('not a server')"])
 
 def test_leaves_a_thread(mcp_connect):
-    client = mcp_connect(server)
-    threading.Thread(target=threading.Event().wait, name="minimcp-till-9", daemon=True).start()
+    plugin.SETTLE_SECONDS = 0.1
+    mcp_connect(server)
+    threading.Thread(target=threading.Event().wait, name="minimcp-till-reader", daemon=True).start()
 
 KEPT = []
 
@@ -73,7 +83,6 @@ print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 
 def test_a_fixture_connects_and_looks_what_is_left(tmp_path: Path) -> None:
     (tmp_path / "test_till.py").write_text(TESTS)
-    (tmp_path / "conftest.py").write_text("from minimcp.testing import plugin\nplugin.SETTLE_SECONDS = 0.5\n")
     options = ["-q", "-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error", "test_till.py"]
     env = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shown = run_python(["-m", "pytest", *options], cwd=tmp_path, env=env).stdout.decode()
@@ -82,13 +91,13 @@ def test_a_fixture_connects_and_looks_what_is_left(tmp_path: Path) -> None:
     assert [line.split()[1].partition("::")[2] for line in failed] == [
         "test_fails", "test_fails_to_connect", "test_leaves_a_thread", "test_leaves_all",
     ], shown
-    assert "2 failed, 5 passed, 2 errors" in shown
+    assert "2 failed, 6 passed, 2 errors" in shown
     (wrong,) = [each for each in sections if " test_fails " in each]
     assert wrong.count("- MCP messages of <Server 'till'") == 1
     assert '\n--> tools/call #2  {"name": "pay", "arguments": {"amount": 2}}\n<-- result of tools/call #2  ' in wrong
     (wrong,) = [each for each in sections if " test_fails_to_connect " in each]
     assert "- MCP messages of [" in wrong and "\n<-- noise  \"not a server\"\n" in wrong
-    assert "left behind by mcp_connect: thread minimcp-till-9 (" in shown
+    assert "left behind by mcp_connect: thread minimcp-till-reader (" in shown
     if sys.platform == "linux":
         (left,) = [line for line in shown.splitlines() if "pipe:" in line]
         assert "process " in left and "-reader" in left

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Context, InvalidParams, MethodNotFound, Server, connect
+from minimcp import Context, InvalidParams, MethodNotFound, RequestTimeout, Server, connect
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
-from minimcp.testing import Transcript, record, replay, replay_against
+from minimcp.testing import ScriptedPeer, ScriptedServer, Transcript, record, replay, replay_against
 
 from ..support import WAIT, eventually
 
@@ -99,6 +100,16 @@ def test_a_replayed_server_needs_no_client(revision: str, tmp_path: Path) -> Non
     replay_against(library(late=1), file, ignore=["content.0.text", "at"], timeout=WAIT)
 
 
+@for_eras
+def test_a_session_over_http_is_replayed_in_memory(revision: str, tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    with library().start_http() as running:
+        seen = visit(running.url, revision, elicit=answer, trace=record(file))
+    assert "Unknown tool: burn" in file.read_text(), "also what comes with a status of HTTP that is no success"
+    assert visit(replay(file), revision, elicit=answer) == seen
+    replay_against(library(), file, timeout=WAIT)
+
+
 def test_the_server_may_record_too(tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     server = Server("recorded", trace=record(file))
@@ -118,10 +129,10 @@ def test_what_was_not_recorded_is_said_with_what_is_near(revision: str, tmp_path
         with pytest.raises(InvalidParams) as wrong:
             client.call_tool("lend", {"title": "Persuasian"})
         assert wrong.value.message == (
-            f'{file} has no tools/call {{"arguments": {{"title": "Persuasian"}}, "name": "lend"}}; '
+            f'{file} has no answer to tools/call {{"arguments": {{"title": "Persuasian"}}, "name": "lend"}}; '
             'the nearest is tools/call {"arguments": {"title": "Persuasion"}, "name": "lend"}'
         )
-        with pytest.raises(MethodNotFound, match="has no vendor/thing {}; the nearest is "):
+        with pytest.raises(MethodNotFound, match="has no answer to vendor/thing {}; the nearest is "):
             client.request("vendor/thing")
         client.notify("notifications/vendor")
         assert client.call_tool("lend", {"title": "Persuasion"}).text == "Persuasion, number 2"
@@ -185,6 +196,15 @@ def test_secrets_are_scrubbed(tmp_path: Path) -> None:
     assert answered["result"]["schema"] == {"properties": {"password": {"type": "string", "default": "[scrubbed]"}}}
 
 
+def test_long_texts_are_scrubbed_in_linear_time(tmp_path: Path) -> None:
+    write, spent = record(tmp_path / "session.jsonl"), []
+    for text in ("ab-" * 10_000, "x" * 30_000, "eyJa." * 6_000, "https://a:" * 3_000, "token" * 6_000):
+        begun = time.thread_time()
+        write("-->", json.dumps({"method": "m", "params": {"text": text}}))
+        spent.append(time.thread_time() - begun)
+    assert max(spent) < 1.0
+
+
 @for_eras
 def test_a_scrubbed_recording_can_be_replayed(revision: str, tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
@@ -211,8 +231,24 @@ def test_what_does_not_come_is_said(tmp_path: Path) -> None:
     replay_against(library(), file, timeout=WAIT)
     changed = file.read_text().replace('"name": "ask"', '"name": "lend"')
     file.write_text(changed)
-    with pytest.raises(AssertionError, match=r"no elicitation/create in 0\.2 s, but \{.*number 3"):
-        replay_against(library(), file, timeout=0.2)
+    with pytest.raises(AssertionError, match=r"no elicitation/create in 1 s, but \{.*number 3"):
+        replay_against(library(), file, timeout=1.0)
+
+
+def test_a_call_that_was_given_up_has_no_answer(tmp_path: Path) -> None:
+    def silent(peer: ScriptedPeer) -> None:
+        peer.expect("server/discover")
+        peer.expect("tools/call")
+        peer.expect("never")
+
+    file = tmp_path / "session.jsonl"
+    with connect(ScriptedServer(silent), probe_timeout=0.01, trace=record(file)) as client:
+        with pytest.raises(RequestTimeout):
+            client.call_tool("lend", timeout=0.01)
+    with connect(replay(file)) as client:  # at once, whatever the probe may last
+        assert client.revision == NEWEST_HANDSHAKE.name
+        with pytest.raises(MethodNotFound, match='has no answer to tools/call {"name": "lend"}'):
+            client.call_tool("lend")
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

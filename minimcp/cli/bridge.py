@@ -1,0 +1,701 @@
+"""``minimcp bridge``: a stdio server served over Streamable HTTP, and a server with a URL served over stdio.
+
+In front is a `Server` of this library that has no methods of its own: each request goes on by a `Link`, a client's
+connection to the server behind, which is begun anew when it was lost. Where both sides speak after a handshake, or
+neither does, messages pass as they are, but for the ids that belong to a connection: of requests, progress and
+subscriptions. Where only one side does, `Link` puts the requests of one into the other's form.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from argparse import Namespace
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from .. import Tasks, __version__ as VERSION, errors
+from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
+from ..client.host import Host
+from ..client.session import ClientSession
+from ..client.subscriptions import OpenSession
+from ..engine.limits import Limits
+from ..engine.pool import waiting
+from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
+from ..engine.timer import NEVER, Deadline, timer
+from ..errors import Cancelled, ConnectionLost, InternalError, McpError, RpcError
+from ..http.headers import LOOPBACK
+from ..http.options import HttpOptions
+from ..protocol import lifecycle
+from ..protocol.lifecycle import INPUT_REQUIRED, LISTEN, LOG_LEVEL_KEY, SUBSCRIPTION_KEY, Handshake, Offer, Peer
+from ..protocol.messages import Failure, Json, Notification, Request, Response, encode, size_of
+from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
+from ..server.registry import Registry, ServerRole
+from ..server.server import Server
+from ..server.subscriptions import Subscriptions
+from ..types import Tool
+from . import Parser, UsageError, complain
+from .commands import as_header
+from .run import address
+
+log = errors.logger("minimcp.bridge")
+
+# Seconds for the start of a server and for agreeing with it, of which a silent process gets so many to answer a probe.
+CONNECT_SECONDS, PROBE_SECONDS = 60.0, 5.0
+
+# Seconds without a call after which a process ends that serves clients without sessions, if nothing else is said.
+IDLE_SECONDS = 300.0
+
+# Seconds that a notification may take, and that a request or an answer waits for those before it.
+FLUSH_SECONDS = 10.0
+
+# Bytes of memory that a client may take to describe itself, which is kept for a server that is begun anew.
+OPENING_BYTES = 64 * 1024
+
+# Servers behind that run at once: one for each session, and for each client without one.
+MOST_LINKS = 200
+
+# Notifications of one stream, or of one session, that wait for a client, and their bytes of memory.
+MOST_WAITING, WAITING_BYTES = 1000, 16 * 1024 * 1024
+
+# Seconds that a process gets to end when its input has, and again after SIGTERM: hosts wait two for the bridge.
+END_SECONDS = 0.7
+
+ENVELOPE = (lifecycle.VERSION_KEY, lifecycle.CAPABILITIES_KEY, lifecycle.CLIENT_KEY, LOG_LEVEL_KEY)
+HANDSHAKES = tuple(each for each in REVISIONS if each.handshake)
+PER_REQUEST = tuple(each for each in REVISIONS if not each.handshake)
+
+# What of its session a client says once, and that the bridge repeats to a server that is begun anew.
+REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+
+
+# ------------------------------------------------------------ passing on
+
+
+def exchange(
+    incoming: IncomingRequest, calls: Calls, params: Result, tell: Callable[[str, Result], object],
+    add: Callable[..., Result] = lambda params, id: params,
+) -> Union[Result, Failure]:
+    """Send a request on and wait for its answer; its cancellation goes with it, and its progress comes back.
+
+    Args:
+        incoming: The request.
+        calls: Of the connection that it goes on by.
+        params: To send.
+        tell: Sends a notification to where the request came from.
+        add: Adds an envelope to the params, given the id.
+
+    Raises:
+        McpError: There is no answer.
+    """
+    wanted = incoming.progress_token is not None
+
+    def make_params(id: Any) -> Result:
+        return add(with_meta(params, add={"progressToken": id}) if wanted else params, id)
+
+    def progress(params: Result) -> None:
+        tell("notifications/progress", {**params, "progressToken": incoming.progress_token})
+
+    call = calls.start(incoming.request.method, make_params, progress if wanted else None)
+    forget = incoming.on_cancel(lambda: calls.end(call, Cancelled(incoming.reason or "the request was cancelled")))
+    try:
+        return calls.wait(call, NEVER)
+    finally:
+        forget()
+
+
+def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
+    """What a handler returns for an answer of the other side; an error is sent with its own code, message and data."""
+    if not isinstance(answer, Failure):
+        return answer
+    incoming.finished = True
+    incoming.sink.respond(incoming, encode(answer._replace(id=incoming.request.id)))
+    return LATER
+
+
+def older(answer: Union[Result, Failure]) -> Union[Result, Failure]:
+    """A result as clients with a handshake can read it: what is structured is an object there."""
+    if isinstance(answer, Failure):
+        return answer
+    for tool in answer.get("tools", ()):
+        if isinstance(tool, dict) and (tool.get("outputSchema") or {}).get("type", "object") != "object":
+            del tool["outputSchema"]
+    is_odd = not isinstance(answer.get("structuredContent", {}), dict)
+    return {name: value for name, value in answer.items() if not (is_odd and name == "structuredContent")}
+
+
+def with_meta(params: Mapping[str, Json], drop: Sequence[str] = (), add: Mapping[str, Json] = {}) -> Result:
+    """Params with other members in their ``_meta``, which is left out when it is empty."""
+    meta = {name: value for name, value in (params.get("_meta") or {}).items() if name not in drop}
+    rest = {name: value for name, value in params.items() if name != "_meta"}
+    return {**rest, "_meta": {**meta, **add}} if meta or add else rest
+
+
+# ------------------------------------------------------------ behind
+
+
+class Link(Host):
+    """One connection to the server behind, for a session in front or for clients that have none. Thread-safe.
+
+    It is a host whose answers the client in front gives.
+
+    Args:
+        bridge: Whose it is.
+        opening: The params of the client's `initialize`, or such as describe a client that sends none.
+        shakes_hands: Whether the client has sent them.
+    """
+
+    def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
+        super().__init__(backlog_bytes=WAITING_BYTES)
+        self.asked_tasks = self  # which is asked for a route of every request of the server
+        # Of these only the names count: what they are about is wanted.
+        self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
+        self.names = dict(Tasks.names)  # with which headers of requests go out that clients make by themselves
+        self.fronts: list[Front] = []
+        # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
+        self.running: dict[IncomingRequest, Any] = {}
+        self._bridge, self._opening, self._shakes_hands = bridge, opening, shakes_hands
+        self._opened: Optional[OpenSession] = None
+        self._session: Optional[ClientSession] = None
+        self._answer: Optional[Result] = None  # of the server, to `initialize`
+        self._begun = self.closed = False  # whether the client has said `notifications/initialized`
+        self._replies: dict[str, SimpleQueue[Any]] = {}
+        self._tools: list[Tool] = []
+        self._changes = Subscriptions(bridge.config, lambda kind: True)
+        self._forget: Callable[[], object] = int
+        self._lock = threading.Lock()  # held while the server is begun: every call waits for that anyway
+
+    # ------------------------------------------------------------ its beginning and end
+
+    def capabilities(self, revision: Revision) -> Result:
+        """What the client in front declares."""
+        declared = self._opening.get("capabilities")
+        return declared if isinstance(declared, dict) else {}
+
+    def _open(self) -> OpenSession:
+        """The connection, begun if there is none. Raises McpError: it cannot be."""
+        with waiting(), self._lock:
+            if self.closed:
+                raise ConnectionLost("the bridge is closing")
+            if self._opened is None or self._opened.session.cause is not None:
+                if self._opened is not None:
+                    self._opened.session.close()
+                self._opened = self._connect()
+            return self._opened
+
+    def _connect(self) -> OpenSession:
+        target, limits, info = self._bridge.target, Limits(), self._opening.get("clientInfo") or {}
+        plan = Plan(target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS)
+        agree = partial(self._agree, Deadline(CONNECT_SECONDS))
+        if not target.is_web:
+            return plan.open_local(agree)
+        from ..http.client_sse import agree_over_http
+
+        return agree_over_http(target.object, lambda kind: kind(target.object, self, limits, None), agree, plan)
+
+    def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> OpenSession:
+        """Agree with the server by the client's own `initialize`; where there is none, or it is refused, by another."""
+        self._session, self._answer = session, None
+        try:
+            if not self._shakes_hands:
+                negotiate(session, plan, deadline)
+            else:
+                self._shake_hands(deadline, session, plan)
+            opened = OpenSession(session)
+            if self._answer is None or self._begun:
+                session.ready(deadline)
+            if self._shakes_hands:
+                opened.begin(deadline, self._opened)
+        except BaseException:
+            session.close()
+            raise
+        if session.mirror is not None:
+            session.mirror.admitted(self._tools, NEVER)
+        if session.transport is not None:
+            session.transport.grace = END_SECONDS
+        return opened
+
+    def _shake_hands(self, deadline: Deadline, session: ClientSession, plan: Plan) -> None:
+        try:
+            answer = session.request("initialize", self._opening, deadline)
+            session.agree(Handshake.from_result(answer, HANDSHAKES))
+        except RpcError as refusal:
+            try:
+                negotiate(session, plan._replace(wanted=PER_REQUEST), deadline)
+            except McpError:
+                raise refusal from None
+        else:
+            self._answer = answer
+            if self._begun:
+                session.notify("notifications/initialized", {}, deadline)
+
+    def _end(self, incoming: IncomingRequest) -> None:
+        """A request has ended: after some time without another one a process ends, too."""
+        self.running.pop(incoming, None)
+        self._forget()
+        seconds = self._bridge.idle or (None if self._shakes_hands else IDLE_SECONDS)
+        if seconds is not None and not self._bridge.target.is_web:
+            self._forget = timer.after(seconds, partial(self.pool.spawn, self._end_unused))
+
+    def _end_unused(self) -> None:
+        with self._lock:
+            if self._opened is not None and not self.running:
+                (self._opened.session if self.fronts else self).close()
+
+    def leave(self, front: Front) -> None:
+        """A client has gone; the last one takes the server with it, if no other can come."""
+        self.fronts.remove(front)
+        if not self.fronts and not self._bridge.shared:
+            self.pool.spawn(self.close)
+
+    def close(self) -> None:
+        """End the connection for good."""
+        self.closed = True
+        self._forget()
+        if self._session is not None:
+            self._session.close()
+        self._bridge.left(self)
+        super().close()
+
+    # ------------------------------------------------------------ requests of the client
+
+    def serve_front(self, front: Optional[Front], incoming: IncomingRequest) -> Any:
+        """Pass a request on, and its answer back.
+
+        Args:
+            front: Whose session it belongs to; None where it stands alone.
+            incoming: The request.
+        """
+        self.running[incoming] = front or threading.Lock()
+        answer: Any = None
+        try:
+            opened = self._open()
+            is_old, asks_old = opened.session.era.revision.handshake, incoming.peer.revision.handshake
+            if incoming.request.method == "initialize":
+                return self._initialize(incoming, opened.session)
+            self._flush()
+            if is_old is asks_old:
+                return self._pass_on(incoming, opened)
+            answer = self._with_handshake(incoming, opened) if is_old else self._without_handshake(incoming, opened)
+            return answer
+        except RpcError as error:
+            return give(incoming, Failure(None, error.code, error.message, error.data))
+        except Cancelled:
+            raise
+        except McpError as error:
+            log.warning("%s: %s", incoming.request.method, error)
+            told = str(error) if self._bridge.is_local else f"{type(error).__name__}, see what the bridge has logged"
+            raise InternalError(f"lost with the server behind the bridge, which is begun anew: {told}") from None
+        finally:
+            if answer is LATER and incoming.request.method == LISTEN and not incoming.finished:
+                incoming.on_cancel(partial(self._end, incoming))  # a stream, which stays open (see `lost`)
+            else:
+                self._end(incoming)
+
+    def _initialize(self, incoming: IncomingRequest, session: ClientSession) -> Result:
+        described = self._answer or self._described(session, protocolVersion=NEWEST_HANDSHAKE.name)
+        incoming.peer.revision = BY_NAME.get(described["protocolVersion"], NEWEST_HANDSHAKE)
+        return described
+
+    def _described(self, session: ClientSession, **members: Json) -> Result:
+        """How the server describes itself, in the form of the other era, which knows its tasks not."""
+        era = session.era
+        capabilities = {name: value for name, value in era.peer.capabilities.items() if name != "tasks"}
+        guide = {} if era.instructions is None else {"instructions": era.instructions}
+        info = dict(era.peer.info) or {"name": session.name, "version": ""}
+        return {**members, "capabilities": capabilities, "serverInfo": info, **guide}
+
+    def _pass_on(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+        method, params = incoming.request.method, incoming.request.params
+        answer = self._exchange(incoming, opened.session, params)
+        if method in REPEATED and not isinstance(answer, Failure):
+            uris = {str(params.get("uri"))}
+            opened.log_level = params.get("level", opened.log_level)
+            opened.uris = opened.uris | uris if method == "resources/subscribe" else opened.uris - uris
+        return give(incoming, answer)
+
+    def _exchange(
+        self, incoming: IncomingRequest, session: ClientSession, params: Result, *envelope: Callable[..., Result]
+    ) -> Union[Result, Failure]:
+        """As `exchange`, from front to behind; notifications of a stream name it by the id of its request."""
+        method, own = incoming.request.method, {SUBSCRIPTION_KEY: incoming.request.id}
+        streams: list[Any] = []
+
+        def pass_on(told: Notification) -> None:
+            self._put(lambda: incoming.send(told.method, with_meta(told.params, add=own)), told)
+
+        def sent(params: Result, id: Any) -> Result:
+            if method == LISTEN:
+                streams.append(id)
+                session.streams[id] = pass_on
+            return envelope[0](params, id) if envelope else params
+
+        try:
+            answer = exchange(incoming, session.calls, params, incoming.send, sent)
+        finally:
+            for id in streams:
+                session.streams.pop(id, None)
+        self._flush()
+        if method == LISTEN and isinstance(answer, dict):
+            return with_meta(answer, add=own)
+        if method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
+            self._tools = self._tools if "cursor" in params else []
+            for each in answer.get("tools", ()):
+                with suppress(ValueError):
+                    self._tools.append(Tool.from_wire(each))
+            session.mirror.admitted(self._tools, NEVER)  # some of their arguments travel in headers, too
+        return answer
+
+    # ------------------------------------------------------------ a server without a handshake for a client with one
+
+    def _without_handshake(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+        """Serve a client that shook hands: requests get an envelope, and results that are questions are asked."""
+        method, params, session = incoming.request.method, incoming.request.params, opened.session
+        if method == "logging/setLevel":
+            opened.log_level = str(params.get("level"))
+            opened.set_log_level(opened.log_level, lambda method, params: None)
+        elif method in REPEATED:
+            opened.change(str(params.get("uri")), method == "resources/subscribe", Deadline(CONNECT_SECONDS))
+        if method in (*REPEATED, "ping"):
+            return {}
+        sent: Result = params
+        while True:
+            answer = self._exchange(incoming, session, sent, session.add_envelope)
+            if isinstance(answer, Failure) or answer.get("resultType") != INPUT_REQUIRED:
+                return give(incoming, older(answer))
+            asked = answer.get("inputRequests") or {}
+            outcome = incoming.ask([(each["method"], each.get("params", {})) for each in asked.values()], None)
+            if isinstance(outcome, Failure):
+                return give(incoming, outcome)
+            state = {name: answer[name] for name in ("requestState",) if name in answer}
+            sent = {**params, "inputResponses": dict(zip(asked, outcome)), **state}
+
+    # ------------------------------------------------------------ a server with a handshake for a client without one
+
+    def _with_handshake(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+        """Serve a client whose requests stand alone; what the server asks meanwhile becomes a result (see `_ask`)."""
+        method, params, session = incoming.request.method, incoming.request.params, opened.session
+        level, state, peer = params["_meta"].get(LOG_LEVEL_KEY), params.get("requestState"), session.era.peer
+        request = partial(session.request, deadline=Deadline(CONNECT_SECONDS))
+        if state is not None:
+            return self._go_on(incoming, state)
+        if method == LISTEN:
+            wanted = params.get("notifications")
+            for uri in (wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None) or ():
+                request("resources/subscribe", {"uri": uri})
+            return self._changes.listen(incoming)
+        if level not in (None, opened.log_level) and peer.supports("logging"):
+            request("logging/setLevel", {"level": level})
+            opened.log_level = level
+        result: Any = {}
+        if method == "server/discover":
+            result = self._described(session, supportedVersions=[each.name for each in PER_REQUEST])
+            del result["serverInfo"]
+        else:
+            result = self._exchange(incoming, session, with_meta(params, ENVELOPE))
+        if isinstance(result, Failure):
+            return give(incoming, result)
+        is_kept = method.endswith("/list") or method in ("server/discover", "resources/read")
+        hints = {"ttlMs": 0, "cacheScope": "private"} if is_kept else {}
+        return with_meta({"resultType": "complete", **hints, **result}, add={lifecycle.SERVER_KEY: dict(peer.info)})
+
+    def _go_on(self, incoming: IncomingRequest, state: Json) -> Any:
+        """The client answers what a call of it has asked, which goes on as this request."""
+        replies = self._replies.pop(state, None) if isinstance(state, str) else None
+        asked = None if replies is None else incoming.sink.requests.go_on(state, incoming)
+        if replies is None or asked is None:
+            raise errors.InvalidParams("no call waits for this requestState: it was used before, or is too old")
+        asked.sink = incoming.sink
+        incoming.on_cancel(lambda: asked.cancel(incoming.reason))
+        replies.put(incoming.request.params.get("inputResponses"))
+        return LATER
+
+    # ------------------------------------------------------------ what the server says
+
+    def route(self, method: str, peer: Peer) -> Route:
+        """Where any request of the server goes (asked by `ClientSession.admit`)."""
+        return Route(self._ask)
+
+    def lost(self, peer: Peer) -> None:
+        """The connection has ended (told by `ClientSession.lost`): so have streams over it."""
+        for incoming in [each for each in list(self.running) if each.request.method == LISTEN]:
+            self._changes.end_streams(incoming.sink)
+            self._end(incoming)
+
+    def _calls(self) -> list[IncomingRequest]:
+        """The requests that run now, but for streams; oldest first."""
+        return [each for each in list(self.running) if each.request.method != LISTEN]
+
+    def _ask(self, question: IncomingRequest) -> Any:
+        """Have the client in front answer, by the call that it waits for if there is one."""
+        calls = sorted(self._calls(), key=lambda each: not each.waits)  # the newest that has not asked is the last
+        fronts = {each: self.running.get(each) for each in calls}
+        owners = {front if isinstance(front, Front) else each.sink for each, front in fronts.items()}
+        if len(owners if calls else self.fronts) != 1:
+            raise InternalError("the server does not say whom it asks: no client has a call, or several have")
+        if calls and not calls[-1].peer.revision.handshake:
+            with waiting(), fronts[calls[-1]] or self._lock:
+                return self._ask_by_result(calls[-1], question)
+        asking = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+
+        def tell(method: str, params: Result) -> None:
+            self.notify(Notification(method, params))
+
+        return give(question, exchange(question, asking, question.request.params, tell))
+
+    def _ask_by_result(self, asked: IncomingRequest, question: IncomingRequest) -> Result:
+        state, replies = secrets.token_urlsafe(16), SimpleQueue[Any]()
+        _, method, params = question.request
+        result = {"resultType": INPUT_REQUIRED, "inputRequests": {"1": {"method": method, "params": params}}}
+        self._replies[state] = replies
+        line = encode(Response(asked.request.id, {**result, "requestState": state}))
+        asked.sink.respond(asked, line, key=state)
+        try:
+            with waiting():
+                answer = replies.get(timeout=Limits().ask_timeout)["1"]
+        except (Empty, KeyError, TypeError):
+            raise InternalError("the client gives no answer") from None
+        finally:
+            self._replies.pop(state, None)
+        return dict(answer)
+
+    def tell(self, notification: Notification) -> None:
+        """Pass a notification of the server on, behind those before it. Never blocks."""
+        self._put(partial(self._tell, notification), notification)
+
+    def _tell(self, notification: Notification) -> None:
+        method, params = notification
+        for front in list(self.fronts):
+            with suppress(McpError):
+                front.tell(encode(Notification(method, with_meta(params, [SUBSCRIPTION_KEY]))))
+        for name in LISTS:
+            if method == f"notifications/{name}/list_changed":
+                self._changes.list_changed(name)
+        if method == "notifications/resources/updated":
+            self._changes.resource_updated(str(params.get("uri")))
+        asking = [each for each in self._calls() if each.peer.log_rank is not None]
+        if method == "notifications/message" and not self.fronts and len({each.sink for each in asking}) == 1:
+            asking[-1].send(method, params)
+
+    def notify(self, notification: Notification) -> None:
+        """Pass a notification of the client on, behind those before it. Never blocks."""
+        self._put(partial(self._notify, notification), notification)
+
+    def _notify(self, notification: Notification) -> None:
+        session, begins = self._session, notification.method == "notifications/initialized"
+        if session is not None and self._answer is not None and not (begins and self._begun):
+            self._begun = self._begun or begins
+            session.notify(*notification, Deadline(FLUSH_SECONDS))
+            if begins:
+                session.ready(Deadline(FLUSH_SECONDS))
+
+    def _put(self, callback: Callable[[], object], notification: Notification) -> None:
+        def run() -> None:
+            with suppress(McpError):  # who it is for has gone
+                callback()
+
+        self._dispatcher.put(run, size_of(notification.params, WAITING_BYTES))
+
+    def _flush(self) -> None:
+        """Wait until the notifications before this are passed on."""
+        done = threading.Event()
+        self._dispatcher.put(done.set)
+        with waiting():
+            done.wait(FLUSH_SECONDS)
+
+
+# ------------------------------------------------------------ in front
+
+
+class Front(ServerRole):
+    """One client that shook hands, or none yet: a connection over stdio, or a session over HTTP."""
+
+    _registry: Bridge
+    link: Optional[Link] = None
+    # Of its `initialize`.
+    sink: Any = None
+
+    def admit(self, request: Request) -> tuple[Peer, Route]:
+        peer = self.session.admit(request)
+        if not peer.revision.handshake:
+            return peer, self._registry.route(request, peer)
+        if request.method == "initialize":
+            self._leave()
+            self.link = self._registry.link(self, request.params, True)
+            self.link.fronts.append(self)
+        return peer, Route(self._serve)
+
+    def _serve(self, incoming: IncomingRequest) -> Any:
+        if incoming.request.method == "initialize":
+            self.sink = incoming.sink
+        return {} if self.link is None else self.link.serve_front(self, incoming)  # a ping needs no session
+
+    def notified(self, notification: Notification) -> None:
+        if self.link is not None:
+            self.link.notify(notification)
+
+    def lost(self, cause: ConnectionLost) -> None:
+        self._leave()
+        super().lost(cause)
+
+    def _leave(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.leave(self)
+
+    def tell(self, line: bytes, deadline: Deadline = NEVER) -> bool:
+        """Send what belongs to no request: over HTTP on the stream for that, else on that of any request."""
+        session = getattr(self.sink, "session", None)
+        stream = None if session is None else session.unsolicited
+        if session is None or (stream is not None and stream.is_connected()):
+            (stream or self.sink).send(line)
+        elif session.responses:
+            session.responses[-1].send(line)
+        elif len(session.pending) < MOST_WAITING:
+            session.post(line)
+        return True
+
+    def asking(self) -> Calls:
+        """The calls by which the client is asked what belongs to no request of its own."""
+        session = getattr(self.sink, "session", None)
+        calls: Calls = self.sink.asking() if session is None else session.calls.through(self.tell, self.tell)
+        return calls
+
+
+class Bridge(Registry):
+    """The methods of a server in front, all of which are those of the server behind. Thread-safe.
+
+    Args:
+        front: The server in front, made for this.
+        target: The server behind.
+        shared: Whether all clients have one connection to it.
+        idle: Seconds without a call after which a process ends; None takes the usual.
+        is_local: Whether clients may read how the server ended: only who has started this process can be one.
+    """
+
+    def __init__(
+        self, front: Server, target: Target, *, shared: bool = False, idle: Optional[float] = None,
+        is_local: bool = False,
+    ) -> None:
+        super().__init__(front._config, Offer(REVISIONS))
+        self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
+        self.links: dict[object, Link] = {}
+        self._links_lock, self._pool = threading.Lock(), front._pool
+        self.role = partial(Front, self)
+        front._registry = self
+
+    def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
+        """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
+        key = None if self.shared else key
+        if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
+            raise errors.InvalidParams(f"a client describes itself in at most {OPENING_BYTES} bytes of memory")
+        with self._links_lock:
+            if key not in self.links and len(self.links) >= MOST_LINKS:
+                raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
+            if key not in self.links or self.links[key].closed:
+                self.links[key] = Link(self, opening, shakes_hands)
+            return self.links[key]
+
+    def left(self, link: Link) -> None:
+        """A link has ended."""
+        with self._links_lock:
+            for key in [each for each, known in self.links.items() if known is link]:
+                del self.links[key]
+
+    def end(self) -> None:
+        """End every server behind. Blocks: until then, two seconds at most."""
+        closing = [threading.Thread(target=link.close) for link in list(self.links.values())]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+    def route(self, request: Request, peer: Peer) -> Route:
+        """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""
+        meta = request.params["_meta"]
+        described = {"clientInfo": meta.get(lifecycle.CLIENT_KEY), "capabilities": meta[lifecycle.CAPABILITIES_KEY]}
+        opening = {"protocolVersion": NEWEST_HANDSHAKE.name, **described}
+        link = self.link(json.dumps(described, sort_keys=True), opening, False)
+        return Route(partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run))
+
+
+# ------------------------------------------------------------ the command
+
+
+def bridge_command(arguments: Sequence[str], prog: str) -> int:
+    """Serve a stdio server over HTTP, or a server with a URL over stdio."""
+    parser = Parser(prog, "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
+                          "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
+                          "passed on both ways.")
+    parser.add_argument("url", metavar="URL", nargs="?", help="of the server to serve over stdin and stdout")
+    parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
+                        help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)")
+    parser.add_argument("--shared", action="store_true", help="one process for all clients (default: for each session)")
+    parser.add_argument("--idle", type=float, metavar="SECONDS",
+                        help="end a process after so long without a call; the next call starts another")
+    parser.add_argument("--allow-host", action="append", metavar="NAME",
+                        help="by which other machines know this one, where they reach HOST; may be given several times")
+    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
+                        help="send this with every request to URL; may be given several times")
+    parser.add_argument("--token", help="send this bearer token with every request to URL (default: what minimcp login "
+                                        "has stored); with --http: serve only clients that send it")
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
+    where: dict[str, Any] = {}
+    try:
+        if options.http is None:
+            server = Server("minimcp-bridge", version=VERSION)
+            bridge = Bridge(server, _url(options, command, prog), is_local=True)
+        else:
+            host, port = options.http
+            where = {"transport": "http", "host": host, "port": port}
+            target, http, auth = _command(options, command, prog)
+            server = Server("minimcp-bridge", version=VERSION, http=http, auth=auth)
+            bridge = Bridge(server, target, shared=options.shared, idle=options.idle)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    try:
+        server.run(**where)
+    except OSError as error:
+        complain(prog, error.strerror or str(error))
+        return 3
+    finally:
+        bridge.end()
+    return 0
+
+
+def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
+    if options.url is None or command:
+        raise UsageError(f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL")
+    if not options.url.lower().startswith(("http://", "https://")):
+        raise UsageError(f"{options.url!r} is no URL: a command is served by {prog} --http 8000 -- {options.url}")
+    if options.shared or options.idle is not None or options.allow_host:
+        raise UsageError(f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND")
+    given = {"headers": options.header and dict(options.header), "auth": options.token}
+    found = read_target(options.url, web={name: value for name, value in given.items() if value is not None})
+    signed = found.object if found.object.has_auth else with_stored_token(found.object)
+    return found._replace(object=signed)
+
+
+def _command(options: Namespace, command: Sequence[str], prog: str) -> tuple[Target, HttpOptions, Any]:
+    if options.url is not None or options.header is not None or not command:
+        where = "--header goes with URL alone: " if options.header else ""
+        raise UsageError(f"{where}write {prog} --http 8000 -- {options.url or 'COMMAND'}")
+    if options.http[0] not in LOOPBACK and not (options.token and options.allow_host):
+        raise UsageError(f"other machines reach {options.http[0]}: write --token TOKEN, which clients have to send, "
+                         "and --allow-host NAME, by which they know this machine")
+    if options.idle is not None and not 0 < options.idle < float("inf"):
+        raise UsageError("--idle is a number of seconds above 0, as in --idle 600")
+    from .. import Bearer
+
+    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MOST_LINKS)
+    auth = None if options.token is None else Bearer.static(options.token)
+    target = read_target(command[0] if len(command) == 1 else list(command))
+    if target.is_web:
+        raise UsageError(f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}")
+    return target, http, auth

@@ -1,0 +1,363 @@
+"""`Judge`: what in the messages of one connection breaks the specification, found by the readers that the engine uses.
+
+Each breach names a row of tests/manifest.txt, as "LIFE-03"; rows of revisions without a handshake begin with "M:". What
+cannot be told from the messages alone is not marked: what crosses another message on its way, a revision that is not
+known here, whatever depends on a line that was not read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
+
+from .. import types
+from ..client.host import QUESTIONS
+from ..errors import ProtocolViolation, RpcError, UnsupportedRevision
+from ..protocol import lifecycle
+from ..protocol.messages import Decoded, Failure, Id, InvalidMessage, Json, Notification, Request, Response, is_id
+from ..protocol.versions import LISTS, REVISIONS, Revision
+
+
+class Breach(NamedTuple):
+    """Something that breaks the specification."""
+
+    row: str
+    """Of the requirement: an id of tests/manifest.txt."""
+
+    sentence: str
+    """What is wrong."""
+
+
+OTHER = {"client": "server", "server": "client"}
+
+# The requests that a side sends in some revision.
+SENT = {
+    "client": frozenset().union(*(revision.requests_to_server for revision in REVISIONS)),
+    "server": frozenset().union(*(revision.requests_to_client for revision in REVISIONS)),
+}
+
+# In these tables, and wherever a breach is marked, the first row is that of a session, the last that without one.
+
+# Why `decode` refuses an object. Other reasons of it are limits of this library, and no breaches.
+REASONS = {
+    'a message has "jsonrpc": "2.0"': "BASE-01 M:BASE-1",
+    "a method is a non-empty string": "BASE-01 M:BASE-1",
+    "params is an object": "BASE-12 M:BASE-21",
+    "an id is a string or an integer": "BASE-02 M:BASE-2",
+    "a message has a method, a result or an error, and one of them only": "BASE-06 M:BASE-21",
+    "a result is an object and names its request's id": "BASE-11 M:BASE-6",
+    "an error has an integer code, a message and its request's id": "BASE-07 M:BASE-7",
+}
+NO_MESSAGES = {"client": "STDIO-05 M:STD-3", "server": "STDIO-04 M:STD-2"}
+
+# Notifications of one side only: whose, the capability that it must have declared in a session, and the row.
+NOTICES = {
+    "notifications/initialized": ("client", "", ""),
+    "notifications/roots/list_changed": ("client", "roots.listChanged", "LIFE-15"),
+    "notifications/message": ("server", "logging", "LOG-01"),
+    "notifications/resources/updated": ("server", "resources.subscribe", "RES-14"),
+    **{f"notifications/{name}/list_changed": ("server", f"{name}.listChanged", "LIFE-15") for name in LISTS},
+    "notifications/elicitation/complete": ("server", "", ""),
+    lifecycle.ACKNOWLEDGED: ("server", "", ""),
+}
+
+# What the server must have declared for the requests that begin so.
+AREAS = {
+    "tools": "tools", "prompts": "prompts", "resources": "resources", "logging": "logging", "completion": "completions",
+    "resources/subscribe": "resources.subscribe", "resources/unsubscribe": "resources.subscribe",
+}
+
+
+def _list(member: str, read: Callable[[Any], object]) -> Callable[[Json], object]:
+    """What reads a result that is a list."""
+    def check(result: Json) -> None:
+        items = result.get(member)
+        if not isinstance(items, list):
+            raise ValueError(f"it has a list of {member}")
+        for item in items:
+            read(item)
+
+    return check
+
+
+# What reads a result (ValueError says that it is none), and the rows.
+READERS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "tools/list": (_list("tools", types.Tool.from_wire), "TOOL-03 M:TOOL-1"),
+    "tools/call": (types.CallToolResult.from_wire, "TOOL-17 M:TOOL-20"),
+    "resources/list": (_list("resources", types.Resource.from_wire), "RES-03 M:RES-1"),
+    "resources/templates/list": (_list("resourceTemplates", types.ResourceTemplate.from_wire), "RES-10 M:RES-9"),
+    "resources/read": (types.ReadResourceResult.from_wire, "RES-05 M:RES-5"),
+    "prompts/list": (_list("prompts", types.Prompt.from_wire), "PRM-02 M:PRM-1"),
+    "prompts/get": (types.GetPromptResult.from_wire, "PRM-05 M:PRM-4"),
+    "completion/complete": (types.Completion.from_wire, "COMP-05 M:CMP-2"),
+    "sampling/createMessage": (types.SampleResult.from_wire, "SAMP-05"),
+    "elicitation/create": (lambda result: types.Answer(result.get("action")), "ELIC-17"),
+    "roots/list": (_list("roots", types.Root.from_wire), "ROOT-02"),
+}
+
+
+class _Asked:
+    """A request, and how far it is.
+
+    Args:
+        request: The request.
+        revision: That it was sent in; None where that is not known.
+    """
+
+    told, is_over, is_cancelled = float("-inf"), False, False
+
+    def __init__(self, request: Request, revision: Optional[Revision]) -> None:
+        self.request, self.revision = request, revision
+        meta = request.params.get("_meta")
+        self.meta: dict[str, Json] = meta if isinstance(meta, dict) else {}
+
+
+class Judge:
+    """Follows what the two sides of one connection agree on and ask for, and says what is against it.
+
+    For one thread at a time, which hands over each line before the other side can answer it.
+    """
+
+    def __init__(self) -> None:
+        self._client = ""  # the arrow of the client, when that is known
+        self._gate = lifecycle.ServerSession(lifecycle.Offer(REVISIONS))
+        self._session: Optional[lifecycle.Handshake] = None
+        self._opening = self._initialized = self._stateless = self._is_unknown = False
+        # By side: requests that have no answer yet, the ids of all, and those that want to hear of progress, by token.
+        self._asked: dict[str, dict[Id, _Asked]] = {"client": {}, "server": {}}
+        self._used: dict[str, set[Id]] = {"client": set(), "server": set()}
+        self._reported: dict[str, dict[Json, _Asked]] = {"client": {}, "server": {}}
+        self._unread: set[str] = set()  # who has sent what could not be read
+        self._found: list[Breach] = []
+
+    def miss(self) -> None:
+        """Take note that messages of both sides were left out."""
+        self._unread |= {"client", "server"}
+        self._is_unknown = self._is_unknown or not self._initialized
+
+    def judge(self, arrow: str, decoded: Decoded) -> list[tuple[Breach, ...]]:
+        """The breaches in a line, for each message in it.
+
+        Args:
+            arrow: "-->" or "<--": who sent it.
+            decoded: The line, as `decode` reads it.
+        """
+        messages = decoded if isinstance(decoded, list) else [decoded]
+        if not self._client and any(isinstance(each, Request) and each.method in SENT["client"] for each in messages):
+            self._client = arrow
+        side = "client" if arrow == (self._client or "-->") else "server"
+        found: list[tuple[Breach, ...]] = []
+        for message in messages or [InvalidMessage(0, "a message is an object")]:
+            self._found = []
+            if messages is decoded and not found and self._has_no_arrays:
+                self._mark("BATCH-15 M:BASE-21", "an array of messages is no message in this revision")
+            if isinstance(message, Request):
+                self._request(side, message)
+            elif isinstance(message, Notification):
+                self._notification(side, message)
+            elif isinstance(message, InvalidMessage):
+                self._invalid(side, message)
+            else:
+                self._answer(side, message)
+            found.append(tuple(self._found))
+        return found
+
+    @property
+    def _has_no_arrays(self) -> bool:
+        return self._stateless if self._session is None else not self._session.revision.batches
+
+    def _mark(self, rows: str, sentence: str) -> None:
+        if not self._is_unknown:
+            self._found.append(Breach(rows.split()[-1 if self._stateless and self._session is None else 0], sentence))
+
+    def _invalid(self, side: str, message: InvalidMessage) -> None:
+        if message.id is not None and message.kind == "response":
+            self._asked[OTHER[side]].pop(message.id, None)
+        elif not message.reason.startswith("this is no JSON: Expecting value: line 1 column 1"):
+            self._unread.add(side)
+        if message.reason in REASONS:
+            self._mark(REASONS[message.reason], message.reason)
+        elif message.reason.startswith(("this is no JSON", "a message is")):
+            self._mark(NO_MESSAGES[side], f"the {side} writes what is no message: {message.reason}")
+
+    # ------------------------------------------------------------ requests
+
+    def _request(self, side: str, request: Request) -> None:
+        is_alone = lifecycle.PerRequest.is_enveloped(request)
+        revision = self._asked_by_client(request, is_alone) if side == "client" else self._asked_by_server(request)
+        before = self._asked[side].get(request.id)
+        if before is not None and before.is_cancelled:
+            before = None
+        if before is not None or (not is_alone and self._session is not None and request.id in self._used[side]):
+            self._mark("BASE-04 M:BASE-4", f"the id {request.id!r} was used before")
+        self._used[side].add(request.id)
+        self._asked[side][request.id] = asked = _Asked(request, revision)
+        token = asked.meta.get("progressToken")
+        if is_id(token):
+            self._reported[side][token] = asked
+        elif token is not None:
+            self._mark("PROG-01 M:PROG-1", "a progressToken is a string or an integer")
+
+    def _asked_by_client(self, request: Request, is_alone: bool) -> Optional[Revision]:
+        """Mark what the client may not ask now; the revision that it asks in."""
+        method, session = request.method, self._session
+        if method == "initialize":
+            self._session, self._opening, self._initialized = None, True, False
+            self._used = {"client": set(), "server": set()}
+        elif not is_alone and method != "ping" and (self._opening or (session and not self._initialized)):
+            rows, until = ("LIFE-04", "its answer") if self._opening else ("LIFE-03", "notifications/initialized")
+            self._mark(rows, f"{method} after initialize, but before {until}")
+        try:
+            peer = self._gate.admit(request)
+        except UnsupportedRevision:
+            return None  # the server may know it
+        except RpcError as error:
+            if method == "initialize":
+                self._mark("LIFE-01", error.message)
+            elif not is_alone and not self._stateless:
+                self._mark("LIFE-04", f"{method} before initialize")
+            else:
+                meta = request.params.get("_meta")
+                version = meta.get(lifecycle.VERSION_KEY) if isinstance(meta, dict) else None
+                self._mark("M:META-2" if isinstance(version, str) else "M:META-1", error.message)
+            return None
+        if method == "initialize" or (session is None and not is_alone):
+            return None
+        revision = peer.revision if is_alone or session is None else session.revision
+        self._check_direction("client", method, revision)
+        area = AREAS.get(method, AREAS.get(method.partition("/")[0], ""))
+        has_area = area and (area != "completions" or revision.completions_capability)
+        if session and not is_alone and has_area and method in SENT["client"] and not session.peer.supports(area):
+            self._mark("LIFE-13", f"{method}, but the server has not declared {area}")
+        return revision
+
+    def _asked_by_server(self, request: Request) -> Optional[Revision]:
+        """Mark what the server may not ask now; the revision that it asks in."""
+        method, session = request.method, self._session
+        if session is None and self._stateless:
+            self._mark("M:BASE-9", f"a server sends no requests in this revision: {method}")
+        elif method != "ping" and not self._initialized:
+            self._mark("LIFE-05", f"{method} before notifications/initialized")
+        if session is None or self._gate.era is None:
+            return None
+        self._check_direction("server", method, session.revision)
+        kind = QUESTIONS.get(method)
+        if kind is not None and method in session.revision.requests_to_client:
+            parts = self._gate.era.peer.capabilities.get(kind.capability)
+            try:
+                if not isinstance(parts, dict):
+                    raise ValueError(f"the client does not declare {kind.capability}")
+                kind.read(request.params, parts, session.revision)
+            except ValueError as error:
+                row = "ELIC-05" if kind.capability == "elicitation" else "SAMP-02"
+                self._mark("LIFE-13" if "not declare" in str(error) else row, f"{method}: {error}")
+        return session.revision
+
+    def _check_direction(self, side: str, method: str, revision: Revision) -> None:
+        known = revision.requests_to_server if side == "client" else revision.requests_to_client
+        if method in SENT["client"] | SENT["server"] and method not in known:
+            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} asks for in {revision.name}")
+
+    # ------------------------------------------------------------ notifications
+
+    def _notification(self, side: str, notice: Notification) -> None:
+        method, params = notice
+        sender, capability, row = NOTICES.get(method, (side, "", ""))
+        meta = params.get("_meta")
+        streamed = isinstance(meta, dict) and lifecycle.SUBSCRIPTION_KEY in meta
+        if sender != side:
+            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} sends")
+        elif method == "notifications/initialized":
+            self._initialized = True
+        elif method == "notifications/progress":
+            self._progress(side, params)
+        elif method == "notifications/cancelled":
+            self._cancelled(side, params)
+        elif self._session is not None and self._gate.era is not None:
+            peer = self._gate.era.peer if side == "client" else self._session.peer
+            if capability and not streamed and not peer.supports(capability):
+                self._mark(row, f"{method}, but the {side} has not declared {capability}")
+        elif self._stateless and method in types.CHANGES and not streamed:
+            self._mark("M:SUB-4", f"{method} does not say which {lifecycle.LISTEN} it belongs to")
+
+    def _progress(self, side: str, params: Mapping[str, Json]) -> None:
+        try:
+            told = types.Progress.from_wire(params)
+        except ValueError as error:
+            self._mark("PROG-03 M:PROG-2", str(error))
+            return
+        asked = self._reported[OTHER[side]].get(told.progress_token)
+        if asked is None:
+            if OTHER[side] not in self._unread:
+                self._mark("PROG-07 M:PROG-2", f"no request has the progressToken {told.progress_token!r}")
+            return
+        if asked.is_over:
+            self._mark("PROG-11 M:PROG-4", "progress of a request that was answered")
+        if told.progress <= asked.told:
+            self._mark("PROG-04 M:PROG-3", f"progress {told.progress:g} comes after {asked.told:g}, and has to grow")
+        asked.told = told.progress
+
+    def _cancelled(self, side: str, params: Mapping[str, Json]) -> None:
+        id: Any = params.get("requestId")
+        if not is_id(id):
+            if id is not None or self._session is None or self._session.revision.tasks != "core":
+                self._mark("CANC-01 M:CAN-1", "requestId is the id of a request")
+            return
+        asked = self._asked[side].get(id)
+        if asked is not None:
+            asked.is_cancelled = True
+            if asked.request.method == "initialize":
+                self._mark("CANC-03", "initialize is never cancelled")
+        ended_by = {side, "client"} if self._stateless else {side}  # without a session the server ends streams
+        if not self._unread and not any(id in self._used[each] or id in self._asked[each] for each in ended_by):
+            self._mark("CANC-02 M:CAN-2", f"there was no request {id!r} that the {side} could cancel")
+
+    # ------------------------------------------------------------ answers
+
+    def _answer(self, side: str, answer: Union[Response, Failure]) -> None:
+        other = OTHER[side]
+        if side == "client" and self._stateless and self._session is None:
+            self._mark("M:BASE-10", "a client sends no answers in this revision")
+        if answer.id is None:
+            return
+        if answer.id not in self._asked[other]:
+            if other not in self._unread:
+                before = "was answered before" if answer.id in self._used[other] else "was never asked"
+                self._mark("BASE-05 M:BASE-5", f"an answer to the request {answer.id!r}, which {before}")
+            return
+        asked = self._asked[other].pop(answer.id)
+        result: dict[str, Json] = answer.result if isinstance(answer, Response) else {}
+        asked.is_over = "task" not in (*result, result.get("resultType"))  # progress of a task goes on
+        if asked.request.method == "initialize":
+            self._opened(answer)
+        elif asked.revision is not None and isinstance(answer, Response):
+            self._result(asked.request, asked.revision, result)
+
+    def _opened(self, answer: Union[Response, Failure]) -> None:
+        self._opening = False
+        if isinstance(answer, Failure):
+            self._gate.era = None
+            return
+        try:
+            self._session = lifecycle.Handshake.from_result(answer.result, REVISIONS)
+        except (ProtocolViolation, UnsupportedRevision) as error:
+            if isinstance(error, ProtocolViolation):
+                self._mark("LIFE-02", str(error))
+            self._is_unknown = True  # what the two speak from now on
+
+    def _result(self, request: Request, revision: Revision, result: dict[str, Json]) -> None:
+        method, kind = request.method, result.get("resultType", "complete")
+        if revision.result_type:
+            if method == "server/discover" and "supportedVersions" not in result:
+                return  # a server of the older era, which says what it likes
+            self._stateless = True
+            if "resultType" not in result:
+                self._mark("M:BASE-6", f"a result of {method} says its resultType")
+            if kind == lifecycle.INPUT_REQUIRED and method not in revision.asking_methods:
+                self._mark("M:MRTR-S1", f"a result of {method} asks for no input")
+        if kind == "complete" and not ("task" in request.params and "task" in result):
+            read, rows = READERS.get(method, (dict, ""))
+            try:
+                read(result)
+            except ValueError as error:
+                self._mark(rows, f"a result of {method}: {error}")
+

@@ -1,0 +1,529 @@
+"""``bridge``: every message passed on both ways, in each revision and between the eras; and how its servers end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+from minimcp import (
+    Cancelled,
+    CancelToken,
+    Client,
+    Context,
+    InternalError,
+    MethodNotFound,
+    Progress,
+    RpcError,
+    Server,
+    StdioServer,
+    Tasks,
+    ToolError,
+    connect,
+)
+from minimcp.cli.bridge import Bridge
+from minimcp.client.connect import Target
+from minimcp.http.client import HttpServer
+from minimcp.protocol.versions import BY_NAME, REVISIONS
+
+from ..support import ROOT, WAIT, children_of, eventually
+from .conftest import Done, command_line, run_process
+
+NAMES = [each.name for each in REVISIONS]
+
+OLD, NEW = "2025-11-25", "2026-07-28"
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+SERVER = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from minimcp import Context, Server
+server = Server("behind")
+@server.tool
+def pid() -> int:
+    "Say which process this is."
+    return os.getpid()
+@server.tool
+def die() -> str:
+    "End the process."
+    os._exit(3)
+@server.tool
+def slow(ctx: Context) -> str:
+    "Take for ever."
+    print("slow has begun", file=sys.stderr, flush=True)
+    ctx.sleep(600)
+    return "no"
+server.run()
+if "stubborn" in sys.argv:
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+"""
+
+
+class Behind:
+    """A server behind a bridge, in this process, and what it has noticed."""
+
+    def __init__(self, revision: str) -> None:
+        self.server = server = Server(
+            "behind", version="7", instructions="hello", revisions=[revision], extensions=[Tasks()]
+        )
+        self.begun, self.ended = threading.Event(), threading.Event()
+        self.given: List[Any] = []
+        is_asking = BY_NAME[revision].has("elicitation")
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            "Add."
+            return a + b
+
+        @server.tool
+        def steps(ctx: Context) -> str:
+            "Report and log."
+            for step in range(1, 4):
+                ctx.progress(step, 3, f"step {step}")
+                ctx.log("warning", f"log {step}")
+            return "done"
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            "Ask for something, twice."
+            if not is_asking:
+                return str(ctx.sample("who?").text) + str(ctx.sample("and?").text)
+            first, second = ctx.elicit("who?", FORM, key="1"), ctx.elicit("and?", FORM, key="2")
+            return f"{first.content['name']}{second.content['name']}"
+
+        @server.tool
+        def slow(ctx: Context) -> str:
+            "Take for ever."
+            self.begun.set()
+            try:
+                ctx.sleep(600)
+            finally:
+                self.ended.set()
+            return "no"
+
+        @server.tool
+        def fail() -> str:
+            "Fail in words of its own."
+            raise RpcError(-31999, "no, thanks", {"why": [1, None]})
+
+        @server.tool
+        def big(text: str) -> str:
+            "Say it again."
+            return text
+
+        @server.tool(task="optional")
+        def later() -> str:
+            "Run as a task."
+            return "at last"
+
+        @server.tool
+        def change() -> None:
+            "Change what there is."
+            server.resource_updated("x://a")
+            server.add_tool(add, name="added")
+
+        @server.resource("x://a")
+        def read() -> str:
+            "Read."
+            return "A"
+
+        @server.method("vendor/echo")
+        def echo(params: Dict[str, Any]) -> Dict[str, Any]:
+            self.given.append(params)
+            return {**params, "_meta": {"vendor/kept": [1]}}
+
+
+@contextmanager
+def front(target: Any, way: str, **options: Any) -> Iterator[Any]:
+    """What a client connects to: a URL, or the server in front itself, with a bridge behind it."""
+    is_web = isinstance(target, HttpServer)
+    server = Server("front")
+    bridge = Bridge(server, Target("the server behind", target, is_web), **options)
+    try:
+        if way == "http":
+            with server.start_http() as running:
+                yield running.url
+        else:
+            yield server
+    finally:
+        server.close()
+        bridge.end()
+
+
+@contextmanager
+def bridged(way: str, behind: Behind, revision: str, **options: Any) -> Iterator[Client]:
+    """A client in front of a bridge to a server: over HTTP with the server in memory, or the other way round."""
+    with ExitStack() as stack:
+        target: Any = behind.server
+        stack.callback(behind.server.close)
+        if way == "memory":
+            running = stack.enter_context(behind.server.start_http())
+            target = HttpServer(running.url)
+        place = stack.enter_context(front(target, way))
+        yield stack.enter_context(connect(place, revision=revision, timeout=WAIT, **options))
+
+
+PAIRS = [
+    *((way, name, name) for way in ("http", "memory") for name in NAMES),
+    *((way, *pair) for way in ("http", "memory") for pair in ((OLD, NEW), (NEW, OLD), (NEW, "2024-11-05"))),
+]
+"""How the client reaches the bridge; what the client speaks, and what the server."""
+
+
+@pytest.fixture(params=PAIRS, ids=lambda each: "-".join(each))
+def pair(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_everything_is_passed_on(pair: Any) -> None:
+    way, spoken, known = pair
+    behind = Behind(known)
+    progress: List[Progress] = []
+    logged: List[Any] = []
+    listed, updated, told = threading.Event(), threading.Event(), threading.Event()
+
+    def on_log(message: Any) -> None:
+        logged.append(message.data)
+        if len(logged) == 3:
+            told.set()
+
+    with bridged(
+        way, behind, spoken, on_log=on_log, on_tools_changed=listed.set, on_resource_updated=lambda uri: updated.set(),
+        elicit=lambda request: {"name": request.message}, sample=lambda request: request.messages[0].content[0].text,
+    ) as client:  # fmt: skip
+        assert client.revision == spoken
+        assert client.server_info is not None and client.server_info.name == "behind"
+        assert client.instructions == "hello"
+        assert "add" in [tool.name for tool in client.list_tools()]
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        assert client.call_tool("steps", on_progress=progress.append).text == "done"
+        assert [(each.progress, each.total) for each in progress] == [(1, 3), (2, 3), (3, 3)]
+        assert told.wait(WAIT) and logged == ["log 1", "log 2", "log 3"]
+        assert client.read_resource("x://a").contents[0].text == "A"
+        client.subscribe("x://a")
+        client.call_tool("change")
+        assert listed.wait(WAIT) and updated.wait(WAIT)
+        big = "京" * (1 << 20)
+        assert client.call_tool("big", {"text": big}).text == big
+        with pytest.raises(RpcError) as refused:
+            client.call_tool("fail")
+        error = refused.value
+        assert (error.code, error.message, error.data) == (-31999, "no, thanks", {"why": [1, None]})
+        with pytest.raises(MethodNotFound, match="vendor/none"):
+            client.request("vendor/none", {})
+
+
+def test_members_that_nobody_knows_are_kept(pair: Any) -> None:
+    way, spoken, known = pair
+    behind = Behind(known)
+    with bridged(way, behind, spoken) as client:
+        result = client.request("vendor/echo", {"odd": [{"x": None}], "_meta": {"vendor/x": 1}})
+    assert result["odd"] == [{"x": None}] and result["_meta"]["vendor/kept"] == [1]
+    assert behind.given[0]["odd"] == [{"x": None}] and behind.given[0]["_meta"]["vendor/x"] == 1
+
+
+def test_the_client_is_asked(pair: Any) -> None:
+    way, spoken, known = pair
+    if known == "2024-11-05":  # knows no elicitation, and 2026-07-28 has no sampling that is not a round either
+        known_asks = "sample"
+    else:
+        known_asks = "elicit"
+    asked: List[str] = []
+
+    def elicit(request: Any) -> Dict[str, str]:
+        asked.append("elicit")
+        return {"name": request.message}
+
+    def sample(request: Any) -> str:
+        asked.append("sample")
+        return str(request.messages[0].content[0].text)
+
+    with bridged(way, Behind(known), spoken, elicit=elicit, sample=sample) as client:
+        assert client.call_tool("ask").text == "who?and?"
+    assert len(asked) == 2 and (known_asks in asked or known == "2025-03-26")
+
+
+def test_a_call_is_cancelled(pair: Any) -> None:
+    way, spoken, known = pair
+    behind, token = Behind(known), CancelToken()
+    with bridged(way, behind, spoken) as client:
+        threading.Thread(target=lambda: behind.begun.wait(WAIT) and token.cancel("enough")).start()
+        with pytest.raises(Cancelled):
+            client.call_tool("slow", cancel=token)
+        assert behind.ended.wait(WAIT)
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
+@pytest.mark.parametrize("way", ["http", "memory"])
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_tasks(way: str, name: str) -> None:
+    with bridged(way, Behind(name), name, extensions=[Tasks()]) as client:
+        task = client.start_task("later")
+        task.wait(WAIT)
+        assert task.result().text == "at last"
+
+
+def test_a_question_that_belongs_to_no_call() -> None:
+    """After `notifications/initialized` many servers ask for the roots."""
+    behind = Behind(OLD)
+    asked, answered = threading.Event(), threading.Event()
+    roots: List[Any] = []
+
+    @behind.server.tool
+    def look(ctx: Context) -> str:
+        "Look at the roots."
+        roots.extend(ctx.list_roots())
+        answered.set()
+        return "looked"
+
+    def list_roots() -> List[str]:
+        asked.set()
+        return ["file:///a"]
+
+    with bridged("http", behind, OLD, list_roots=list_roots) as client:
+        assert client.call_tool("look").text == "looked"
+    assert asked.is_set() and roots[0].uri == "file:///a"
+
+
+# ------------------------------------------------------------ processes
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "behind.py"
+    path.write_text(SERVER, encoding="utf-8")
+    return str(path)
+
+
+def _child(script: str, *arguments: str) -> StdioServer:
+    return StdioServer([sys.executable, script, *arguments])
+
+
+@pytest.mark.parametrize("revision", [OLD, NEW])
+def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
+    with front(_child(script), "http") as url, connect(url, revision=revision, timeout=WAIT) as client:
+        first = client.call_tool("pid").text
+        with pytest.raises(InternalError, match="lost with the server behind the bridge, which is begun anew"):
+            client.call_tool("die")
+        assert client.call_tool("pid").text != first
+
+
+def test_a_server_that_cannot_start_is_told(tmp_path: Path) -> None:
+    with front(StdioServer([str(tmp_path / "none")]), "http") as url:
+        with pytest.raises(Exception, match="lost with the server behind the bridge"):
+            connect(url, revision=OLD, timeout=WAIT)
+    with front(StdioServer([str(tmp_path / "none")]), "memory", is_local=True) as server:
+        with pytest.raises(Exception, match="there is no such program"):
+            connect(server, revision=OLD, timeout=WAIT)
+
+
+def test_each_session_has_a_process_and_all_may_share_one(script: str) -> None:
+    for shared in (False, True):
+        with front(_child(script), "http", shared=shared) as url:
+            with connect(url, revision=OLD) as one, connect(url, revision=OLD) as other, connect(url) as alone:
+                pids = {each.call_tool("pid").text for each in (one, other, alone)}
+        assert len(pids) == (1 if shared else 3)
+
+
+def test_a_process_ends_that_nobody_uses(script: str) -> None:
+    with front(_child(script), "http", idle=0.2) as url, connect(url, revision=OLD) as client:
+        first = client.call_tool("pid").text
+        assert eventually(lambda: not os.path.exists(f"/proc/{first}"))
+        assert client.call_tool("pid").text != first
+
+
+def test_sessions_leave_no_process(script: str) -> None:
+    before = children_of(os.getpid())
+    with front(_child(script), "http") as url:
+        for _ in range(5):
+            with ExitStack() as stack:
+                clients = [stack.enter_context(connect(url, revision=OLD)) for _ in range(2)]
+                assert len({client.call_tool("pid").text for client in clients}) == 2
+        assert eventually(lambda: children_of(os.getpid()) == before)
+
+
+@contextmanager
+def _serving(*arguments: str) -> Iterator[Any]:
+    """The command as a process, and its first line on stderr."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command_line("bridge", *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=environment,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+@pytest.mark.parametrize("words", [[], ["stubborn"]])
+def test_sigterm_ends_all(script: str, words: List[str]) -> None:
+    with _serving("--http", "0", "--", sys.executable, script, *words) as process:
+        url = process.stderr.readline().split()[-1]
+        with connect(url, revision=OLD) as client:
+            pid = client.call_tool("pid").text
+            threading.Thread(target=lambda: _quietly(client.call_tool, "slow"), daemon=True).start()
+            while "slow has begun" not in process.stderr.readline():
+                pass
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT) == 0
+            assert eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def _quietly(function: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except Exception:
+        pass
+
+
+def test_the_end_of_input_ends_all() -> None:
+    behind = Behind(NEW)
+    with behind.server.start_http() as running:
+        client = connect(StdioServer(command_line("bridge", running.url), env={"PYTHONPATH": str(ROOT)}), timeout=WAIT)
+        with client:
+            assert client.revision == NEW and client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        done = run_process("bridge", running.url)
+        assert (done.code, done.out) == (0, "")
+    behind.server.close()
+
+
+# ------------------------------------------------------------ usage
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    ([], "write minimcp bridge --http 8000 -- COMMAND, or minimcp bridge URL"),
+    (["server.py"], "'server.py' is no URL: a command is served by minimcp bridge --http 8000 -- server.py"),
+    (["--", "a", "b"], "write minimcp bridge --http 8000 -- a b, or minimcp bridge URL"),
+    (["--http", "8000"], "write minimcp bridge --http 8000 -- COMMAND"),
+    (["--http", "8000", "server.py"], "write minimcp bridge --http 8000 -- server.py"),
+    (["--http", "8000", "--header", "A: b", "--", "x"], "--header goes with URL alone"),
+    (["--http", "x", "--", "y"], "'x' is no [HOST:]PORT, as in 8000"),
+    (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients have to send, and --allow-host NAME"),
+    (["--http", "0", "--idle", "0", "--", "y"], "as in --idle 600"),
+    (["--http", "0", "--", "http://x/mcp"], "write minimcp bridge http://x/mcp"),
+    (["--http", "0", "--token", "a b", "--", "y"], "a token has letters"),
+    (["--shared", "http://x/mcp"], "go with --http"),
+    (["http://"], "URL"),
+])  # fmt: skip
+def test_wrong_usage_is_told_what_to_type(
+    minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, words: List[str], told: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["minimcp"])
+    done = minimcp("bridge", *words)
+    assert done.code == 2 and told in done.err and done.out == ""
+
+
+def test_only_clients_with_the_token_are_served(script: str) -> None:
+    with _serving("--http", "0", "--token", "secret", "--", sys.executable, script) as process:
+        url = process.stderr.readline().split()[-1]
+        with connect(url, auth="secret") as client:
+            assert client.call_tool("pid").text
+        with pytest.raises(Exception, match="401"):
+            connect(url)
+
+
+def test_a_port_that_is_taken_is_told(minimcp: Callable[..., Done], script: str) -> None:
+    with Server("x").start_http() as running:
+        done = minimcp("bridge", "--http", str(running.port), "--", sys.executable, script)
+    assert done.code == 3 and "another program listens there" in done.err
+
+
+# ------------------------------------------------------------ between the eras, and several clients
+
+
+def test_what_a_client_said_is_said_again_to_the_next_process(tmp_path: Path) -> None:
+    text = SERVER.replace("server.run()", """
+@server.resource("x://a")
+def read() -> str:
+    "Read."
+    return "A"
+@server.tool
+def tell(ctx: Context) -> str:
+    "Log, and change a resource."
+    ctx.log("debug", "told")
+    server.resource_updated("x://a")
+    return "ok"
+server.run()
+""")
+    (tmp_path / "behind.py").write_text(text, encoding="utf-8")
+    logged, updated = threading.Event(), threading.Event()
+    with front(_child(str(tmp_path / "behind.py")), "http") as url, connect(
+        url, revision=OLD, on_log=lambda message: logged.set(), on_resource_updated=lambda uri: updated.set(),
+    ) as client:  # fmt: skip
+        client.subscribe("x://a")
+        client.set_log_level("debug")
+        with pytest.raises(InternalError):
+            client.call_tool("die")
+        assert client.call_tool("tell").text == "ok"
+        assert logged.wait(WAIT) and updated.wait(WAIT)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_question_goes_to_no_other_client(shared: bool) -> None:
+    """The server does not say whose call it asks for: with two that is nobody's."""
+    behind, asked = Behind(OLD), threading.Event()
+
+    def elicit(request: Any) -> Dict[str, str]:
+        asked.set()
+        return {"name": "x"}
+
+    with front(behind.server, "http", shared=shared) as url:
+        with connect(url, revision=OLD, elicit=elicit) as one, connect(url, revision=OLD, elicit=elicit) as other:
+            token = CancelToken()
+            thread = threading.Thread(target=lambda: _quietly(lambda: other.call_tool("slow", cancel=token)))
+            thread.start()
+            assert behind.begun.wait(WAIT)
+            if shared:
+                with pytest.raises(ToolError, match="does not say whom it asks"):
+                    one.call_tool("ask")
+            else:
+                assert one.call_tool("ask").text == "xx"
+            token.cancel()
+            thread.join(WAIT)
+    behind.server.close()
+    assert asked.is_set() is not shared
+
+
+def test_a_state_is_good_for_one_request() -> None:
+    with bridged("http", Behind(OLD), NEW, elicit=lambda request: {"name": "x"}) as client:
+        with pytest.raises(RpcError, match="no call waits for this requestState"):
+            client.request("tools/call", {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}})
+        with pytest.raises(RpcError, match="no call waits for this requestState"):
+            client.request("tools/call", {"name": "add", "requestState": 1})
+
+
+def test_a_stream_ends_with_its_server(script: str) -> None:
+    """Of an older server before a newer client, too: the client opens another."""
+    with front(_child(script), "http") as url, connect(url, revision=NEW, timeout=WAIT) as client:
+        with client.listen(tools_list_changed=True) as changes:
+            with pytest.raises(InternalError):
+                client.call_tool("die")
+            with pytest.raises(Exception, match="ended"):
+                changes.next(WAIT)
+
+
+def test_a_client_that_says_too_much_of_itself_is_refused() -> None:
+    for revision in (OLD, NEW):
+        with front(Behind(revision).server, "http") as url, pytest.raises(Exception, match="at most 65536 bytes"):
+            connect(url, revision=revision, client_info={"name": "x" * 70_000, "version": "0"})
+
+
+def test_an_older_client_gets_no_results_that_it_cannot_read() -> None:
+    behind = Behind(NEW)
+    with bridged("http", behind, OLD) as client:
+        tools = {tool.name: tool for tool in client.list_tools()}
+        assert tools["add"].output_schema is None
+        result = client.call_tool("add", {"a": 1, "b": 2})
+        assert result.text == "3" and not result.has_structured_content

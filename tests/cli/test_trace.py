@@ -1,0 +1,235 @@
+"""``trace``: bytes, signals and the exit code pass as if nothing stood between; what passed is written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+from minimcp import connect
+from minimcp.cli import trace
+from minimcp.testing import Transcript
+
+from ..support import ROOT, WAIT
+from .conftest import Done, command_line
+
+ECHO = "import os\nwhile True:\n data = os.read(0, 99999)\n if not data: break\n os.write(1, data)"
+
+BYTES = b"".join([
+    b'{"jsonrpc":"2.0",\r\n', b"\xff\xfe\x00 no text\n\n\n", "京\u2028".encode(), bytes(range(256)), b"x" * 700_000,
+    b"\nno end",
+])
+
+
+@contextmanager
+def tracing(*words: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command between this process and a server."""
+    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen(
+        command_line("trace", *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options
+    )
+    watch = threading.Timer(WAIT, process.kill)
+    watch.start()
+    try:
+        with process:
+            yield process
+    finally:
+        watch.cancel()
+        watch.join()
+
+
+def python(source: str, *words: str) -> List[str]:
+    return ["--", sys.executable, "-c", source, *words]
+
+
+# ------------------------------------------------------------ nothing stands between
+
+
+def test_every_byte_passes_both_ways_and_so_does_the_exit_code(tmp_path: Path) -> None:
+    given, taken = tmp_path / "given", tmp_path / "taken"
+    given.write_bytes(BYTES)
+    source = "import sys; open(sys.argv[2], 'wb').write(sys.stdin.buffer.read()); " \
+             "sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()); sys.exit(7)"
+    with tracing(*python(source, str(given), str(taken))) as process:
+        out, _ = process.communicate(BYTES[::-1], timeout=WAIT)
+    assert (out, taken.read_bytes(), process.returncode) == (BYTES, BYTES[::-1], 7)
+
+
+def test_a_part_of_a_line_passes_at_once() -> None:
+    with tracing(*python(ECHO)) as process:
+        assert process.stdin and process.stdout
+        for part in (b'{"half', b" of", b' it"}\n'):
+            process.stdin.write(part)
+            assert process.stdout.read(len(part)) == part
+        process.stdin.close()
+        assert process.wait(WAIT) == 0, "the end of the input passes too"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_signal_reaches_the_server_once(name: str) -> None:
+    source = "import os, signal, sys\nseen = []\n" \
+             f"signal.signal(signal.{name}, lambda *_: (seen.append(1), os.write(1, b'!')))\nos.write(1, b'.')\n" \
+             "sys.stdin.read()\nsys.exit(40 + len(seen))"
+    with tracing(*python(source), start_new_session=True) as process:
+        assert process.stdin and process.stdout and process.stdout.read(1) == b"."
+        os.killpg(process.pid, getattr(signal, name))
+        assert process.stdout.read(1) == b"!"
+        process.stdin.close()
+        assert process.wait(WAIT) == 41
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with tracing(*python(f"import os; os.kill(os.getpid(), {int(number)})")) as process:
+            _, err = process.communicate(timeout=WAIT)
+        assert process.returncode == -number and f"signal {int(number)} has ended the server" in err.decode()
+
+
+def test_a_host_that_hears_no_more_ends_the_server() -> None:
+    source = "import os\ntry:\n while True: os.write(1, b'x' * 9999)\nexcept BrokenPipeError: os._exit(3)"
+    with tracing(*python(source)) as process:
+        assert process.stdout and process.stdout.read(1) == b"x"
+        process.stdout.close()
+        assert process.stderr and process.stderr.read() is not None
+        assert process.wait(WAIT) == 3
+
+
+@pytest.mark.parametrize("output", ["/dev/full", None])
+def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
+    if output and not os.path.exists(output):
+        pytest.skip("there is no such device here")
+    line = json.dumps({"jsonrpc": "2.0", "method": "x/y", "params": {"text": "x" * 90}}).encode() + b"\n"
+    with tracing(*(["--output", output] if output else []), *python(ECHO)) as process:  # of stderr nobody reads
+        assert process.stdin and process.stdout and process.stderr
+        for _ in range(40):
+            process.stdin.write(line * 100)
+            left = len(line) * 100
+            while left:
+                left -= len(process.stdout.read(left))
+        process.stdin.close()
+        if output:
+            assert process.wait(WAIT) == 0
+        process.stderr.read()
+    assert process.returncode == 0
+
+
+# ------------------------------------------------------------ what is written down
+
+
+def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    log, rows, page = (str(tmp_path / name) for name in ("log.txt", "rows.jsonl", "page.html"))
+    for options in (["--output", log], ["--json", "--output", rows, "--html", page]):
+        command = [*command_line("trace"), *options, "--", sys.executable, shop]
+        with connect(command, revision="handshake", stderr=lambda line: None) as client:
+            assert client.call_tool("order", {"item": "tea"}, on_progress=lambda report: None).value["item"] == "tea"
+    lines = Path(log).read_text("utf-8").splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3} |             ", line) for line in lines)
+    shown = "\n".join(line[13:] for line in lines)
+    for part in (
+        r"^the server is started: .*python\S* shop.py\nhost --> initialize #1  {", "revision that the client wants",
+        r'\nhost --> tools/call #(\d+)  {"name": "order", .*\n\d+ B: call the tool "order"\nhost <-- notif',
+        r"\nhost <-- result of tools/call #\d+  {.*\n\d+ B after \d+\.\d ms\n", r"\nthe server has exited with code 0$",
+    ):
+        assert re.search(part, shown), part
+    assert "!" not in shown
+    transcript = Transcript.load(rows)
+    transcript.assert_flow("--> initialize", "<-- result", ..., "--> tools/call", "<-- notifications/progress")
+    assert transcript.breaches() == []
+    done = minimcp("trace", "--html", str(tmp_path / "again.html"), rows)
+    assert (done.code, done.out) == (0, f"{tmp_path / 'again.html'}: {len(transcript)} entries, 0 breaches\n")
+    first, again = (Path(name).read_text("utf-8").splitlines() for name in (page, str(tmp_path / "again.html")))
+    assert (first[:-1], first[-1][:60]) == (again[:-1], again[-1][:60])
+
+
+def test_breaches_are_marked(tmp_path: Path) -> None:
+    source = 'print("loading \\x1b[31m", flush=True); print("{}", flush=True)'
+    with tracing(*python(source)) as process:
+        out, err = process.communicate(timeout=WAIT)
+    assert out == b"loading \x1b[31m\n{}\n"
+    lines = err.decode().splitlines()
+    assert [line.strip() for line in lines if " ! " in line] == [
+        "! STDIO-04: the server writes what is no message: this is no JSON: Expecting value: line 1 column 1 (char 0)",
+        '! BASE-01: a message has "jsonrpc": "2.0"',
+    ]
+    assert not any("\x1b" in line for line in lines)
+
+
+def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
+    """What is written down of these bytes from the host."""
+    file = tmp_path / "rows.jsonl"
+    recorder = trace._Recorder(str(file), None, True)
+    for chunk in chunks:
+        recorder.take("-->", chunk)
+        recorder._waiting = 0
+    recorder.start()
+    recorder.end()
+    recorder.close()
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def test_lines_are_put_together(tmp_path: Path) -> None:
+    parts = b'{"jsonrpc":"2.0","id":1,', b'"method":"ping"}\n{"jsonrpc":', b'"2.0","id":2,"method":"ping"}\n'
+    rows = record(tmp_path, *parts)
+    assert [(row["message"]["id"], row["method"], row["size"]) for row in rows] == [(1, "ping", 40), (2, "ping", 40)]
+
+
+def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_BYTES", 100)
+    line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
+    file = tmp_path / "rows.jsonl"
+    recorder = trace._Recorder(str(file), None, True)
+    recorder.take("-->", line % 1 + (line % 2)[:20])
+    recorder.take("-->", (line % 2)[20:] + line % 3)
+    recorder._waiting = 0
+    recorder.take("-->", b'"torn"}\n' + line % 4)
+    recorder.take("<--", b"y" * 5000)
+    recorder._waiting = 0
+    recorder.take("<--", b"y\n" + b'{"jsonrpc":"2.0","id":4,"result":{"tools":[]}}\n')
+    recorder.start()
+    recorder.end()
+    recorder.close()
+    rows = [json.loads(text) for text in file.read_text("utf-8").splitlines()]
+    assert [row["message"] if row["kind"] == "note" else row["message"]["id"] for row in rows] == [
+        1, "74 bytes host --> server are left out here", 4, "5000 bytes host <-- server are left out here", 4,
+    ]
+    assert [row["breaches"] for row in rows[1:]] == [[]] * 4
+    (row,) = record(tmp_path, *[b"x" * 60] * 3, b"\n")
+    assert row["message"] == "a line host --> server has more than 100 bytes"
+
+
+# ------------------------------------------------------------ wrong usage
+
+
+def test_wrong_usage_is_answered_with_what_to_type(tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    (tmp_path / "server.py").write_text("print()")
+    page = str(tmp_path / "page.html")
+    for arguments, said in (
+        ([], "-- python server.py"), (["--"], "trace -- python server.py"),
+        (["server.py"], "trace -- python server.py"),
+        (["python", "server.py"], "trace -- python server.py"), (["x", "--", "cat"], "trace -- x cat"),
+        (["--html", page, "--"], "-- python server.py"), (["--htm", "x"], "--htm"),
+        (["--html", page, str(tmp_path / "server.py")], "line 1 is none of a transcript"),
+    ):
+        done = minimcp("trace", *arguments)
+        assert (done.code, done.out) == (2, "") and said in done.err and done.err.count("\n") == 1, arguments
+    for arguments in (["--html", page, str(tmp_path / "gone.jsonl")], ["--output", str(tmp_path), "--", "x"]):
+        done = minimcp("trace", *arguments)
+        assert done.code == 3 and str(tmp_path) in done.err
+
+
+def test_a_server_that_cannot_be_started() -> None:
+    with tracing("--", "no-such-program") as process:
+        out, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, out) == (2, b"")
+    assert b"cannot start no-such-program: No such file or directory: after -- stands the program" in err
