@@ -27,7 +27,7 @@ from ..stdio.child import ChildTransport, StdioServer
 from ..testing.scripted import ScriptedPeer
 from ..types import Tool
 from . import Parser, UsageError, clean, exit_code, one_line, tell
-from .commands import TARGET_HELP, _config, _header
+from .commands import TARGET_HELP, _config, as_header
 from .terminal import as_json, read_pairs, styled, wants_colour
 
 INFO = {"name": "minimcp check", "version": VERSION}
@@ -499,7 +499,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so")
     parser.add_argument("--list", action="store_true", help="print the checks, and run none")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each answer (default: 10)")
-    parser.add_argument("--header", action="append", type=_header, metavar='"Name: value"',
+    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
                         help="send this with every request to a URL; may be given several times")
     parser.add_argument("--token", help="send this bearer token with every request to a URL")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
