@@ -11,23 +11,29 @@ import json
 import sys
 import time
 from contextlib import closing
+from queue import Empty
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from .. import __version__ as VERSION
-from ..client.connect import read_target
-from ..engine.timer import Deadline, timer
-from ..errors import ConnectionFailed, McpError, RequestTimeout
+from ..client.config import CONFIG_FILE
+from ..client.connect import read_target, with_stored_token
+from ..engine.timer import NEVER, Deadline, timer
+from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
 from ..protocol.lifecycle import Handshake, PerRequest
 from ..protocol.messages import InvalidMessage, decode
 from ..protocol.sse import EventReader
-from ..protocol.versions import NEWEST_HANDSHAKE, REVISIONS, Revision
+from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..stdio.child import ChildTransport, StdioServer
 from ..testing.scripted import ScriptedPeer
+from ..types import Tool
 from . import Parser, UsageError, clean, exit_code, one_line, tell
-from .commands import TARGET_HELP
+from .commands import TARGET_HELP, _config, as_header
 from .terminal import as_json, read_pairs, styled, wants_colour
 
 INFO = {"name": "minimcp check", "version": VERSION}
+
+# Pages of one list that are asked for.
+MOST_PAGES = 1000
 
 # Bytes of one message of the server, and characters of what was sent or came that are shown.
 MOST_BYTES, MOST_SHOWN = 64 * 1024 * 1024, 240
@@ -80,11 +86,21 @@ class Pipe(ScriptedPeer):
 
     def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
         """Send a line, and wait for the answer to a request if its id is given."""
+        deadline = Deadline(self.timeout)
         self.write(body + b"\n")
-        try:
-            return Reply(None if id is None else self.answer_to({"id": id}))
-        except AssertionError:
-            raise RequestTimeout(f"no answer within {self.timeout:g} s") from None
+        while id is not None:
+            try:
+                found = self._received.get(timeout=max(deadline.to_wait() or 0.0, 0.001))
+            except Empty:
+                raise RequestTimeout(f"no answer within {self.timeout:g} s") from None
+            if isinstance(found, ConnectionLost):
+                self._received.put(found)
+                raise found
+            if found.get("method") == "ping" and "id" in found:
+                self.answer(found, {})
+            if "method" not in found and str(found.get("id")) == str(id):  # whether its type is right is a check
+                return Reply(found)
+        return Reply(None)
 
     def ends_with_its_input(self) -> bool:
         """Close the server's input; whether its process then ends."""
@@ -123,6 +139,8 @@ class Web:
                     for event in events.feed(piece):
                         found = found or self._answer(event.data.encode(), id)
                     piece = response.read() if found is None else b""
+                if found is None and request.aborted.is_set():
+                    raise RequestTimeout(f"no answer within {self._seconds:g} s")
                 return Reply(found, response.status, response.headers)
         except McpError:
             if request.aborted.is_set():
@@ -133,8 +151,9 @@ class Web:
 
     def _answer(self, data: bytes, id: Any) -> Any:
         found = self._take(data) if data else None
-        is_answer = isinstance(found, dict) and "method" not in found and id in (None, found.get("id"))
-        return found if is_answer or (isinstance(found, dict) and found.get("id", 0) is None) else None
+        if not isinstance(found, dict) or "method" in found:
+            return None
+        return found if id is None or found.get("id", 0) is None or str(found.get("id")) == str(id) else None
 
     def close(self) -> None:
         """Let go of its connections."""
@@ -150,24 +169,28 @@ class Probe:
     Args:
         connect: Opens a way to the server; it gets what takes in each message that comes.
         revision: That is spoken.
-        call: The name and the arguments of the tool that may be called; None calls none.
 
     Attributes:
+        call: The name and the arguments of the tool that may be called; None calls none.
+        tool: As it is listed.
         alone: Whether requests stand alone, in this revision.
         opening: The result of `initialize` or `server/discover`; None as long as there is none.
         invalid: What came and is no message: why, and its beginning.
-        log: What was sent and came in the running check.
+        log: What was sent and came in the running check, as it is shown.
+        came: The JSON of what came in it.
+        endless: Of each list whose end cannot be found, why.
     """
 
-    def __init__(
-        self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision,
-        call: Optional[tuple[str, dict[str, Any]]] = None,
-    ) -> None:
-        self._connect, self.revision, self.call = connect, revision, call
+    def __init__(self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision) -> None:
+        self.connect, self.revision = connect, revision
+        self.call: Optional[tuple[str, dict[str, Any]]] = None
+        self.tool: Any = {}
         self.alone = not revision.handshake
         self.opening: Any = None
         self.invalid: list[str] = []
         self.log: list[str] = []
+        self.came: list[Any] = []
+        self.endless: list[str] = []
         self.session: Optional[str] = None
         self._ids = 0
         self._lists: dict[str, list[Any]] = {}
@@ -181,18 +204,21 @@ class Probe:
             if isinstance(each, InvalidMessage):
                 self.invalid.append(f"{each.reason}: {_cut(data)}")
         try:
-            return json.loads(data)
-        except ValueError:
+            self.came.append(json.loads(data))
+            return self.came[-1]
+        except (ValueError, RecursionError):
             return None
 
     def open(self) -> None:
         """Connect, and agree on the revision. Errors as `request`."""
-        self.way = self._connect(self.take)
+        self.way = self.connect(self.take)
         self.session = None
         if self.alone:
             self.opening = self.result("server/discover")
             return
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
+        if reply.status == 401:
+            raise ConnectionFailed("the server wants a token: give one by --token, or sign in by 'minimcp login URL'")
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")
         self.notify("notifications/initialized")
@@ -211,15 +237,17 @@ class Probe:
 
     def headers(self, method: str = "", params: Mapping[str, Any] = {}) -> dict[str, str]:
         """What a client sends along with a message by HTTP."""
-        from ..http.headers import METHOD_HEADER, NAME_HEADER, NAMED_BY, SESSION_HEADER, VERSION_HEADER
+        from ..http.client import RequestHeaders
+        from ..http.headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER
 
         found = {VERSION_HEADER: self.revision.name} if self.opening is not None or self.alone else {}
         if self.session is not None:
             found[SESSION_HEADER] = self.session
         if self.alone and method:
-            found[METHOD_HEADER] = method
-            if method in NAMED_BY and NAMED_BY[method] in params:
-                found[NAME_HEADER] = str(params[NAMED_BY[method]])
+            mirror = RequestHeaders("check", {})
+            if method == "tools/call" and self.call is not None:
+                mirror.admitted([Tool.from_wire(self.tool)], NEVER)
+            found.update({METHOD_HEADER: method, **mirror.of(method, params)})
         return found
 
     def request(
@@ -277,12 +305,14 @@ class Probe:
         return code_of(method, self.request(method, params, **more))
 
     def is_alive(self) -> str:
-        """See that requests are answered. Raises Failed: they are not."""
+        """See that requests are answered, be it by an error. Raises Failed: they are not."""
         try:
-            self.result("server/discover" if self.alone else "ping")
+            reply = self.request("server/discover" if self.alone else "ping")
         except McpError as error:
             self.close()
             raise Failed(f"then it does not answer any more: {error}") from None
+        if reply.answer is None:
+            raise Failed(f"then it does not answer any more, but with {shown(reply)}")
         return "it goes on"
 
     def listed(self, method: str) -> list[Any]:
@@ -291,28 +321,35 @@ class Probe:
         if capability not in self.capabilities:
             raise NotApplicable(f"the server does not declare {capability}")
         if method not in self._lists:
-            found, cursors = [], []
-            result = self.result(method)
+            found: list[Any] = []
+            cursors: set[str] = set()
+            reply = self.request(method)
+            if method == TEMPLATES and has_code(reply, METHOD_NOT_FOUND):
+                raise NotApplicable("the server has resources, but no templates")  # there is no capability for them
             while True:
+                result = _result(method, reply)
                 entries = result.get(member)
-                if not isinstance(entries, list):
-                    raise Failed(f"{method}: {member} is no list")
+                if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+                    raise Failed(f"{method}: {member} is no list of objects")
                 found += entries
                 cursor = result.get("nextCursor")
-                if not isinstance(cursor, str):
+                if cursor is None and (self.alone or "nextCursor" not in result):
                     break
-                if cursor in cursors:
-                    raise Failed(f"{method}: the cursor {cursor!r:.60} comes again: the list has no end")
-                cursors.append(cursor)
-                result = self.result(method, {"cursor": cursor})
+                if not isinstance(cursor, str) or cursor in cursors or len(cursors) == MOST_PAGES:
+                    self.endless.append(f"{method}: nextCursor {cursor!r:.60} is no text, comes again, or never ends")
+                    break
+                cursors.add(cursor)
+                reply = self.request(method, {"cursor": cursor})
             self._lists[method] = found
         return self._lists[method]
 
 
+TEMPLATES = "resources/templates/list"
+
 # The member of the result of each list, and the capability that says it is there.
 LISTS = {
     "tools/list": ("tools", "tools"), "resources/list": ("resources", "resources"),
-    "resources/templates/list": ("resourceTemplates", "resources"), "prompts/list": ("prompts", "prompts"),
+    TEMPLATES: ("resourceTemplates", "resources"), "prompts/list": ("prompts", "prompts"),
 }
 
 
@@ -330,6 +367,12 @@ def code_of(method: str, reply: Reply) -> int:
         raise Failed(f"{method} gets no error, but {shown(reply)}")
     code = error.get("code")
     return code if isinstance(code, int) else 0
+
+
+def has_code(reply: Reply, code: int) -> bool:
+    """Whether a reply is an error with this code."""
+    error = reply.answer.get("error") if isinstance(reply.answer, dict) else None
+    return isinstance(error, dict) and error.get("code") == code
 
 
 def shown(reply: Reply) -> str:
@@ -377,7 +420,7 @@ class Check(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a check: ``outcome`` is "pass", "fail", "warn" or "n/a"."""
+    """What became of a check: ``outcome`` is "pass", "fail", "warn", "n/a" or "timeout"."""
 
     row: str
     outcome: str
@@ -396,31 +439,40 @@ def judge(probe: Probe, check: Check, row: str) -> Verdict:
     if probe.way is None:
         probe.open()
     probe.log.clear()
+    probe.came.clear()
     begun = time.monotonic()
     try:
         outcome, evidence = "pass", check.run(probe) or ""
     except NotApplicable as error:
         outcome, evidence = "n/a", str(error)
+    except RequestTimeout as error:  # who is slow is not wrong
+        outcome, evidence = "timeout", "\n".join([str(error), *probe.log[-6:]])
+        probe.close()
     except (Failed, McpError) as error:
         must = check.must_alone if probe.alone else check.must
         outcome, evidence = "fail" if must else "warn", "\n".join([str(error), *probe.log[-6:]])
-        if not isinstance(error, Failed):  # it may be gone, or in the middle of something
+        if not isinstance(error, Failed):  # it may be gone
             probe.close()
     return Verdict(row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun)
 
 
 def revisions_of(connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]) -> list[Revision]:
-    """The revisions in which a server is checked: the newest that it speaks of each era, or the one that is wanted."""
-    if wanted is not None:
-        return [revision for revision in REVISIONS if revision.name == wanted]
-    found, problem = [], None
-    for revision in (NEWEST_HANDSHAKE, REVISIONS[-1]):
+    """The revisions in which a server is checked: the newest that it speaks of each era, or the one that is wanted.
+
+    Raises:
+        ConnectionFailed, ConnectionLost, RequestTimeout: It does not begin, or not in the one that is wanted.
+    """
+    found: list[Revision] = []
+    problem: Optional[Exception] = None
+    for revision in (NEWEST_HANDSHAKE, REVISIONS[-1]) if wanted is None else (BY_NAME[wanted],):
         probe = Probe(connect, revision)
         try:
             probe.open()
-            told = probe.opening.get("protocolVersion") if revision.handshake else revision.name
-            served = probe.opening.get("supportedVersions", ()) if probe.alone else [told]
-            found += [each for each in REVISIONS if each.name == told and each.name in served]
+            told = probe.opening.get("supportedVersions" if probe.alone else "protocolVersion")
+            names = told if isinstance(told, list) else [revision.name if probe.alone else told]
+            spoken = [each for each in REVISIONS if each.name in names and each.handshake == revision.handshake]
+            found += [each for each in spoken[-1:] if wanted in (None, each.name)]
+            problem = problem or ConnectionFailed(f"the server speaks {one_line(str(told))}, not {revision.name}")
         except ConnectionFailed:
             raise
         except (McpError, Failed) as error:
@@ -439,13 +491,16 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     about = "Check a server against the specification. It calls no tool, unless --call names one."
     parser = Parser(prog, about, ENDINGS)
     parser.add_argument("target", nargs="?", metavar="TARGET", help=TARGET_HELP)
-    parser.add_argument("--config", metavar="FILE", help="TARGET is a name in this file")
+    parser.add_argument("--config", metavar="FILE",
+                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
     parser.add_argument("--revision", choices=[each.name for each in REVISIONS], metavar="NAME",
                         help="check in this revision (default: in the newest with a handshake, and without one)")
     parser.add_argument("--only", action="append", metavar="ROW", help="run this check; may be given several times")
     parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so")
     parser.add_argument("--list", action="store_true", help="print the checks, and run none")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each answer (default: 10)")
+    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
+                        help="send this with every request to a URL; may be given several times")
     parser.add_argument("--token", help="send this bearer token with every request to a URL")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
     parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
@@ -460,51 +515,68 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
             print(f"{check.row or '-':10}{check.row_alone or '-':11}{check.about}")
         return 0
     if options.target is None:
-        raise UsageError("the following arguments are required: TARGET")
-    call = None
-    if options.call:
-        call = options.call[0], read_pairs(options.call[1:], {})
+        raise UsageError(f"the following arguments are required: TARGET, such as {prog} server.py (--call comes last)")
+    given = {"auth": options.token, "headers": dict(options.header) if options.header else None}
+    web = {name: value for name, value in given.items() if value is not None}
     try:
-        web = {"auth": options.token} if options.token else None
-        found = read_target(options.target, config=options.config, web=web)
+        found = read_target(options.target, config=_config(options), web=web)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):
         raise UsageError(f"{options.target} is no server that could be checked")
+    if found.is_web and not found.object.has_auth:
+        found = found._replace(object=with_stored_token(found.object))
 
     def connect(take: Callable[[bytes], Any]) -> Any:
         return (Web if found.is_web else Pipe)(found.object, options.timeout, take)
 
     verdicts: list[Verdict] = []
+    lost: Optional[Exception] = None
     for revision in revisions_of(connect, options.revision):
-        probe = Probe(connect, revision, call)
+        probe = Probe(connect, revision)
         try:
+            if options.call:
+                probe.open()
+                probe.call = _call_of(probe, *options.call)
             for check in CHECKS:
                 row = check.row_in(revision)
                 wanted = options.only is None or row in options.only
                 if row is not None and wanted and check.web in (None, found.is_web):
                     verdicts.append(judge(probe, check, row))
-                    if options.output == "text":
-                        _print(verdicts[-1], options.verbose)
         except (McpError, Failed) as error:
             tell(f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}")
-            return exit_code(error) if isinstance(error, McpError) else 3
+            lost = error
         finally:
             probe.close()
+    counts = {word: sum(each.outcome == word for each in verdicts) for word in STYLE}
     if options.output == "json":
         print(as_json([verdict._asdict() for verdict in verdicts]))
     else:
-        passed, failed, warned, skipped = (
-            sum(each.outcome == word for each in verdicts) for word in ("pass", "fail", "warn", "n/a")
-        )
+        for verdict in sorted(verdicts, key=lambda each: [*STYLE].index(each.outcome)):
+            _print(verdict, options.verbose)
         names = ", ".join(dict.fromkeys(each.revision for each in verdicts))
-        print(f"{passed} passed, {failed} failed, {warned} warnings, {skipped} do not apply; revisions {names}")
+        late = f"{counts['timeout']} not answered in time, " if counts["timeout"] else ""
+        print(f"{counts['pass']} passed, {counts['fail']} failed, {late}{counts['warn']} warnings, "
+              f"{counts['n/a']} do not apply; revisions {names}")
     if options.junit is not None:
         _write_junit(options.junit, options.target, verdicts)
-    return int(any(verdict.outcome == "fail" for verdict in verdicts))
+    if lost is not None:
+        return exit_code(lost) if isinstance(lost, McpError) else 3
+    return 1 if counts["fail"] else 4 if counts["timeout"] else 0
 
 
-STYLE = {"pass": "green", "fail": "bold", "warn": "cyan", "n/a": "dim"}
+def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]:
+    """The tool of ``--call`` and its arguments, read as its schema asks. Raises UsageError: there is no such tool."""
+    entries = probe.listed("tools/list") if "tools" in probe.capabilities else []
+    tools = {str(each.get("name")): each for each in entries}
+    if name not in tools:
+        raise UsageError(f"there is no tool {name!r}: {one_line(', '.join(tools)) or 'the server has none'}")
+    probe.tool = tools[name]
+    return name, read_pairs(pairs, tools[name].get("inputSchema") or {})
+
+
+# The outcomes as they are shown, those first that ask for something to be done.
+STYLE = {"fail": "bold", "timeout": "bold", "warn": "cyan", "n/a": "dim", "pass": "green"}
 
 
 def _print(verdict: Verdict, verbose: bool) -> None:
@@ -519,13 +591,13 @@ def _print(verdict: Verdict, verbose: bool) -> None:
 def _write_junit(path: str, target: str, verdicts: Sequence[Verdict]) -> None:
     from xml.etree import ElementTree as xml
 
-    failed, skipped = (sum(each.outcome == word for each in verdicts) for word in ("fail", "n/a"))
+    failed, late, skipped = (sum(each.outcome == word for each in verdicts) for word in ("fail", "timeout", "n/a"))
     suite = xml.Element("testsuite", name=f"minimcp check {target}", tests=str(len(verdicts)), failures=str(failed),
-                        skipped=str(skipped), errors="0")
+                        skipped=str(skipped), errors=str(late))
     for verdict in verdicts:
         case = xml.SubElement(suite, "testcase", classname=verdict.revision, name=f"{verdict.row} {verdict.about}",
                               time=f"{verdict.seconds:.3f}")
-        kind = {"fail": "failure", "n/a": "skipped"}.get(verdict.outcome)
+        kind = {"fail": "failure", "timeout": "error", "n/a": "skipped"}.get(verdict.outcome)
         if kind is not None:
             xml.SubElement(case, kind, message=verdict.evidence.partition("\n")[0]).text = verdict.evidence
         elif verdict.evidence:

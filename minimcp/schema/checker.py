@@ -83,13 +83,14 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
     """
     try:
         if _size(schema)[1] > MAX_DEPTH:
-            raise ValueError(f"the schema nests deeper than {MAX_DEPTH} levels")
+            raise SchemaNotSupported(f"the schema nests deeper than {MAX_DEPTH} levels")
         try:
             targets = _targets(schema, peer)
         except _NotCommon:
             return _by_jsonschema(schema, peer)
     except (ValueError, ImportError, RecursionError) as error:
-        raise (ImportError if isinstance(error, ImportError) else ValueError)(f"{where}: {error}") from error
+        kinds = (each for each in (ImportError, SchemaNotSupported, ValueError) if isinstance(error, each))
+        raise next(kinds, SchemaNotSupported)(f"{where}: {error}") from error
 
     def check(value: Any) -> Optional[Mismatch]:
         try:
@@ -123,6 +124,10 @@ def _size(value: Any) -> tuple[int, int]:
         inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
         level = [*chain.from_iterable(inner)]
     return count, depth
+
+
+class SchemaNotSupported(ValueError):
+    """The schema may be valid, and nothing can be checked by it here: it is too large, or leads outside of itself."""
 
 
 class _NotCommon(Exception):
@@ -563,12 +568,13 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
-        raise ValueError(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
+        raise SchemaNotSupported(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
     if peer:
         text = json.dumps(schema)
         large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if large or '"patternProperties":' in text:
-            raise ValueError("a peer's schema that is so large, or has patternProperties, is not given to jsonschema")
+            what = "a peer's schema that is so large, or has patternProperties, is not given to jsonschema"
+            raise SchemaNotSupported(what)
     base = getattr(jsonschema, name)
     try:
         base.check_schema(schema, format_checker=jsonschema.FormatChecker(() if peer else None))
@@ -584,7 +590,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         place = shown_path(error.absolute_path) or "the root"
         raise ValueError(f"no valid schema: {place}: {cut(error.message, 200)}") from error
     except Unresolvable as error:
-        raise ValueError(f"$ref {error.ref!r:.100} leads nowhere: nothing is fetched") from error
+        kind = ValueError if error.ref.startswith("#") else SchemaNotSupported
+        raise kind(f"$ref {error.ref!r:.100} leads nowhere: nothing is fetched") from error
     state = threading.local()  # the check on this thread, and how many words inside words it is at
 
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
