@@ -267,7 +267,8 @@ class Tasks(Extension):
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = set()  # questions that a `tasks/result` of this process asks now
-        self._lock, self._renewing = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._cancel_renewal: Optional[Callable[[], None]] = None
 
     # ------------------------------------------------------------ what is declared, and where requests go
 
@@ -497,22 +498,29 @@ class Tasks(Extension):
         with self._lock:
             self._running.pop(running.task_key, None)
             if not self._running:
+                self._renew_later()
                 self.pool.close()  # until the next task
 
     def _hold_lease(self) -> None:
         """Have the store know that this process runs, from before its first task until after its last one."""
         with self._lock:
-            begins, self._renewing = not self._renewing, True
+            begins = self._cancel_renewal is None
+            if begins:
+                self._renew_later()  # also when the store fails now
         if begins:
-            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))  # also when the store fails now
             self.store.put(self._lease, b"", LEASE_SECONDS)
+
+    def _renew_later(self) -> None:
+        """Renew the lease after a while if tasks run, and not again if none does (lock held)."""
+        if self._cancel_renewal is not None:
+            self._cancel_renewal()
+        again = bool(self._running)
+        self._cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew)) if again else None
 
     def _renew(self) -> None:
         """Renew the lease, and end the handlers whose tasks another process has ended, or whose time is over."""
         with self._lock:
-            running, self._renewing = list(self._running.items()), bool(self._running)
-        if not running:
-            return
+            running = list(self._running.items())
         try:
             self.store.put(self._lease, b"", LEASE_SECONDS)
             for key, request in running:
@@ -521,7 +529,8 @@ class Tasks(Extension):
                     request.cancel("the task was cancelled, or its ttl is over")
         except Exception as error:
             log.error("the lease of running tasks cannot be renewed: %s", error, exc_info=error)
-        timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
+        with self._lock:
+            self._renew_later()
 
     # ------------------------------------------------------------ the methods
 

@@ -785,6 +785,7 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
             assert eventually(lambda: not one._config.tasks._running)
+            assert one._config.tasks._cancel_renewal is None  # no thread comes for a lease that nobody needs
     for store in stores:
         store.close()
 
