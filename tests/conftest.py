@@ -139,12 +139,16 @@ def _begun_since(before: Held) -> Set[threading.Thread]:
 def _after_settling(before: Held) -> List[str]:
     """What is still there, or gone, when all had its time to end."""
     end = time.monotonic() + SETTLE
-    while time.monotonic() < end and _begun_since(before):  # one that ends may begin another
-        for thread in _begun_since(before):
+    while True:
+        threads = _begun_since(before)
+        found = [f"thread {thread.name}" for thread in threads] + _left_behind(before)
+        if not found or time.monotonic() >= end:
+            return found
+        for thread in threads:  # one that ends may begin another
             eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
             thread.join(max(0.0, end - time.monotonic()))
-    eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
-    return [f"thread {thread.name}" for thread in _begun_since(before)] + _left_behind(before)
+        if not threads:
+            eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
 
 
 @pytest.fixture(autouse=True, scope="module")
