@@ -19,6 +19,7 @@ from ..schema.signature import refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
 from ..server.subscriptions import MOST_URIS
+from ..server.tools import RegisteredTool
 from ..types.meta import check_extensions
 
 log = logger("minimcp.extensions")
@@ -137,6 +138,9 @@ class Extension:
             TypeError, ValueError: An option cannot be what it is.
         """
         return {}
+
+    def offer(self, tool: RegisteredTool) -> None:
+        """Change how a tool is served, by its ``route``, or what lists say of that, by its ``execution``."""
 
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
         """What a client hears of that listens with one of the `filters`: from keys, by which `tell` names them, to

@@ -32,7 +32,7 @@ from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, Re
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
 from ..protocol.versions import Revision
-from ..server.questions import Asked, Asker
+from ..server.questions import Asked, Asker, BecomeTask
 from ..server.tools import RegisteredTool
 from .extension import Extension
 
@@ -286,6 +286,38 @@ class Tasks(Extension):
         handle = self._METHODS.get((peer.revision.tasks, method))
         return None if handle is None else Route(partial(handle, self))
 
+    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+        """As `Extension.listing`."""
+        task = options.get("task")
+        if task not in (None, "optional", "required", "later"):
+            raise ValueError(f'{kind} {name!r}: task is "optional", "required", "later" or None, not {task!r:.60}')
+        return {}
+
+    def offer(self, tool: RegisteredTool) -> None:
+        """As `Extension.offer`."""
+        plain, task = tool.route, tool.options.get("task")
+        if task is not None:
+            tool.execution = {"taskSupport": "required" if task == "required" else "optional"}
+
+        def run(incoming: IncomingRequest) -> Any:
+            try:
+                return plain.handle(incoming)
+            except BecomeTask:
+                return self.create(plain, incoming, incoming.asker)
+
+        def start(incoming: IncomingRequest) -> None:
+            if self.is_task(tool, incoming):  # the store is no work for the thread that takes messages in
+                incoming.route = Route(partial(self.create, plain))
+                incoming.sink.pool.submit(incoming.run)
+            else:
+                assert plain.start is not None
+                plain.start(incoming)
+
+        def handle(incoming: IncomingRequest) -> Any:
+            return self.create(plain, incoming) if self.is_task(tool, incoming) else run(incoming)
+
+        tool.route = Route(handle) if plain.start is None else Route(run, start=start)
+
     def is_task(self, tool: RegisteredTool, incoming: IncomingRequest) -> bool:
         """Whether a call of a tool is to run as a task.
 
@@ -294,19 +326,20 @@ class Tasks(Extension):
             CapabilityNotSupported: It has to, and the client did not declare the extension.
             InvalidParams: ``task`` is no object.
         """
-        design, given = incoming.peer.revision.tasks, incoming.request.params.get("task")
+        task, given = tool.options.get("task"), incoming.request.params.get("task")
+        design = incoming.peer.revision.tasks
         if design == "extension":
             declared = incoming.peer.supports("ext:" + IDENTIFIER)
-            if tool.task == "required" and not declared:
+            if task == "required" and not declared:
                 raise lacks("ext:" + IDENTIFIER, tool.owner, incoming.peer.revision)
-            return declared and tool.task in ("optional", "required")
+            return declared and task in ("optional", "required")
         if design == "core" and given is not None:
-            if tool.task is None:
+            if task is None:
                 raise MethodNotFound(f"{tool.owner} does not run as a task: call it without one")
             if not isinstance(given, dict):
                 raise InvalidParams("task is an object")
             return True
-        if tool.task == "required":
+        if task == "required":
             raise MethodNotFound(f"{tool.owner} runs as a task only: call it with task")
         return False
 

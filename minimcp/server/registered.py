@@ -255,7 +255,7 @@ class RegisteredFunction(Registered):
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
     ) -> None:
-        content = self.returned_as_is
+        self.options, content = options, self.returned_as_is
         self.signature = read_signature(function, context_type=Context, owner=where(function), content_types=content)
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri

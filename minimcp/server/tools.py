@@ -7,11 +7,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
-from ..engine.requests import IncomingRequest, Route
+from ..engine.requests import IncomingRequest
 from ..errors import logger
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
@@ -106,10 +105,7 @@ class RegisteredTool(RegisteredFunction):
     kind, returned_as_is = "tool", (CallToolResult, *CONTENT)
 
     def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        self.task: Optional[str] = options.get("task")
         super().__init__(config, function, options)
-        if self.task not in (None, "optional", "required", "later"):
-            raise ValueError(f'{self.owner}: task is "optional", "required", "later" or None, not {self.task!r:.60}')
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
         if given_input is not None and given_input.get("type", "object") != "object":
@@ -143,29 +139,10 @@ class RegisteredTool(RegisteredFunction):
 
     def _find_route(self) -> None:
         super()._find_route()
-        plain = self.route
-        tasks = self.config.tasks
-        if tasks is None:
-            return
-
-        def run(incoming: IncomingRequest) -> Any:
-            try:
-                return plain.handle(incoming)
-            except BecomeTask:
-                return tasks.create(plain, incoming, incoming.asker)
-
-        def start(incoming: IncomingRequest) -> None:
-            if tasks.is_task(self, incoming):  # the store is no work for the thread that takes messages in
-                incoming.route = Route(partial(tasks.create, plain))
-                incoming.sink.pool.submit(incoming.run)
-            else:
-                assert plain.start is not None
-                plain.start(incoming)
-
-        def handle(incoming: IncomingRequest) -> Any:
-            return tasks.create(plain, incoming) if tasks.is_task(self, incoming) else run(incoming)
-
-        self.route = Route(handle) if plain.start is None else Route(run, start=start)
+        # Of an extension, what lists say of how it runs; None says nothing.
+        self.execution: Optional[Mapping[str, Json]] = None
+        for extension in self.config.extensions:
+            extension.offer(self)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
@@ -284,8 +261,8 @@ class RegisteredTool(RegisteredFunction):
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
         wire: dict[str, Json] = self.shown.to_wire()
-        if self.task is not None and self.config.tasks is not None:
-            wire["execution"] = {"taskSupport": "required" if self.task == "required" else "optional"}
+        if self.execution is not None:
+            wire["execution"] = self.execution
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
             wire["outputSchema"] = wrapped_schema(output)
