@@ -109,9 +109,10 @@ class TaskRequest(IncomingRequest):
     def send(self, method: str, params: Result) -> None:
         """Send a notification on the session that began the task; where there is none it is dropped."""
         self.check()
-        if self.peer.revision.handshake and not self.finished:
+        session = self._tasks.subscriptions.session(self.peer)
+        if session is not None and not self.finished:
             meta = {**params.get("_meta", {}), **self.related}
-            self._tasks.subscriptions.post(self.peer, encode(Notification(method, {**params, "_meta": meta})))
+            session.post(encode(Notification(method, {**params, "_meta": meta})))
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
         """Make a report the status message of the task. Errors as `IncomingRequest.progress`."""
@@ -390,8 +391,10 @@ class Tasks(Extension):
     def _tell(self, key: str, record: Record) -> None:
         """Tell those who listen to a task of its new state."""
         running = self._running.get(key)
-        if running is not None and running.peer.revision.handshake:
-            self.subscriptions.task_changed(running.peer, record["id"], self._view(record, False))
+        session = None if running is None else self.subscriptions.session(running.peer)
+        if session is not None:
+            task = self._view(record, False)
+            session.tell(("task", record["id"]), "notifications/tasks/status", task, newest=True)
         if self.subscriptions.listens("taskIds", key):
             params = self._detailed(record)
             self.subscriptions.extension_tells("", "notifications/tasks", params, "taskIds", key, sessions=False)

@@ -339,6 +339,29 @@ def decorated(register: Callable[..., Any], way: str, given: Sequence[Any], opti
     return function
 
 
+# What comes first in the other decorators, as in this example.
+_FIRST = {
+    "resource": ("URI", "notes://all"), "app": ("URI", "ui://sales/chart"),
+    "method": ("name", "vendor/thing"), "notification": ("name", "notifications/vendor/thing"),
+}  # fmt: skip
+
+
+def named(
+    way: str, first: str, register: Callable[..., Any], given: Sequence[Any] = (),
+    options: Optional[Mapping[str, Any]] = None,
+) -> Callable[[F], F]:  # fmt: skip
+    """A decorator whose URI or name comes first; arguments as `decorated`.
+
+    Raises:
+        TypeError: What comes first is no text.
+    """
+    what, example = _FIRST[way.partition(".")[2]]
+    if not isinstance(first, str):
+        raise TypeError(f'the {what} comes first: @{way}("{example}")')
+    decorator: Callable[[F], F] = decorated(register, way, given, options or {})
+    return decorator
+
+
 @overload
 def tool(function: F, /) -> F: ...
 @overload
@@ -368,10 +391,7 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     Raises:
         TypeError: The URI is missing.
     """
-    if not isinstance(uri, str):
-        raise TypeError('the URI comes first: @minimcp.resource("notes://all")')
-    marker: Callable[[F], F] = decorated(partial(_mark, "resource", (uri,)), "minimcp.resource", (), options)
-    return marker
+    return named("minimcp.resource", uri, partial(_mark, "resource", (uri,)), options=options)
 
 
 @shows("app")
@@ -385,10 +405,7 @@ def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
     Raises:
         TypeError: The URI is missing.
     """
-    if not isinstance(uri, str):
-        raise TypeError('the URI comes first: @minimcp.app("ui://sales/chart")')
-    marker: Callable[[F], F] = decorated(partial(_mark, "app", (uri,)), "minimcp.app", (), options)
-    return marker
+    return named("minimcp.app", uri, partial(_mark, "app", (uri,)), options=options)
 
 
 @overload
@@ -410,7 +427,7 @@ def method(name: str) -> Callable[[F], F]:
     Raises:
         TypeError: It is no text.
     """
-    return _named("method", name, "vendor/thing")
+    return named("minimcp.method", name, partial(_mark, "method", (name,)))
 
 
 def notification(name: str) -> Callable[[F], F]:
@@ -425,7 +442,7 @@ def notification(name: str) -> Callable[[F], F]:
     """
     if name in OWN_NOTIFICATIONS:
         raise ValueError(f"{name!r} belongs to the protocol: write a name like 'notifications/vendor/thing'")
-    return _named("notification", name, "notifications/vendor/thing")
+    return named("minimcp.notification", name, partial(_mark, "notification", (name,)))
 
 
 # What the library hears itself.
@@ -435,13 +452,6 @@ OWN_NOTIFICATIONS = frozenset(
         *("resources/updated", "roots/list_changed", *(f"{kind}/list_changed" for kind in LISTS)),
     )
 )  # fmt: skip
-
-
-def _named(kind: str, name: str, example: str) -> Callable[[F], F]:
-    if not isinstance(name, str):
-        raise TypeError(f'the name comes first: @minimcp.{kind}("{example}")')
-    marker: Callable[[F], F] = decorated(partial(_mark, kind, (name,)), f"minimcp.{kind}", (), {})
-    return marker
 
 
 def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:

@@ -30,7 +30,7 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_names, check_options, decorated, has_marks, marked, positions, shows
+from .options import check_names, check_options, decorated, has_marks, marked, named, positions, shows
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -284,10 +284,7 @@ class Server:
             TypeError: This cannot be a resource; the message says what to write instead.
             ValueError: The URI is taken or is none, or an option has a value that it cannot have.
         """
-        if not isinstance(uri, str):
-            raise TypeError('the URI comes first: @server.resource("notes://all")')
-        decorator: Callable[[F], F] = decorated(partial(self.add_resource, uri=uri), "server.resource", given, options)
-        return decorator
+        return named("server.resource", uri, partial(self.add_resource, uri=uri), given, options)
 
     @shows("resource")
     def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
@@ -332,10 +329,7 @@ class Server:
             TypeError: This cannot be an app, or the server was made without `Apps`; the message says what to write.
             ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot have.
         """
-        if not isinstance(uri, str):
-            raise TypeError('the URI comes first: @server.app("ui://sales/chart")')
-        decorator: Callable[[F], F] = decorated(partial(self.add_app, uri=uri), "server.app", given, options)
-        return decorator
+        return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
     @shows("app")
     def add_app(self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]) -> None:
@@ -438,13 +432,8 @@ class Server:
             TypeError: This cannot serve a method; the message says what to write instead.
             ValueError: The name is taken, or belongs to the protocol.
         """
-        if not isinstance(name, str):
-            raise TypeError('the name comes first: @server.method("vendor/thing")')
-
-        decorator: Callable[[F], F] = decorated(
-            lambda function: self._registry.add("method", function, {"replace": replace}, name), "server.method", (), {}
-        )
-        return decorator
+        options = {"replace": replace}
+        return named("server.method", name, lambda function: self._registry.add("method", function, options, name))
 
     def middleware(self, function: M) -> M:
         """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.

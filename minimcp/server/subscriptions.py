@@ -145,17 +145,9 @@ class Subscriptions:
 
     # ------------------------------------------------------------ extensions
 
-    def post(self, peer: Peer, line: bytes) -> None:
-        """Have a line written some time that belongs to a session; nothing when it has ended. Never blocks."""
-        session = self._sessions.get(peer)
-        if session is not None:
-            session.post(line)
-
-    def task_changed(self, peer: Peer, id: str, task: dict[str, Json]) -> None:
-        """Tell the session that began a task of its new state."""
-        session = self._sessions.get(peer)
-        if session is not None:
-            session.tell(("task", id), "notifications/tasks/status", task, newest=True)
+    def session(self, peer: Peer) -> Optional[Subscriber]:
+        """The handshake session of a client; None when it has ended, or there is none."""
+        return self._sessions.get(peer)
 
     def listens(self, member: str, key: str) -> bool:
         """Whether a stream is open that listens to this key by this member of its filter."""
