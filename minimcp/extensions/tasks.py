@@ -32,7 +32,7 @@ from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, Re
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
 from ..protocol.versions import Revision
-from ..server.questions import Asked, Asker, BecomeTask
+from ..server.questions import Asker, BecomeTask
 from ..server.tools import RegisteredTool
 from .extension import Extension
 
@@ -82,7 +82,7 @@ class TaskRequest(IncomingRequest):
         super().__init__(request, origin.peer, route, _TaskSink(tasks), origin.size, origin.server, origin.headers)
         self._tasks, self.task_key = tasks, key
         self._numbers = count(1)
-        self.asker = _TaskAsker(self, before)
+        self.asker = Asker(self, before)
 
     def start(self) -> None:
         """Run it here, or have the executor of its tool run it. Never raises."""
@@ -166,24 +166,6 @@ class TaskRequest(IncomingRequest):
 
 
 _OF_ROUNDS = ("inputResponses", "requestState", "task")
-
-
-class _TaskAsker(Asker):
-    """Asks by the task what was not answered before the call became one."""
-
-    def __init__(self, incoming: IncomingRequest, before: Optional[Asker]) -> None:
-        super().__init__(incoming)
-        self._given: dict[str, Json] = {}
-        if before is not None:
-            self._given, self._steps = before.given(), before.steps
-            self.call_id, self.round = before.call_id, before.round + 1
-
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        found = {each.key: each.question.read(self._given[each.key]) for each in asked if each.key in self._given}
-        missing = [each for each in asked if each.key not in found]
-        if missing:
-            found.update(super()._answers(missing))
-        return {each.key: found[each.key] for each in asked}
 
 
 class _TaskSink(Sink):

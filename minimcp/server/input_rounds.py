@@ -18,10 +18,8 @@ import os
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from contextlib import contextmanager
-from copy import copy, deepcopy
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
 from ..engine.pool import waiting
@@ -30,7 +28,7 @@ from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request, Response, encode
 from .options import where
-from .questions import Asked, Asker, ElicitUrl, ask_now, read_result
+from .questions import Asked, Asker, Suspend, ask_now, asked_again, canonical, digest, name_of, read_result
 
 log = logger("minimcp.rounds")
 
@@ -39,15 +37,10 @@ LONGEST = 256 * 1024
 
 SHORTEST_KEY = 32
 
-_KEEP = "keep what it depends on with ctx.step"
 _making = threading.Lock()
 
 # Tools that were run again in this process: that is told once.
 _replayed: set[str] = set()
-
-
-class Suspend(BaseException):
-    """Unwinds a handler whose question has no answer yet. It passes ``except Exception``; let it pass yours."""
 
 
 def _too_often(most: int) -> errors.ToolError:
@@ -71,10 +64,7 @@ class ReplayAsker(Asker):
         responses: Optional[Mapping[str, Json]] = None,
     ) -> None:
         super().__init__(incoming)
-        # Whether a run has to ask what the runs before it asked.
-        self._strict = incoming.server.check_replay
-        # By key: the digest of the question that was asked, None when it is not known, and the answer.
-        self._answered: dict[str, Any] = {}
+        self.strict = incoming.server.check_replay
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
             self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
@@ -83,56 +73,20 @@ class ReplayAsker(Asker):
             if asked is None or key in asked:  # without a state the key alone says what it answers
                 self._answered[key] = (asked[key] if asked else None, answer)
         known = [key for key, (pinned, _) in self._answered.items() if pinned is not None]
-        self._expected = {*known, *(asked or ())} if self._strict else set()
+        self._expected = {*known, *(asked or ())} if self.strict else set()
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        found = {}
-        for each in asked:
-            pinned, answer = self._answered.get(each.key, (None, None))
-            if answer is not None and pinned not in (None, _digest_of(each)):
-                problem = f"{each.key!r} was asked in other words when the handler ran before"
-                if self._strict:
-                    self.fault = f"check_replay: {problem}: {_KEEP}"
-                    raise RuntimeError(self.fault)
-                log.warning("%s: %s, and is asked again: %s", _name(self._incoming), problem, _KEEP)
-            elif isinstance(answer, Exception):
-                raise copy(answer)
-            elif answer is not None:
-                with _asked_again(each):
-                    found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
-        missing = {each.key: each for each in asked if each.key not in found}
         most = None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
-        if missing and most is not None and self.round > most:
+        if most is not None and self.round > most:
             raise _too_often(most)
         with self._lock:
-            self.pending.update(missing)
-            for each in asked:
-                _, answer = self._answered.pop(each.key, (None, None))
-                if each.key in found:
-                    self._answered[each.key] = (_digest_of(each), answer)
-        if missing:
-            raise Suspend
-        return found
-
-    def given(self) -> dict[str, Json]:
-        """As `Asker.given`."""
-        return {key: answer for key, (_, answer) in self._answered.items() if not isinstance(answer, Exception)}
+            self.pending.update((each.key, each) for each in asked)
+        raise Suspend
 
     def unasked(self) -> str:
         """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
         left = min(self._expected - self._used, default=None)
         return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
-
-    def ask_for_urls(self, wanted: Sequence[Mapping[str, str]]) -> None:
-        """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
-
-        Raises:
-            Suspend: The client is asked.
-        """
-        with self._lock:
-            answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
-        if not any(answer.get("action") in ("decline", "cancel") for answer in answers):
-            self.ask_all({each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted})
 
     def claims(self) -> dict[str, Json]:
         """What the next round has to know."""
@@ -140,7 +94,7 @@ class ReplayAsker(Asker):
             return {
                 "r": self.round,
                 "cid": self.call_id,
-                "asked": {key: _digest_of(each) for key, each in self.pending.items()},
+                "asked": {key: each.digest for key, each in self.pending.items()},
                 "ans": dict(self._answered),
                 "steps": dict(self._steps),
             }
@@ -155,22 +109,18 @@ class WaitingAsker(Asker):
     """
 
     def __init__(self, incoming: IncomingRequest, before: Optional[WaitingAsker] = None) -> None:
-        super().__init__(incoming)
+        super().__init__(incoming, before)
         self._one_round = threading.Lock()  # threads of one handler ask one after the other
         # The answers that came, by key; None to have the request looked at again.
         self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
-        self._rounds = 1
-        self._given: dict[str, Json] = {}
-        if before is not None:
-            self.call_id, self._rounds, self.round = before.call_id, before._rounds, before.round + 1
+        self._rounds: int = 1 if before is None else before._rounds
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         with self._one_round:
             while len(found) < len(asked):
                 missing = [each for each in asked if each.key not in found]
-                for each, answer in self._next_round(missing).items():
-                    found[each] = answer
+                found.update(self._next_round(missing))
         return found
 
     def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
@@ -194,7 +144,7 @@ class WaitingAsker(Asker):
                 responses = self._came.get()
             else:
                 incoming.finished = True
-                text = f"{_name(incoming)}: no answer to {one_line(asked[0].key)} within {limits.ask_timeout:g} s"
+                text = f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {limits.ask_timeout:g} s"
                 raise errors.RequestTimeout(text) from None
         finally:
             incoming.sink.requests.go_on(state)  # if something else ended this thread's wait
@@ -204,40 +154,15 @@ class WaitingAsker(Asker):
         incoming.check()
         found = {}
         for each in asked:
-            with _asked_again(each):
+            with asked_again(each):
                 if responses is not None and each.key in responses:
                     found[each.key] = each.question.read(responses[each.key])
-                    self._given[each.key] = responses[each.key]
+                    self._answered[each.key] = (each.digest, responses[each.key])
         return found
-
-    def given(self) -> dict[str, Json]:
-        """As `Asker.given`."""
-        return dict(self._given)
 
     def take(self, responses: Mapping[str, Json]) -> None:
         """The client has come back with these answers. Never blocks."""
         self._came.put(responses)
-
-    def ask_for_urls(self, wanted: Sequence[Mapping[str, str]]) -> None:
-        """As `ReplayAsker.ask_for_urls`: `Suspend` has the handler run once more."""
-        questions = {each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted}
-        if all(self.ask_all(questions).values()):
-            raise Suspend
-
-
-def _digest_of(asked: Asked) -> str:
-    said = {name: value for name, value in asked.params.items() if name != "elicitationId"}  # new each time
-    return digest([asked.question.method, said])
-
-
-@contextmanager
-def _asked_again(asked: Asked) -> Iterator[None]:
-    """A question whose answer does not fit is asked again."""
-    try:
-        yield
-    except ValueError as error:
-        log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
-
 
 def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
@@ -281,7 +206,7 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     if _replays(incoming):
         state = None if token is None else incoming.server.states.unseal(token, incoming, "asked", "ans", "steps")
         incoming.asker = ReplayAsker(incoming, state, responses)
-        name = _name(incoming)
+        name = name_of(incoming)
         if incoming.request.method == "tools/call" and name not in _replayed:
             _replayed.add(name)
             way = "what must not be done twice goes into ctx.step"
@@ -348,7 +273,7 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
         return result
     if not isinstance(error, Suspend):
         did = "went on" if error is None else f"raised {error!r}"
-        log.warning("%s %s while a question waits: it must let Suspend pass", _name(incoming), did)
+        log.warning("%s %s while a question waits: it must let Suspend pass", name_of(incoming), did)
     if incoming.peer.revision.handshake:
         incoming.asker = ReplayAsker(incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values())))
         return again(incoming)
@@ -380,11 +305,6 @@ def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
     return {each.key: answer for each, answer in zip(asked, answers)}
 
 
-def _name(incoming: IncomingRequest) -> str:
-    target = incoming.request.params.get("name", incoming.request.params.get("uri"))
-    return f"{incoming.request.method} {target}"
-
-
 def url_required(incoming: IncomingRequest, error: BaseException) -> None:
     """What `UrlElicitationRequired` of another revision means here: the client is asked to have its user open the URLs.
 
@@ -402,7 +322,7 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
         try:
             asker.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:
-            log.warning("%s: %s", _name(incoming), problem)
+            log.warning("%s: %s", name_of(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds
@@ -486,18 +406,6 @@ class States:
         except Exception as error:
             log.warning("the requestState of %s is refused: %s", incoming.request.method, error)
         raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
-
-
-def canonical(value: Json) -> bytes:
-    """The same bytes for the same JSON, whatever the order of its members."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def digest(value: Json) -> str:
-    """A short name for a JSON value, which no other value has."""
-    from hashlib import sha256
-
-    return sha256(canonical(value)).hexdigest()[:32]
 
 
 def binding(incoming: IncomingRequest) -> str:

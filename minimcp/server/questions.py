@@ -13,9 +13,10 @@ import json
 import os
 import re
 import threading
-from copy import deepcopy
+from contextlib import contextmanager
+from copy import copy, deepcopy
 from itertools import count
-from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, ClassVar, Iterable, Iterator, Literal, Mapping, NamedTuple, Optional, Union
 
 from .. import errors, types
 from ..engine.limits import check_number
@@ -31,6 +32,7 @@ from ..schema.forms import Schema, form_of
 log = logger("minimcp.questions")
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_KEEP = "keep what it depends on with ctx.step"
 _REFUSED = r"(?i)\b(refus|reject|declin|denied)"
 
 
@@ -237,6 +239,10 @@ def _answer(result: Mapping[str, Json]) -> types.Answer:
 # ------------------------------------------------------------ who asks
 
 
+class Suspend(BaseException):
+    """Unwinds a handler that runs again from the top. It passes ``except Exception``; let it pass yours."""
+
+
 class BecomeTask(BaseException):
     """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let it pass yours."""
 
@@ -248,19 +254,29 @@ class Asked(NamedTuple):
     question: Question
     params: dict[str, Json]
 
+    @property
+    def digest(self) -> str:
+        """A short name for what is asked, by which it is known whether a later run asks the same."""
+        said = {name: value for name, value in self.params.items() if name != "elicitationId"}  # new each time
+        return digest([self.question.method, said])
+
 
 class Asker:
     """Answers the questions of one run of one handler: sends each as a request and waits. Thread-safe.
 
     Args:
         incoming: The request.
+        before: Asked for an earlier run of this call's handler, whose answers and steps count; None for the first.
 
     Attributes:
         pending: Questions that wait for another round.
         fault: What a checked run did wrong; empty when it did nothing.
     """
 
-    def __init__(self, incoming: IncomingRequest) -> None:
+    # Whether a run has to ask what the runs before it asked.
+    strict = False
+
+    def __init__(self, incoming: IncomingRequest, before: Optional[Asker] = None) -> None:
         self._incoming = incoming
         self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
@@ -271,15 +287,11 @@ class Asker:
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
-
-    def given(self) -> dict[str, Json]:
-        """What the client has answered in earlier rounds, as it came, by key."""
-        return {}
-
-    @property
-    def steps(self) -> dict[str, Json]:
-        """What steps have returned, by key."""
-        return dict(self._steps)
+        # By key: the digest of the question that was asked, None when it is not known, and the answer, as it came.
+        self._answered: dict[str, Any] = {}
+        if before is not None:
+            self.call_id, self.round = before.call_id, before.round + 1
+            self._answered, self._steps = dict(before._answered), dict(before._steps)
 
     def new_key(self, question: Question) -> str:
         """The key of a question that was given none: its place among those without one."""
@@ -303,7 +315,11 @@ class Asker:
         peer = self._incoming.peer
         asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
         self._claim(self._used, [*questions], "asked twice in one run: give each question its own key")
-        return self._answers(asked) if asked else {}
+        found = self._known(asked)
+        missing = [each for each in asked if each.key not in found]
+        if missing:
+            found.update(self._answers(missing))
+        return {key: found[key] for key in questions}
 
     def _claim(self, taken: set[str], keys: list[str], problem: str) -> None:
         with self._lock:
@@ -312,11 +328,45 @@ class Asker:
         if twice:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
+    def _known(self, asked: list[Asked]) -> dict[str, Any]:
+        """What the client said to these in an earlier round; what does not fit any more is forgotten."""
+        found = {}
+        for each in asked if self._answered else ():
+            pinned, answer = self._answered.pop(each.key, (None, None))
+            if answer is not None and pinned not in (None, each.digest):
+                problem = f"{each.key!r} was asked in other words when the handler ran before"
+                if self.strict:
+                    self.fault = f"check_replay: {problem}: {_KEEP}"
+                    raise RuntimeError(self.fault)
+                log.warning("%s: %s, and is asked again: %s", name_of(self._incoming), problem, _KEEP)
+            elif isinstance(answer, Exception):
+                self._answered[each.key] = (pinned, answer)
+                raise copy(answer)
+            elif answer is not None:
+                with asked_again(each):
+                    found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
+                    self._answered[each.key] = (each.digest, answer)
+        return found
+
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+        """What the client says to questions that it has not answered yet, by key."""
         method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
         if method not in able:
             raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can")
         return {each.key: read_result(each, result) for each, result in zip(asked, ask_now(self._incoming, asked))}
+
+    def ask_for_urls(self, wanted: Iterable[Mapping[str, str]]) -> None:
+        """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
+
+        Raises:
+            Suspend: The handler is to run again, when the answers are there.
+        """
+        answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
+        if any(answer.get("action") in ("decline", "cancel") for answer in answers):
+            return
+        questions = {each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted}
+        if all(self.ask_all(questions).values()):
+            raise Suspend
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
         """What the function returns, as JSON; in a later round what it returned then."""
@@ -332,6 +382,15 @@ class Asker:
                 self._stepped.discard(key)
             raise
         return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
+
+
+@contextmanager
+def asked_again(asked: Asked) -> Iterator[None]:
+    """A question whose answer does not fit is asked again."""
+    try:
+        yield
+    except ValueError as error:
+        log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
 
 
 def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
@@ -363,3 +422,21 @@ def read_result(asked: Asked, result: dict[str, Json]) -> Any:
         return asked.question.read(result)
     except ValueError as error:
         raise errors.ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None
+
+
+def name_of(incoming: IncomingRequest) -> str:
+    """What a request is about, for messages."""
+    target = incoming.request.params.get("name", incoming.request.params.get("uri"))
+    return f"{incoming.request.method} {target}"
+
+
+def canonical(value: Json) -> bytes:
+    """The same bytes for the same JSON, whatever the order of its members."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def digest(value: Json) -> str:
+    """A short name for a JSON value, which no other value has."""
+    from hashlib import sha256  # brings OpenSSL in, which few servers need
+
+    return sha256(canonical(value)).hexdigest()[:32]

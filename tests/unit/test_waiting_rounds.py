@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 import pytest
 
-from minimcp import Context, Limits, Server, connect
+from minimcp import Context, Limits, Server, UrlElicitationRequired, connect
 
 from ..answering import R3, R4, R5
 from ..interaction.raw_client import RawClient
@@ -111,6 +111,29 @@ def test_fifty_calls_wait_at_once_and_each_goes_on_with_its_own_answer() -> None
         texts = [task.result().text for task in tasks]
     assert texts == [f"{number} accept{{'n': 1}} accept{{'n': 1}}" for number in range(50)] and effects.runs == 50
     effects.server.close()
+
+
+def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_and_steps() -> None:
+    server, steps, messages = Server("payments"), [], []
+    wanted = {"mode": "url", "message": "Pay", "url": "https://example.com/pay", "elicitationId": "e1"}
+
+    @server.tool
+    def buy(ctx: Context) -> str:
+        """Ask, do something, and refuse until a URL was opened."""
+        number = ctx.elicit("how many?", {"n": int}).require()["n"]
+        ctx.step("order", lambda: steps.append(number))
+        if ctx.round == 1:
+            raise UrlElicitationRequired("pay first", {"elicitations": [wanted]})
+        return f"{number} in round {ctx.round}"
+
+    def reply(question: Dict[str, Any]) -> Dict[str, Any]:
+        messages.append(question["params"]["message"])
+        return user(question)
+
+    with RawClient(server, R5, {"elicitation/create": reply}, {"elicitation": {"form": {}, "url": {}}}) as client:
+        assert client.call("buy") == "3 in round 2"
+    assert messages == ["how many?", "Pay"] and steps == [3]
+    server.close()
 
 
 def test_one_of_many_that_come_with_one_state_goes_on() -> None:
