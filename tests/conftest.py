@@ -11,15 +11,17 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
+import shutil
 import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from typing import Any, Generator, Iterator, List, Set, TextIO
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, WAIT, Held, eventually, held, usual_signals
+from .support import KEPT, KEPT_THREADS, ROOT, WAIT, Held, eventually, held, usual_signals
 
 SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
@@ -41,8 +43,8 @@ LONGEST = float(os.environ.get("MINIMCP_LONGEST", 280.0))
 def pytest_configure(config: pytest.Config) -> None:
     """Set the switch interval that the environment asks for, keep a way to say where a test hangs, and have bytecode.
 
-    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library:
-    they share a folder of this run's own.
+    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library,
+    and each process of a run all tests: they share a folder that git ignores, and so does the next run.
     """
     usual_signals()
     os.environ["MINIMCP_TOKENS"] = os.path.join(tempfile.gettempdir(), "minimcp-no-such-folder", "tokens.json")
@@ -50,10 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
         sys.setswitchinterval(float(interval))
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        folder = tempfile.TemporaryDirectory(prefix="minimcp-bytecode-")
-        os.environ["PYTHONPYCACHEPREFIX"] = folder.name
-        config.add_cleanup(folder.cleanup)
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and os.access(ROOT, os.W_OK):
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "bytecode")
+        sys.dont_write_bytecode = False
+        if not hasattr(config, "workerinput"):
+            passing = sys.pycache_prefix + os.path.realpath(tempfile.gettempdir())  # what tests have written themselves
+            config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
 
 
 @pytest.hookimpl(hookwrapper=True)

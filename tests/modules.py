@@ -47,11 +47,12 @@ class Module:
             for target, ours in self._targets(node):
                 yield Import(node.lineno, target, ours, late, typing_only)
         else:
-            late = late or isinstance(node, (*FUNCTIONS, ast.Lambda))
+            late = late or isinstance(node, FUNCTIONS)
             guarded = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
             for child in ast.iter_child_nodes(node):
-                inside = guarded and isinstance(node, ast.If) and child in node.body
-                yield from self._imports(child, late=late, typing_only=typing_only or inside)
+                if isinstance(child, (ast.stmt, ast.excepthandler)):
+                    inside = guarded and isinstance(node, ast.If) and child in node.body
+                    yield from self._imports(child, late=late, typing_only=typing_only or inside)
 
     def _targets(self, node: ast.ImportFrom) -> Iterator[Tuple[str, bool]]:
         if not node.level:

@@ -160,7 +160,7 @@ def main() -> int:
         copies: "SimpleQueue[Path]" = SimpleQueue()
         for name in range(options.jobs):
             copy = Path(top) / str(name)
-            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__"))
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__"))
             copies.put(copy)
 
         def attempt(number: int) -> bool:

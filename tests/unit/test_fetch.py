@@ -259,7 +259,7 @@ URL_PIECES = [
 ]
 
 
-@drawn(3000)
+@drawn(1000)
 @given(st.lists(st.sampled_from(URL_PIECES), max_size=8), st.sampled_from(["", "http://", "https://a.example"]))
 def test_readers_of_urls_agree_about_the_host_of_what_is_taken(pieces: List[str], begin: str) -> None:
     url = begin + "".join(pieces)
