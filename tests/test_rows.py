@@ -37,20 +37,6 @@ def test_every_row_that_fails_is_told_of() -> None:
     assert "word='one'" not in told and "in all_rows" not in told
 
 
-def test_a_row_of_stacked_tables_has_both_names_and_marks_stay() -> None:
-    @pytest.mark.filterwarnings("error")
-    @for_each("outer", "ab")
-    @pytest.mark.usefixtures("tmp_path")
-    @for_each("inner", "cd")
-    def table(outer: str, inner: str) -> None:
-        assert (outer, inner) != ("b", "c")
-
-    with pytest.raises(pytest.fail.Exception, match="(?s)1 of 2 rows.*outer='b'.*1 of 2 rows.*inner='c'") as caught:
-        table()
-    assert "outer='a'" not in str(caught.value)
-    assert [mark.args for mark in table.pytestmark] == [("tmp_path",), ("error",)]
-
-
 @pytest.mark.parametrize(("names", "rows", "error"), [
     ("a", [], ValueError), ("a, b", [(1, 2), (1,)], ValueError), ("a, b", [(1, 2, 3)], ValueError),
     ("a", [KeyboardInterrupt()], KeyboardInterrupt),

@@ -131,8 +131,9 @@ def challenge(response: HttpResponse) -> str:
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 def test_without_a_token_nothing_is_done(ask: Ask, calls: List[str], verb: str) -> None:
     request = call("whoami") if verb == "POST" else get("/mcp", verb)
-    refused = ask(request)
-    assert (refused.status, challenge(refused)) == (401, f'Bearer scope="mcp", {WHERE}')
+    for given in ({}, {"Authorization": "Basic eDp5"}, {"Authorization": "ada-1"}):
+        refused = ask(with_token(request, None, **given))
+        assert (refused.status, challenge(refused)) == (401, f'Bearer scope="mcp", {WHERE}')
     for token, reason in (("none-such", "the token is not valid"), ("old-1", "the token has expired")):
         refused = ask(with_token(request, token))
         wanted = f'Bearer error="invalid_token", error_description="{reason}", scope="mcp", {WHERE}'
@@ -165,7 +166,7 @@ def test_a_token_in_the_url_does_not_count(ask: Ask) -> None:
     assert ask(HttpRequest("POST", "/mcp?access_token=ada-1", dict(request.headers), request.body)).status == 401
 
 
-@requirement("AUTH-08", "AUTH-10", "AUTH-11", "M:AUTH-2", "M:AUTH-3")
+@requirement("AUTH-08", "AUTH-10", "AUTH-11", "M:AUTH-2", "M:AUTH-3", "M:AUTH-32")
 @pytest.mark.parametrize("path", [WELL_KNOWN, f"{WELL_KNOWN}/mcp"])
 def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
     found = ask(get(path))
@@ -175,7 +176,8 @@ def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
         "scopes_supported": ["mcp"],
     }
     assert ask(get(path, "POST")).status == 405
-    assert ask(get("/.well-known/oauth-authorization-server")).status == 404
+    for other in ("/.well-known/oauth-authorization-server", f"{WELL_KNOWN}/", f"{WELL_KNOWN}/other"):
+        assert ask(get(other)).status == 404
     assert ask(get(path, "HEAD")).status == 200
 
 

@@ -118,8 +118,15 @@ def test_other_verbs_are_refused(core: Endpoint, verb: str, headers: Any, allowe
 
 @requirement("SHTTP-23", "SHTTP-24", "M:HTTP-16", "M:HTTP-30", "M:HDR-10", "M:HDR-11", "M:HDR-12")
 @for_each(("headers", "status"), [
-    ({"Content-Type": "text/plain"}, 415), ({"Content-Type": None}, 415), ({"Content-Encoding": "gzip"}, 415),
-    ({"Content-Type": "application/json; charset=utf-16"}, 415), ({"Content-Encoding": "identity"}, 200),
+    *(({"Content-Type": kind}, 415) for kind in (
+        None, "", "text/plain", "text/plain; application/json",
+        "application/jsonevil", "application/json; charset=utf-16",
+    )),
+    *(({"Content-Type": kind}, 200) for kind in (
+        "Application/JSON ; charset=UTF-8", 'application/json;charset="utf-8"', "application/json; profile=x",
+    )),
+    *(({"Content-Length": length}, 413) for length in ("9" * 19, "9" * 5000)),
+    ({"Content-Encoding": "gzip"}, 415), ({"Content-Encoding": "identity"}, 200),
     ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
     ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
     ({"Content-Length": str(5 * 1024 * 1024)}, 413), ({"Mcp-Session-Id": "bogus"}, 200),

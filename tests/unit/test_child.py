@@ -79,27 +79,20 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_it_started_ends_with_it(start: Start) -> None:
-    code = (
-        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(child.pid, flush=True)\nsys.stdin.read()\nimport time; time.sleep(600)"
-    )
-    transport = start(code, grace=0.1)
-    (line,) = transport.receive()
-    transport.close()
-    assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
+NOTHING = "stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
 
 
-def test_what_a_server_leaves_behind_that_exits_in_time_is_asked_to_end(start: Start) -> None:
+@pytest.mark.parametrize("in_time", [False, True])
+def test_what_it_started_ends_with_it(start: Start, in_time: bool) -> None:
+    sleep = "import time; time.sleep(600)"
     code = (
-        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
-        "    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
-        "print(child.pid, flush=True)\nsys.stdin.read()"
+        f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {sleep!r}], {NOTHING * in_time})\n"
+        f"print(child.pid, flush=True)\nsys.stdin.read()\n{'' if in_time else sleep}"
     )
-    transport = start(code)
+    transport = start(code, grace=WAIT if in_time else 0.1)
     (line,) = transport.receive()
     transport.close()
-    assert transport.returncode == 0
+    assert (transport.returncode == 0) is in_time
     assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
 
 

@@ -8,7 +8,6 @@ from typing import Any, List
 import pytest
 
 from minimcp import Cancelled, Context, ResourceNotFound, testing
-from minimcp.protocol.lifecycle import LOG_LEVELS
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
@@ -34,26 +33,6 @@ def test_what_is_known_of_the_request() -> None:
     for meta in ({}, {"_meta": 5}):
         other, _ = context(params=meta, revision=R5)
         assert other.meta == {} and other.session is None and other.client.info is None
-
-
-@pytest.mark.requirement("LOG-04")
-def test_log_messages() -> None:
-    ctx, made = context(log_rank=LOG_LEVELS["warning"])
-    for level in LOG_LEVELS:
-        getattr(ctx, level)({"level": level})
-    ctx.log("error", "x", "me")
-    messages = [each["params"] for each in sent(made)]
-    loud = list(LOG_LEVELS)[LOG_LEVELS["warning"]:]
-    assert messages == [
-        *({"level": level, "data": {"level": level}} for level in loud),
-        {"level": "error", "data": "x", "logger": "me"},
-    ]
-    with pytest.raises(ValueError, match="loud"):
-        ctx.log("loud", "x")
-    for options in ({}, {"log_rank": 0, "of": config(logging=False)}):
-        quiet, other = context(**options)
-        quiet.emergency("x")
-        assert sent(other) == []
 
 
 def test_after_a_cancellation_everything_says_so() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -27,15 +27,6 @@ from minimcp.engine.limits import check_number
 def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=f"^{words}$"):
         Limits(**{name: value})
-
-
-def test_what_holds_where_nothing_is_said() -> None:
-    mebi = 1024 * 1024
-    assert asdict(Limits()) == {
-        "message_bytes": 64 * mebi, "depth": 256, "batch": 100, "workers": 64, "requests": 1000,
-        "backlog_bytes": 64 * mebi, "streams": 256, "rounds": 8, "ask_timeout": 600, "drain_grace": 5,
-        "write_timeout": 30, "cache_bytes": 16 * mebi,
-    }
 
 
 def test_what_is_one() -> None:

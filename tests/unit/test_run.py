@@ -184,37 +184,6 @@ def test_what_does_not_close_in_time_is_left(monkeypatch: pytest.MonkeyPatch) ->
     scene.go.set()
 
 
-@pytest.mark.parametrize("how", ["signal", "second signal", "closed", "executor"])
-def test_a_handler_that_does_not_return_ends_the_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str
-) -> None:
-    scene, ended, codes = Scene(monkeypatch, stubborn=how == "second signal"), threading.Event(), []
-    monkeypatch.setattr(module, "SIGNAL_SECONDS", WAIT if how == "second signal" else 0.05)
-    monkeypatch.setattr(module, "LAST_SECONDS", 0.05)
-
-    def exit_(code: int) -> None:
-        codes.append(code)
-        ended.set()
-
-    def wedged() -> None:
-        if how == "closed":
-            scene.wake()
-        else:
-            os.kill(os.getpid(), signal.SIGTERM)
-        if how == "second signal":
-            wait_for(scene.closing)
-            os.kill(os.getpid(), signal.SIGINT)
-        if how != "executor":
-            wait_for(ended)
-
-    monkeypatch.setattr(os, "_exit", exit_)
-    scene.connecting = lambda: scene.want_main(wedged)
-    scene.serve(is_busy=lambda: how == "executor")
-    wait_for(ended)
-    scene.go.set()
-    assert no_watcher() and codes == [1] and "a handler does not return" in caplog.text
-
-
 def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     scene = Scene(monkeypatch)

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -143,24 +142,6 @@ def test_the_older_protocol_alone(server: Server) -> None:
     running.close()
 
 
-def test_run_ends_when_the_server_is_closed(server: Server) -> None:
-    started = threading.Event()
-    ports = []
-
-    def serve() -> None:
-        server.run("http", port=0)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    assert eventually(lambda: server._listening)
-    ports.append(server._listening[0].port)
-    with Wire(ports[0]) as wire:
-        assert wire.send(alone("server/discover")).status == 200
-    server.close()
-    thread.join(WAIT)
-    assert not thread.is_alive() and not started.is_set() and server._runs == []
-
-
 def test_a_handler_may_close_its_server(stage: Stage) -> None:
     server = Server("ending")
 
@@ -185,6 +166,7 @@ def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
         assert eventually(lambda: server._listening)  # noqa: B023
         server.close()
         running.result()
+        assert server._runs == []
         assert re.search(words, capfd.readouterr().err, re.M)
 
 

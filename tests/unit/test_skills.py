@@ -181,10 +181,13 @@ def test_changes_are_noticed(folder: Path, client: Client) -> None:
     assert [each.uri for each in client.list_resources(cache="refresh")] == ["skill://a/SKILL.md"]
     write(folder / "a", more="description: another")
     assert [each.description for each in client.list_resources(cache="refresh")] == ["another"]
+    (made / "x.txt").write_text("x", "utf-8")
+    assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
     (made / "SKILL.md").unlink()
     assert client.list_resources(cache="refresh") == []
-    with pytest.raises(ResourceNotFound):
-        client.read_resource("skill://a/SKILL.md")
+    for name in ("SKILL.md", "x.txt"):  # files of what is no skill any more
+        with pytest.raises(ResourceNotFound):
+            client.read_resource(f"skill://a/{name}")
     client.close()
 
 
@@ -447,15 +450,6 @@ def test_nothing_leads_outside_that_is_exchanged(folder: Path, monkeypatch: pyte
         path.write_text("x" * 1001, "utf-8")
         monkeypatch.setattr(skills, "MOST_BYTES", 1000)
         refused()
-
-
-def test_files_of_what_is_no_skill_any_more(folder: Path, client: Client) -> None:
-    made = write(folder / "a")
-    (made / "x.txt").write_text("x", "utf-8")
-    assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
-    (made / "SKILL.md").unlink()
-    with pytest.raises(ResourceNotFound):
-        client.read_resource("skill://a/x.txt")
 
 
 def test_a_file_that_goes_between_the_look_and_its_digest(

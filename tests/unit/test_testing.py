@@ -128,12 +128,15 @@ def test_the_rules_of_a_real_context_hold() -> None:
         ctx.progress(value)
     ctx.info("quiet")
     ctx.warning("loud")
+    ctx.log("error", "x", "me")
+    with pytest.raises(ValueError, match="louder"):
+        ctx.log("louder", "x")
     ctx.elicit("?", {"a": str}, key="k")
     ctx.complete_elicitation("e-1")
     with pytest.raises(RuntimeError, match="asked twice"):
         ctx.elicit("?", {"a": str}, key="k")
     assert [report.progress for report in ctx.reports] == [2]
-    assert [message.data for message in ctx.logs] == ["loud"]
+    assert [(message.data, message.logger) for message in ctx.logs] == [("loud", None), ("x", "me")]
     assert ctx.sent[-1]["params"] == {"elicitationId": "e-1"}
     assert (ctx.session, ctx.revision, context(revision=NEWEST).session) == ({}, NEWEST_HANDSHAKE.name, None)
 
