@@ -13,7 +13,7 @@ import zlib
 from concurrent.futures import as_completed
 from itertools import count
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
@@ -167,6 +167,33 @@ def test_an_error_of_the_protocol_is_the_callers_but_for_who_is_not_let_in(statu
         with pytest.raises(kind, match=words):
             client.call_tool("t")
         assert len(peer.all("tools/call")) == 1
+
+
+@pytest.mark.requirement("M:VER-C25")
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_to_the_same_origin_is_followed_once_and_remembered(status: int) -> None:
+    def moved(answer: Any) -> Callable[[Heard, Wire], None]:
+        return lambda heard, wire: wire.whole(status, Location="/mcp/") if heard.path == "/mcp" else answer(heard, wire)
+
+    said = {
+        "server/discover": moved(lambda heard, wire: wire.result(DISCOVERED)),
+        "tools/call": moved(lambda heard, wire: wire.result(DONE)),
+    }
+    with Peer(said) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == client.call_tool("t").text == "done"
+        assert [(heard.verb, heard.path) for heard in peer.heard] == [("POST", "/mcp"), *3 * [("POST", "/mcp/")]]
+
+
+@pytest.mark.requirement("M:VER-C25")
+@pytest.mark.parametrize(("status", "location"), [
+    (301, "/mcp/"), (302, "/mcp/"), (303, "/mcp/"), (307, "http://localhost:1/mcp"), (308, "//x/mcp"),
+])
+def test_other_redirects_are_refused(status: int, location: str) -> None:
+    with Peer({"tools/call": lambda heard, wire: wire.whole(status, Location=location)}) as peer:
+        with connect(peer) as client:
+            with pytest.raises(minimcp.ProtocolViolation, match="redirects are not followed but to the same origin"):
+                client.call_tool("t")
+        assert peer.methods == ["server/discover", "tools/call"]
 
 
 @pytest.mark.requirement("M:CAN-5")
