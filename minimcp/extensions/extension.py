@@ -101,9 +101,21 @@ class Extension:
         own = self._method_handlers.get(method)
         if own is None:
             return None
-        if not peer.supports("ext:" + self.identifier):
-            raise lacks("ext:" + self.identifier, method, peer.revision)
+        self.need(peer, method)
         return own.route
+
+    def need(self, peer: Peer, what: str) -> None:
+        """Refuse to serve a client that did not declare the extension.
+
+        Args:
+            peer: The client.
+            what: That needs it, for the message.
+
+        Raises:
+            CapabilityNotSupported: It did not.
+        """
+        if not peer.supports("ext:" + self.identifier):
+            raise lacks("ext:" + self.identifier, what, peer.revision)
 
     def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
         """Have a notification of a client heard; False when it is none of these, or not for this client to send.
@@ -150,8 +162,7 @@ class Extension:
             CapabilityNotSupported: The client did not declare the extension.
             InvalidParams: It is neither True nor a list of text.
         """
-        if not incoming.peer.supports("ext:" + self.identifier):
-            raise lacks("ext:" + self.identifier, member, incoming.peer.revision)
+        self.need(incoming.peer, member)
         if wanted is True:
             return {"": ""}
         if not isinstance(wanted, list) or len(wanted) > MOST_URIS or not all(isinstance(each, str) for each in wanted):

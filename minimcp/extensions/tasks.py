@@ -29,7 +29,7 @@ from ..engine.requests import CancelToken, IncomingRequest, Result, Route, Runni
 from ..engine.store import MemoryStore, Store
 from ..engine.timer import Deadline, timer
 from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, RequestTimeout, error_from_peer, logger
-from ..protocol.lifecycle import Peer, lacks
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
 from ..protocol.versions import Revision
 from ..server.questions import Asker, BecomeTask
@@ -312,10 +312,9 @@ class Tasks(Extension):
         task, given = tool.options.get("task"), incoming.request.params.get("task")
         design = incoming.peer.revision.tasks
         if design == "extension":
-            declared = incoming.peer.supports("ext:" + IDENTIFIER)
-            if task == "required" and not declared:
-                raise lacks("ext:" + IDENTIFIER, tool.owner, incoming.peer.revision)
-            return declared and task in ("optional", "required")
+            if task == "required":
+                self.need(incoming.peer, tool.owner)
+            return task in ("optional", "required") and incoming.peer.supports("ext:" + IDENTIFIER)
         if design == "core" and given is not None:
             if task is None:
                 raise MethodNotFound(f"{tool.owner} does not run as a task: call it without one")
@@ -388,7 +387,8 @@ class Tasks(Extension):
             CapabilityNotSupported: The client did not declare the extension.
             InvalidParams: There is none, or not any more, or it is another's.
         """
-        self._check_declared(incoming)
+        if incoming.peer.revision.tasks == "extension":
+            self.need(incoming.peer, incoming.request.method)
         id = incoming.request.params.get("taskId")
         if not isinstance(id, str):
             raise InvalidParams("taskId is a string")
@@ -397,10 +397,6 @@ class Tasks(Extension):
         if record is None:
             raise InvalidParams("there is no task with this taskId: it is unknown, or its ttl is over")
         return key, record
-
-    def _check_declared(self, incoming: IncomingRequest) -> None:
-        if incoming.peer.revision.tasks == "extension" and not incoming.peer.supports("ext:" + IDENTIFIER):
-            raise lacks("ext:" + IDENTIFIER, incoming.request.method, incoming.peer.revision)
 
     def _view(self, record: Record, extension: bool) -> dict[str, Json]:
         """A task as a client sees it."""

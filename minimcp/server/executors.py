@@ -31,9 +31,6 @@ class HasSubmit(Protocol):
 # run.
 ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], object]]
 
-# Told that a request begins to wait in a queue; it returns what is called when that is over.
-Watch = Callable[[IncomingRequest], Callable[[], None]]
-
 
 class Executor:
     """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal handlers."""
@@ -47,26 +44,21 @@ class Executor:
 
     def renew_in_fork(self) -> None:
         """Begin anew in a forked process: its parent's requests and threads are not there."""
-        # What waits, each with what is called when that is over. Who takes an entry out serves it, so once.
-        self._queue: dict[object, tuple[IncomingRequest, Optional[Callable[[], None]]]] = {}
+        # What waits. Who takes an entry out serves it, so once.
+        self._queue: dict[object, IncomingRequest] = {}
         self._changed = threading.Condition()
 
-    def start(self, incoming: IncomingRequest, watch: Optional[Watch] = None) -> None:
-        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks.
-
-        Args:
-            incoming: The request.
-            watch: Told how long it waits; None tells nobody.
-        """
+    def start(self, incoming: IncomingRequest) -> None:
+        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks."""
         try:
             incoming.sink.requests.begin(incoming)
         except RpcError as error:
             incoming.refuse(error)
             return
         incoming.server.executors.add(self)
-        key, waited = object(), None if watch is None else watch(incoming)
+        key = object()
         with self._changed:
-            self._queue[key] = incoming, waited
+            self._queue[key] = incoming
             self._arrived(key, incoming)
         # By the thread that cancels: whoever waits all the same is answered.
         CancelToken.on_cancel(incoming, partial(self._run, key))
@@ -75,16 +67,9 @@ class Executor:
         """There is one more in the queue (`_changed` is held)."""
         raise NotImplementedError
 
-    def _take(self, key: object) -> Optional[IncomingRequest]:
-        """A request that is still in the queue; None for all but the first who ask."""
-        incoming, waited = self._queue.pop(key, (None, None))
-        if waited is not None:
-            waited()
-        return incoming
-
     def _run(self, key: object) -> bool:
         """Serve a request on this thread, or answer that it was cancelled; False when it was run before."""
-        incoming = self._take(key)
+        incoming = self._queue.pop(key, None)
         if incoming is None:
             return False
         incoming.run()
@@ -180,7 +165,7 @@ class Submitting(Serial):
         try:
             self.submit(partial(self._run_there, key))
         except BaseException as error:
-            incoming = self._take(key)
+            incoming = self._queue.pop(key, None)
             if incoming is None:
                 raise
             incoming.refuse(error)
@@ -249,7 +234,7 @@ class Main(Executor):
                 self._pumping.discard(me)
                 left = list(self._queue.values())
             if left and self._on_needed is not None:  # what came meanwhile, or is left after Ctrl-C
-                left[0][0].sink.spawn(self._tell_author)
+                left[0].sink.spawn(self._tell_author)
 
     def wake(self) -> None:
         """Have `pump` ask again whether it is over."""
@@ -258,7 +243,7 @@ class Main(Executor):
 
     def clear(self, reason: str) -> None:
         """Cancel what waits, and let those go who wait for it."""
-        for incoming, _ in list(self._queue.values()):
+        for incoming in list(self._queue.values()):
             incoming.cancel(reason)
         self._stops += 1
         self.wake()
@@ -289,16 +274,15 @@ def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
     return made
 
 
-def route_to(handle: Handler, executor: Optional[Executor], watch: Optional[Watch] = None) -> Route:
+def route_to(handle: Handler, executor: Optional[Executor]) -> Route:
     """The route of a handler.
 
     Args:
         handle: The handler.
         executor: Where it runs; None is the pool of workers. A `Main` stands for that of the server that serves.
-        watch: Told how long a request waits for the executor; None tells nobody.
     """
     if executor is None:
         return Route(handle)
     if isinstance(executor, Main):
-        return Route(handle, start=lambda incoming: incoming.server.main.start(incoming, watch))
-    return Route(handle, start=lambda incoming: executor.start(incoming, watch))
+        return Route(handle, start=lambda incoming: incoming.server.main.start(incoming))
+    return Route(handle, start=executor.start)

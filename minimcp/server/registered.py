@@ -135,9 +135,16 @@ class Registered:
         return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
-        # a queue that nobody takes the request out of does not keep the client waiting either
-        watch = None if self.timeout is None else lambda incoming: self._countdown("begin", incoming).stop
-        self.route = route_to(self.handle, self.executor, watch)
+        self.route = route_to(self.handle, self.executor)
+        queue = self.route.start
+        if queue is not None and self.timeout is not None:
+
+            def start(incoming: IncomingRequest) -> None:
+                # a queue that nobody takes the request out of does not keep the client waiting either
+                incoming.timeout = self._countdown("begin", incoming)
+                queue(incoming)
+
+            self.route = Route(self.handle, start=start)
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
         """A copy for a server that mounts this one.
@@ -164,6 +171,8 @@ class Registered:
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
             resume(incoming, self.function)
+        if incoming.timeout is not None:
+            incoming.timeout.stop()
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
         result, left, returned = None, None, False

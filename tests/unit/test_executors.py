@@ -71,19 +71,6 @@ def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
-def test_who_watches_is_told_when_the_wait_is_over(kept: Kept) -> None:
-    notes: List[str] = []
-
-    def watch(exchange: IncomingRequest) -> Callable[[], None]:
-        notes.append("waits")
-        return lambda: notes.append("begins")
-
-    kept.start(exchange(lambda exchange: notes.append("runs") or {}), watch)  # type: ignore[func-returns-value]
-    assert notes == ["waits"]
-    kept.jobs[0]()
-    assert notes == ["waits", "begins", "runs"]
-
-
 def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: Kept) -> None:
     here, there = exchange(interrupt), exchange(interrupt)
     kept.start(here)
