@@ -101,10 +101,10 @@ class Extension:
         own = self._method_handlers.get(method)
         if own is None:
             return None
-        self.need(peer, method)
+        self._need(peer, method)
         return own.route
 
-    def need(self, peer: Peer, what: str) -> None:
+    def _need(self, peer: Peer, what: str) -> None:
         """Refuse to serve a client that did not declare the extension.
 
         Args:
@@ -162,7 +162,7 @@ class Extension:
             CapabilityNotSupported: The client did not declare the extension.
             InvalidParams: It is neither True nor a list of text.
         """
-        self.need(incoming.peer, member)
+        self._need(incoming.peer, member)
         if wanted is True:
             return {"": ""}
         if not isinstance(wanted, list) or len(wanted) > MOST_URIS or not all(isinstance(each, str) for each in wanted):

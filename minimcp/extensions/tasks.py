@@ -313,7 +313,7 @@ class Tasks(Extension):
         design = incoming.peer.revision.tasks
         if design == "extension":
             if task == "required":
-                self.need(incoming.peer, tool.owner)
+                self._need(incoming.peer, tool.owner)
             return task in ("optional", "required") and incoming.peer.supports("ext:" + IDENTIFIER)
         if design == "core" and given is not None:
             if task is None:
@@ -388,7 +388,7 @@ class Tasks(Extension):
             InvalidParams: There is none, or not any more, or it is another's.
         """
         if incoming.peer.revision.tasks == "extension":
-            self.need(incoming.peer, incoming.request.method)
+            self._need(incoming.peer, incoming.request.method)
         id = incoming.request.params.get("taskId")
         if not isinstance(id, str):
             raise InvalidParams("taskId is a string")
