@@ -108,5 +108,5 @@ class Answering:
 def later(client: Any, moved: MovedTime) -> None:
     """It is later than any call of this client may last, and they look at the clock."""
     moved.ahead += 2 * WAIT
-    for call in client._sessions.newest.session.calls.pending():
+    for call in client._sessions.newest.calls.pending():
         call.queue.put(None)

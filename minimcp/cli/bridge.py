@@ -23,7 +23,7 @@ from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import ClientSession
-from ..client.subscriptions import OpenSession
+from ..client.subscriptions import ClientSubscriptions
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
@@ -160,7 +160,7 @@ class Link(Host):
         # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
         self.running: dict[IncomingRequest, Any] = {}
         self._bridge, self._opening, self._shakes_hands = bridge, opening, shakes_hands
-        self._opened: Optional[OpenSession] = None
+        self._opened: Optional[ClientSubscriptions] = None
         self._session: Optional[ClientSession] = None
         self._answer: Optional[Result] = None  # of the server, to `initialize`
         self._begun = self.closed = False  # whether the client has said `notifications/initialized`
@@ -177,7 +177,7 @@ class Link(Host):
         declared = self._opening.get("capabilities")
         return declared if isinstance(declared, dict) else {}
 
-    def _open(self) -> OpenSession:
+    def _open(self) -> ClientSubscriptions:
         """The connection, begun if there is none. Raises McpError: it cannot be."""
         with waiting(), self._lock:
             if self.closed:
@@ -185,10 +185,10 @@ class Link(Host):
             if self._opened is None or self._opened.session.cause is not None:
                 if self._opened is not None:
                     self._opened.session.close()
-                self._opened = self._connect()
+                self._opened = self._connect().subscriptions
             return self._opened
 
-    def _connect(self) -> OpenSession:
+    def _connect(self) -> ClientSession:
         target, limits, info = self._bridge.target, Limits(), self._opening.get("clientInfo") or {}
         plan = Plan(target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS)
         agree = partial(self._agree, Deadline(CONNECT_SECONDS))
@@ -198,7 +198,7 @@ class Link(Host):
 
         return agree_over_http(target.object, lambda kind: kind(target.object, self, limits, None), agree, plan)
 
-    def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> OpenSession:
+    def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
         """Agree with the server by the client's own `initialize`; where there is none, or it is refused, by another."""
         self._session, self._answer = session, None
         try:
@@ -206,11 +206,11 @@ class Link(Host):
                 negotiate(session, plan, deadline)
             else:
                 self._shake_hands(deadline, session, plan)
-            opened = OpenSession(session)
+            session.subscriptions = ClientSubscriptions(session)
             if self._answer is None or self._begun:
                 session.ready(deadline)
             if self._shakes_hands:
-                opened.begin(deadline, self._opened)
+                session.subscriptions.begin(deadline, self._opened)
         except BaseException:
             session.close()
             raise
@@ -218,7 +218,7 @@ class Link(Host):
             session.mirror.admitted(self._tools, NEVER)
         if session.transport is not None:
             session.transport.grace = END_SECONDS
-        return opened
+        return session
 
     def _shake_hands(self, deadline: Deadline, session: ClientSession, plan: Plan) -> None:
         try:
@@ -313,7 +313,7 @@ class Link(Host):
         info = dict(era.peer.info) or {"name": session.name, "version": ""}
         return {**members, "capabilities": capabilities, "serverInfo": info, **guide}
 
-    def _pass_on(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+    def _pass_on(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         method, params = incoming.request.method, incoming.request.params
         answer = self._exchange(incoming, opened.session, params)
         if method in REPEATED and not isinstance(answer, Failure):
@@ -356,7 +356,7 @@ class Link(Host):
 
     # ------------------------------------------------------------ a server without a handshake for a client with one
 
-    def _without_handshake(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+    def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client that shook hands: requests get an envelope, and results that are questions are asked."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         if method == "logging/setLevel":
@@ -380,7 +380,7 @@ class Link(Host):
 
     # ------------------------------------------------------------ a server with a handshake for a client without one
 
-    def _with_handshake(self, incoming: IncomingRequest, opened: OpenSession) -> Any:
+    def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client whose requests stand alone; what the server asks meanwhile becomes a result (see `_ask`)."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         level, state, peer = params["_meta"].get(LOG_LEVEL_KEY), params.get("requestState"), session.era.peer

@@ -72,10 +72,9 @@ class Call:
     ) -> None:
         self._sessions, self._host, self.cancel = sessions, sessions.host, cancel
         self.deadline = Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
-        self.opened = sessions.newest
-        if self.opened.session.calls.cause is not None:
-            self.opened = sessions.after(self.opened, self.deadline, cancel)
-        self.session = self.opened.session
+        self.session = sessions.newest
+        if self.session.calls.cause is not None:
+            self.session = sessions.after(self.session, self.deadline, cancel)
         if capability is not None and type(self.session.era.peer.capabilities.get(capability)) is not dict:
             self.session.need(capability)
 
@@ -139,8 +138,7 @@ class Call:
                                 "proxy that sends a client to the same one always, or sessions=False",)
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
-            self.opened = self._sessions.after(self.opened, self.deadline, self.cancel)
-            self.session = self.opened.session
+            self.session = self._sessions.after(session, self.deadline, self.cancel)
         elif not (
             isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_last
             and isinstance(session.era, PerRequest) and session.era.adopt(refusal)

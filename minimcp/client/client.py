@@ -30,7 +30,7 @@ from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
 from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
-from .subscriptions import Changes, Filter, OpenSession
+from .subscriptions import Changes, ClientSubscriptions, Filter
 
 if TYPE_CHECKING:
     from .skills import Skill
@@ -125,7 +125,7 @@ class Client:
 
     @property
     def _era(self) -> Era:
-        return self._sessions.newest.session.era
+        return self._sessions.newest.era
 
     @property
     def server_info(self) -> Optional[types.Implementation]:
@@ -150,13 +150,13 @@ class Client:
     @property
     def stderr_tail(self) -> str:
         """The last lines of the server process's stderr; empty when there is no process."""
-        return getattr(self._sessions.newest.session.transport, "stderr_tail", "")
+        return getattr(self._sessions.newest.transport, "stderr_tail", "")
 
     @property
     def loss(self) -> Optional[BaseException]:
         """What has ended the connection for good; None while it lives, and when `close` has."""
         sessions = self._sessions
-        return None if sessions.closed or sessions.restarts else sessions.newest.session.cause
+        return None if sessions.closed or sessions.restarts else sessions.newest.cause
 
     # ------------------------------------------------------------ calls
 
@@ -228,8 +228,9 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
-        call.opened.set_log_level(level, call.request)
-        call.opened.log_level = level
+        subscriptions = call.session.subscriptions
+        subscriptions.set_log_level(level, call.request)
+        subscriptions.log_level = level
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
         """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.
@@ -271,7 +272,7 @@ class Client:
         mirror = call.session.mirror
         if mirror is not None and not call.session.era.revision.handshake:
             tools = mirror.admitted(tools, call.deadline)
-        call.opened.schemas.remember(tools)
+        call.session.schemas.remember(tools)
         return tools
 
     @keywords_shown
@@ -343,7 +344,7 @@ class Client:
     def _typed(self, call: Call, name: Optional[str], result: Params, raise_on_error: bool) -> CallToolResult:
         """The result of a call of a tool as an object; None for a tool whose name is not known."""
         typed = read_result("tools/call", CallToolResult.from_wire, result)
-        schemas = call.opened.schemas
+        schemas = call.session.schemas
         if typed.is_error:
             if raise_on_error:
                 failed = ToolError(typed.text or f"{name} failed", content=typed.content)
@@ -608,14 +609,14 @@ class Client:
 
     # ------------------------------------------------------------ changes
 
-    def _subscriptions(self, do: Callable[[OpenSession, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
+    def _subscriptions(self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a request again."""
         call, refusals = Call(self._sessions, timeout, cancel), list[type]()
         call.session.check()
         check_token(cancel)
         while True:
             try:
-                return do(call.opened, call.deadline)
+                return do(call.session.subscriptions, call.deadline)
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
@@ -637,7 +638,7 @@ class Client:
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
         expect(uri, str, URI)
-        self._subscriptions(lambda opened, deadline: opened.change(uri, wanted, deadline, cancel), timeout, cancel)
+        self._subscriptions(lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel)
 
     def listen(
         self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
@@ -669,7 +670,7 @@ class Client:
             raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
         uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
         wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {})
-        return self._subscriptions(lambda opened, deadline: opened.listen(wanted, deadline, cancel), timeout, cancel)
+        return self._subscriptions(lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel)
 
     def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Run one of this client's calls on a thread of its own.
@@ -707,7 +708,7 @@ class Client:
         SIGKILL, with all that it has started; so this lasts about 4 s at most. A server with a URL is told that the
         session ends, and gets 2 s to take that.
         """
-        session = self._sessions.newest.session
+        session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
             try:  # no method of the specification: a server that does not know it is closed anyway
                 session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
@@ -735,12 +736,12 @@ class Client:
         if sessions is None or sessions.closed or sys.is_finalizing():
             return
         self._host.close()
-        if not sessions.newest.session.wait_until_ended(0):
+        if not sessions.newest.wait_until_ended(0):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
         sessions.abandon()  # also an attempt at the next session, for which nobody waits any more
 
     def __repr__(self) -> str:
-        return f"<Client {self.revision} on {self._sessions.newest.session!r}>"
+        return f"<Client {self.revision} on {self._sessions.newest!r}>"
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
@@ -814,6 +815,6 @@ _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 def _close_at_exit() -> None:
     """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
     for client in list(_open_clients):
-        opened = client._sessions.newest
-        if len(opened.session.calls) <= (opened.background is not None):
+        session = client._sessions.newest
+        if len(session.calls) <= (session.subscriptions.background is not None):
             client.close()

@@ -43,7 +43,7 @@ from .config import CONFIG_FILE, Config, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
 from .session import Cancel, ClientSession, check_token, deadline_of, expect
-from .subscriptions import OpenSession
+from .subscriptions import ClientSubscriptions
 
 if TYPE_CHECKING:
     from ..types import ElicitRequest, SampleRequest, SampleResult
@@ -258,7 +258,7 @@ class Plan(NamedTuple):
         """The same for a server that cannot bear to be probed."""
         return self._replace(wanted=tuple(revision for revision in self.wanted if revision.handshake))
 
-    def open(self, cancel: Cancel, before: Optional[OpenSession] = None) -> OpenSession:
+    def open(self, cancel: Cancel, before: Optional[ClientSession] = None) -> ClientSession:
         """Connect and agree.
 
         Args:
@@ -284,7 +284,7 @@ class Plan(NamedTuple):
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def open_local(self, agree: Callable[[ClientSession, Plan], OpenSession]) -> OpenSession:
+    def open_local(self, agree: Callable[[ClientSession, Plan], ClientSession]) -> ClientSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:
@@ -319,8 +319,8 @@ class Plan(NamedTuple):
 
     @staticmethod
     def _agree(
-        deadline: Deadline, cancel: Cancel, before: Optional[OpenSession], session: ClientSession, plan: Plan
-    ) -> OpenSession:
+        deadline: Deadline, cancel: Cancel, before: Optional[ClientSession], session: ClientSession, plan: Plan
+    ) -> ClientSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
         with ExitStack() as afterwards:
             if cancel is not None:
@@ -328,15 +328,15 @@ class Plan(NamedTuple):
             try:
                 negotiate(session, plan, deadline)
                 session.ready(deadline)
-                opened = OpenSession(session)
-                opened.begin(deadline, before)
+                session.subscriptions = ClientSubscriptions(session)
+                session.subscriptions.begin(deadline, None if before is None else before.subscriptions)
                 check_token(cancel)
             except BaseException:
                 session.close()
                 raise
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
-        return opened
+        return session
 
 
 # ------------------------------------------------------------ agreeing

@@ -17,8 +17,7 @@ from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone, describe, logger
 from .host import Host
-from .session import Cancel, check_token, wait_until
-from .subscriptions import OpenSession
+from .session import Cancel, ClientSession, check_token, wait_until
 
 log = logger("minimcp.client")
 
@@ -29,10 +28,10 @@ STEADY, QUICK_TRIES, PAUSE = 1.0, 3, 1.0
 JOIN_SECONDS = 10.0
 
 # Begins a session in the place of another one, unless the token is cancelled. Raises what `connect` raises.
-Begin = Callable[[CancelToken, OpenSession], OpenSession]
+Begin = Callable[[CancelToken, ClientSession], ClientSession]
 
 # One attempt to begin the next session, and what came of it.
-Attempt = Future[Union[OpenSession, Exception]]
+Attempt = Future[Union[ClientSession, Exception]]
 
 
 class Reconnector:
@@ -47,7 +46,7 @@ class Reconnector:
     """
 
     def __init__(
-        self, first: OpenSession, begin: Optional[Begin], host: Host, timeout: Optional[float], *, always: bool = True
+        self, first: ClientSession, begin: Optional[Begin], host: Host, timeout: Optional[float], *, always: bool = True
     ) -> None:
         self.newest, self.begin, self.host, self.timeout, self._always = first, begin, host, timeout, always
         self._stop = CancelToken()
@@ -68,9 +67,9 @@ class Reconnector:
     @property
     def restarts(self) -> bool:
         """Whether a loss is followed by another session."""
-        return self.begin is not None and (self._always or isinstance(self.newest.session.cause, SessionGone))
+        return self.begin is not None and (self._always or isinstance(self.newest.cause, SessionGone))
 
-    def after(self, lost: OpenSession, deadline: Deadline, cancel: Cancel) -> OpenSession:
+    def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
         """What has taken the place of a lost session, even if that is lost too. Not for a reader's thread.
 
         It is begun if there is none yet: once, however many calls were lost with the session before. Where none shall
@@ -88,7 +87,7 @@ class Reconnector:
             ConnectionLost: The client was closed.
         """
         if self.closed:
-            raise ConnectionLost(f"{lost.session.name}: this client is closed: call it inside its with block")
+            raise ConnectionLost(f"{lost.name}: this client is closed: call it inside its with block")
         if not self.restarts:
             return self.newest
         check_token(cancel)
@@ -102,17 +101,17 @@ class Reconnector:
                 ).start()
             attempt = self._attempt
         if not wait_until(attempt.done, self._changed, deadline, cancel):
-            what = f"{lost.session.name}: starting the server again"
+            what = f"{lost.name}: starting the server again"
             raise RequestTimeout(f"{what}: no answer within {deadline.seconds:g} s")
         outcome = attempt.result()
         if isinstance(outcome, Exception):
             raise copy(outcome)
         return outcome
 
-    def _run(self, attempt: Attempt, lost: OpenSession) -> None:
-        outcome: Union[OpenSession, Exception]
+    def _run(self, attempt: Attempt, lost: ClientSession) -> None:
+        outcome: Union[ClientSession, Exception]
         try:
-            lost.session.close()  # it may hold what the next server needs, such as a file
+            lost.close()  # it may hold what the next server needs, such as a file
             self._quick = 0 if self._steady.expired else self._quick + 1
             if self._quick > QUICK_TRIES:
                 wait_until(lambda: False, self._changed, Deadline(PAUSE), self._stop)
@@ -121,17 +120,17 @@ class Reconnector:
             self._steady = Deadline(STEADY)
             self.newest = outcome = self.begin(self._stop, lost)
             if self.closed:
-                outcome.session.close()
+                outcome.close()
             else:
-                outcome.missed_all()
+                outcome.subscriptions.missed_all()
         except BaseException as error:
-            log.debug("%s: not started again: %s", lost.session.name, error)
+            log.debug("%s: not started again: %s", lost.name, error)
             outcome = ConnectionFailed(f"the server could not be started again: {describe(error)}")
             outcome.__cause__ = error
             if isinstance(error, ConnectionFailed):
                 outcome = error
         if self.closed:
-            outcome = ConnectionLost(f"{lost.session.name}: closed")
+            outcome = ConnectionLost(f"{lost.name}: closed")
         with self._changed:
             self._attempt = None  # the next call begins the next one
             attempt.set_result(outcome)
@@ -140,7 +139,7 @@ class Reconnector:
     def close(self) -> None:
         """End the newest session, and an attempt at the next one, for good. Idempotent, from any thread."""
         self._stop.cancel("the client was closed")
-        self.newest.session.close()
+        self.newest.close()
         attempt = self._attempt
         if attempt is not None:
             wait([attempt], JOIN_SECONDS)
@@ -148,4 +147,4 @@ class Reconnector:
     def abandon(self) -> None:
         """The same without waiting for anything, for a finalizer: an attempt ends when it has an outcome."""
         self._stop.cancel("the client was closed")
-        self.newest.session.abandon()
+        self.newest.abandon()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..engine.connection import Connection, ConnectionRole
 from ..engine.limits import Limits
@@ -37,15 +37,16 @@ from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
 from ..types import CHANGES, CallToolResult, Progress, Text
+from .cache import OutputSchemas
 from .host import QUESTIONS, Era, Host
+
+if TYPE_CHECKING:
+    from .subscriptions import ClientSubscriptions
 
 log = logger("minimcp.client")
 
 # Bytes of memory of a notification that something has changed; one that takes more is not told.
 CHANGE_BYTES = 8 * 1024
-
-# What tells of a task, and the seconds that a look at a task is put off at least, however often that comes.
-TASK_NOTICES, NOTICE_SECONDS = frozenset({"notifications/tasks/status", "notifications/tasks"}), 0.02
 
 Params = Mapping[str, Json]
 Result = dict[str, Json]
@@ -53,25 +54,6 @@ Outcome = Union[Result, Exception]
 Cancel = Optional[CancelToken]
 OnProgress = Callable[[Progress], Any]
 OnMessage = Callable[[Notification], None]
-
-
-class Told:
-    """Whether the server has told of a task since somebody began to wait for that. Thread-safe.
-
-    Args:
-        id: Of the task.
-    """
-
-    new = False
-
-    def __init__(self, id: str) -> None:
-        self.id, self.changed = id, threading.Condition()
-
-    def tell(self) -> None:
-        """Wake who waits."""
-        with self.changed:
-            self.new = True
-            self.changed.notify_all()
 
 
 class ClientSession(ConnectionRole):
@@ -84,9 +66,10 @@ class ClientSession(ConnectionRole):
     Attributes:
         calls: Our requests on it.
         era: What is spoken; None before the two sides have agreed.
+        schemas: What was learned of the server's tools.
+        subscriptions: What the server is to tell; there are some after `agree`.
         streams: By the id of a request that stays open: what gets the notifications that name it.
-        listeners: What gets the notifications that name no stream.
-        told: Who waits for the server to tell of a task.
+        listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
         mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
             with ``admitted(tools, deadline)``, which returns those that can be called. None where there are no headers.
@@ -97,16 +80,16 @@ class ClientSession(ConnectionRole):
     _connection: Connection
     calls: Calls
     era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
+    subscriptions: ClientSubscriptions
     mirror: Any = None
     transport: Any = None
     in_order = True
     takes_batches = True
 
     def __init__(self, name: str, host: Host) -> None:
-        self.name, self.host = name, host
+        self.name, self.host, self.schemas = name, host, OutputSchemas()
         self.streams: dict[Id, OnMessage] = {}
         self.listeners: dict[object, OnMessage] = {}
-        self.told: set[Told] = set()
         self.ended = CancelToken()
         self._ping = Route(lambda incoming: {}, immediate=True)
 
@@ -285,12 +268,16 @@ class ClientSession(ConnectionRole):
         Raises:
             ConnectionLost: The connection has ended.
         """
-        call = self._start(method, params, on_message)
+        def make_params(id: Id) -> Result:
+            self.streams[id] = on_message
+            return self.add_envelope(params, id)
+
+        call = self.calls.start(method, make_params)
 
         def wait() -> None:
             ending: Outcome
             try:
-                ending = self._run(call)
+                ending = self.result_of(method, self.calls.wait(call, NEVER))
             except Exception as error:
                 ending = error
             self.streams.pop(call.id, None)
@@ -303,18 +290,6 @@ class ClientSession(ConnectionRole):
             self.calls.end(call, Cancelled("the stream was closed"))
 
         return end
-
-    def _start(self, method: str, params: Params, on_message: OnMessage) -> PendingCall:
-        """Send the request of a stream."""
-        def make_params(id: Id) -> Result:
-            self.streams[id] = on_message
-            return self.add_envelope(params, id)
-
-        return self.calls.start(method, make_params)
-
-    def _run(self, call: PendingCall) -> Result:
-        """Wait for the end of a stream."""
-        return self.result_of(call.method, self.calls.wait(call, NEVER))
 
     # ------------------------------------------------------------ the server's messages
 
@@ -364,15 +339,11 @@ class ClientSession(ConnectionRole):
             if is_long:
                 log.warning("<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES)
                 return
-        if notification.method in TASK_NOTICES:
-            for told in [*self.told]:
-                if told.id == params.get("taskId"):
-                    told.tell()
+        for listener in list(self.listeners.values()):
+            listener(notification)
         meta = params.get("_meta")
         id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
         if id is None:
-            for listener in list(self.listeners.values()):
-                listener(notification)
             self.host.tell(notification)
             return
         stream = self.streams.get(id) if type(id) is int or type(id) is str else None
@@ -388,12 +359,9 @@ class ClientSession(ConnectionRole):
 
     # ------------------------------------------------------------ shared by all transports
 
-    def sleep(self, deadline: Deadline, cancel: Cancel = None, told: Optional[Told] = None) -> None:
-        """Wait until a deadline, or until the server tells of a task. Raises as `wait_until`."""
-        first = deadline if told is None else deadline.within(NOTICE_SECONDS)
-        wait_until(lambda: False, threading.Condition(), first, cancel, self)
-        if told is not None:
-            wait_until(lambda: told.new, told.changed, deadline, cancel, self)
+    def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
+        """Wait until a deadline. Raises as `wait_until`."""
+        wait_until(lambda: False, threading.Condition(), deadline, cancel, self)
 
     def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""

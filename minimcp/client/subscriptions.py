@@ -23,7 +23,6 @@ from ..protocol.messages import Json, Notification, size_of
 from ..protocol.versions import LISTS
 from ..types import Change
 from ..types.notifications import covering
-from .cache import OutputSchemas
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
 log = errors.logger("minimcp.client")
@@ -229,17 +228,16 @@ class Changes:
             self._changed.notify_all()
 
 
-class OpenSession:
-    """A session that was agreed on: what the client has the server tell, and what it learned of its tools. Thread-safe.
+class ClientSubscriptions:
+    """What a client has the server tell on one connection. Thread-safe.
 
     Args:
-        session: The connection.
+        session: The connection, which was agreed on.
     """
 
     def __init__(self, session: ClientSession) -> None:
         self.session, self._host = session, session.host
         self.log_level: Optional[str] = None
-        self.schemas = OutputSchemas()
         self._lists = Filter.of(lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions)
         self._changed = threading.Condition()
         # While something changes that the server is to tell of, also during its requests.
@@ -252,12 +250,12 @@ class OpenSession:
         self.background: Optional[Changes] = None
         self._pause = FIRST_PAUSE
 
-    def begin(self, deadline: Deadline, before: Optional[OpenSession]) -> None:
+    def begin(self, deadline: Deadline, before: Optional[ClientSubscriptions]) -> None:
         """Begin to hear of what the host has callbacks for, and of what it heard in the session before.
 
         Args:
             deadline: For all of it.
-            before: The session whose place this one takes; None for the first.
+            before: Those of the session whose place this one takes; None for the first.
 
         Raises:
             ConnectionLost: The connection has ended.

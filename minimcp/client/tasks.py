@@ -6,9 +6,11 @@ https://modelcontextprotocol.io/seps/2663-tasks-extension
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
+from ..engine.timer import Deadline
 from ..errors import (
     Cancelled,
     CapabilityNotSupported,
@@ -18,10 +20,10 @@ from ..errors import (
     RpcError,
     error_from_peer,
 )
-from ..protocol.messages import Json
+from ..protocol.messages import Json, Notification
 from ..types.tool import CallToolResult
 from .calls import DEFAULT, Call, Seconds
-from .session import Cancel, Told
+from .session import Cancel, wait_until
 
 if TYPE_CHECKING:
     from .client import Client
@@ -34,6 +36,9 @@ STATES = ENDED | {"working", "input_required"}
 
 # Seconds between two looks at a task: where the server names none, and the bounds of what it may name.
 POLL_SECONDS, SHORTEST_POLL, LONGEST_POLL = 1.0, 0.02, 60.0
+
+# What tells of a task, and the seconds that a look at one is put off at least, however often that comes.
+NOTICES, NOTICE_SECONDS = frozenset({"notifications/tasks/status", "notifications/tasks"}), 0.02
 
 # Seconds that telling the server takes at most that nobody waits for a task any more.
 CANCEL_SECONDS = 2.0
@@ -61,6 +66,7 @@ class Task:
         self._error: Any = None
         self._pause = POLL_SECONDS
         self._answers: dict[str, Json] = {}  # by key, of which each is asked once
+        self._told, self._is_told = threading.Condition(), False
 
     @classmethod
     def read(cls, client: Client, wire: Any, name: Optional[str] = None) -> Task:
@@ -169,20 +175,26 @@ class Task:
 
     def _until_ended(self, call: Call) -> None:
         while self.id and self.status not in ENDED:
-            session, told = call.session, Told(self.id)
-            session.told.add(told)  # before it looks: what is told behind that makes it look again
+            session, self._is_told = call.session, False
+            session.listeners[self] = self._hear  # before it looks: what is told behind that makes it look again
             try:
-                self._step(call, told)
+                self._step(call)
             except RequestTimeout:
                 if not call.deadline.expired:
                     raise
             finally:
-                session.told.discard(told)
+                session.listeners.pop(self, None)
             if call.deadline.expired and self.status not in ENDED:
                 seconds = call.deadline.seconds
                 raise RequestTimeout(f"{session.name}: the task {self.id} did not end within {seconds:g} s")
 
-    def _step(self, call: Call, told: Told) -> None:
+    def _hear(self, notification: Notification) -> None:
+        if notification.method in NOTICES and notification.params.get("taskId") == self.id:
+            with self._told:
+                self._is_told = True
+                self._told.notify_all()
+
+    def _step(self, call: Call) -> None:
         """Look once, answer what is asked, and wait until it is to be looked at again."""
         wire = self._look(call)
         if self.status == "input_required":
@@ -191,7 +203,11 @@ class Task:
             elif isinstance(wire.get("inputRequests"), dict):
                 self._answer(call, wire["inputRequests"])
         if self.status not in ENDED:
-            call.session.sleep(call.deadline.within(self._pause), call.cancel, told)
+            self._rest(call, call.deadline.within(self._pause))
+
+    def _rest(self, call: Call, pause: Deadline) -> None:
+        call.session.sleep(pause.within(NOTICE_SECONDS), call.cancel)
+        wait_until(lambda: self._is_told, self._told, pause, call.cancel, call.session)
 
     def _be_asked(self, call: Call) -> None:
         """Wait in `tasks/result`, where the server asks its questions meanwhile."""

@@ -512,7 +512,7 @@ def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
     with client(make(gates), EXTENSION) as newer:
         task = begin(newer, "block")
         heard: List[Any] = []
-        session = newer._sessions.newest.session
+        session = newer._sessions.newest
         wanted = {"notifications": {"taskIds": [task["taskId"], "unknown"]}}
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
@@ -543,7 +543,7 @@ def test_a_stream_of_tasks_has_no_progress_and_no_log() -> None:
         params = {"name": "talk", "_meta": {"progressToken": "mine"}}
         id = newer.request("tools/call", params)["taskId"]
         wanted = {"notifications": {"taskIds": [id]}}
-        session = newer._sessions.newest.session
+        session = newer._sessions.newest
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
         gates.go.set()

@@ -112,7 +112,7 @@ def _elicit(request: Any) -> Dict[str, str]:
 
 
 def _session(client: Client) -> Any:
-    return client._sessions.newest.session
+    return client._sessions.newest
 
 
 class Work:

@@ -74,7 +74,7 @@ def greenlets_share_a_client(client: minimcp.Client) -> None:
         raise AssertionError("gevent.Timeout did nothing")
     gevent.joinall(callers, timeout=WAIT)
     assert [caller.value for caller in callers] == [str(n) for n in range(50)]
-    assert eventually(lambda: len(client._sessions.newest.session.calls) == 0)
+    assert eventually(lambda: len(client._sessions.newest.calls) == 0)
 
 
 PARTS: List[Any] = [play, calls_wait_without_stopping_others, greenlets_share_a_client]

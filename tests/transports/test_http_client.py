@@ -565,7 +565,7 @@ def test_cookies_do_not_pile_up() -> None:
             for _ in range(15):
                 client.call_tool("t")
             sizes = [len(heard.headers.get("cookie", "")) for heard in peer.all("tools/call")]
-            fetcher = client._sessions.newest.session._fetcher  # type: ignore[attr-defined]
+            fetcher = client._sessions.newest._fetcher  # type: ignore[attr-defined]
             assert max(sizes) < 64 * 1024 and len(fetcher._session.cookies) < 25
 
 
@@ -695,7 +695,7 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pyte
         wire.whole(404)
 
     with Peer({"tools/call": refuse}, handshake=True) as peer, connect(peer) as client:
-        first, gave_up, waits = client._sessions.newest.session, threading.Event(), count(1)
+        first, gave_up, waits = client._sessions.newest, threading.Event(), count(1)
         ended = first.wait_until_ended
 
         def wait_until_ended(seconds: Any) -> bool:
@@ -706,8 +706,8 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pyte
         monkeypatch.setattr(first, "wait_until_ended", wait_until_ended)
         for call in as_completed([client.submit(client.call_tool, "t") for _ in range(2)], WAIT):
             assert isinstance(call.exception(), minimcp.ConnectionLost)
-            assert client._sessions.newest.session is not first
-            assert client._sessions.newest.session.wait_until_ended(WAIT)  # and so is the one after it
+            assert client._sessions.newest is not first
+            assert client._sessions.newest.wait_until_ended(WAIT)  # and so is the one after it
             gave_up.set()
         assert len(peer.all("initialize")) == 2
 

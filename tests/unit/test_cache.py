@@ -286,7 +286,7 @@ def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(connected: Ca
     with pytest.raises(TypeError, match="cancel is a CancelToken"):
         client.list_tools(cancel=5)  # type: ignore[arg-type]
     server.pipe.end()
-    assert client._sessions.newest.session.wait_until_ended(WAIT)
+    assert client._sessions.newest.wait_until_ended(WAIT)
     for call in (client.list_tools, lambda: client.request("tools/list")):
         with pytest.raises(minimcp.ConnectionLost):
             call()

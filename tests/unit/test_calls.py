@@ -93,7 +93,7 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
         many = client.call_tools([("a", None), ("b", None)], timeout=0.01, return_exceptions=True)
         assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
         server.pipe.give(b"Listening on port 80")
-        assert eventually(lambda: client._sessions.newest.session._connection._remark)
+        assert eventually(lambda: client._sessions.newest._connection._remark)
         with pytest.raises(minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"):
             client.call_tool("slow", timeout=0.05)
 
@@ -136,7 +136,7 @@ def test_many_calls_of_a_tool_that_nobody_listed_are_made_once_more(lists: Any) 
 
     client, server = connected({"tools/call": call, "tools/list": lists}, R5)
     with client:
-        client._sessions.newest.session.mirror = Mirror()  # type: ignore[assignment]
+        client._sessions.newest.mirror = Mirror()  # type: ignore[assignment]
         outcomes = client.call_tools([("t", None), ("plain", None), ("t", None)], return_exceptions=True)
         assert len(sent(server, "tools/list")) == 1 or not listed, "once for all of them"
     kinds = [minimcp.CallToolResult if listed else minimcp.InternalError] * 3

@@ -74,7 +74,7 @@ def test_a_stream_that_does_not_begin_leaves_nothing(fault: str) -> None:
         with pytest.raises(kind, match=said) as caught:
             client.listen(tools_list_changed=True, timeout=0.1 if kind is RequestTimeout else WAIT)
         assert type(caught.value) is kind
-        assert not client._sessions.newest.session.streams and "0 outgoing" in repr(client)
+        assert not client._sessions.newest.streams and "0 outgoing" in repr(client)
         told_of = fault in ("silence", "early", "other-id", "no-id")
         assert host.closed() == host.listens() if told_of else not host.calls("notifications/cancelled")
         with client.listen(tools_list_changed=True) as changes:
@@ -96,7 +96,7 @@ def test_a_stream_that_is_given_up_before_it_begins(session: bool) -> None:
         assert host.closed() == [host.calls(method)[0]["id"]]
         with pytest.raises(Cancelled, match="enough"):
             client.listen(tools_list_changed=True, cancel=token)
-        assert len(host.calls(method)) == 1 and not client._sessions.newest.session.listeners
+        assert len(host.calls(method)) == 1 and not client._sessions.newest.listeners
 
 
 @pytest.mark.parametrize("session", [True, False])
@@ -136,7 +136,7 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert host.subscriptions()[-1] == ("subscribe", "a://3")
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
-        assert not client._sessions.newest._listened and not client._sessions.newest.uris
+        assert not client._sessions.newest.subscriptions._listened and not client._sessions.newest.subscriptions.uris
 
 
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
@@ -148,7 +148,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         with pytest.raises(RequestTimeout, match="an earlier call about subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
-        assert eventually(lambda: client._sessions.newest._changed._waiters)  # type: ignore[attr-defined]
+        assert eventually(lambda: client._sessions.newest.subscriptions._changed._waiters)  # type: ignore[attr-defined]
         for token, task in ((second, waiting), (first, slow)):
             token.cancel()
             with pytest.raises(Cancelled):
@@ -200,7 +200,7 @@ def test_a_subscription_replaces_the_stream() -> None:
         assert order[:2] == [LISTEN, LISTEN], "the old one is closed when the new one is there"
         host.pipe.give(*(about(id, UPDATED, uri=f"a://{id}") for id in (*old, newest)))
         assert heard.next(1) == [f"a://{newest}"]
-        assert len(client._sessions.newest.session.streams) == 1
+        assert len(client._sessions.newest.streams) == 1
 
 
 @pytest.mark.requirement("M:SUB-12")
@@ -265,7 +265,7 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.02)
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
-        listening = client._sessions.newest
+        listening = client._sessions.newest.subscriptions
         for number, (begin, steady, then) in enumerate([(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]):
             listening._pause = begin
             monkeypatch.setattr(module, "STEADY", steady)
@@ -426,7 +426,7 @@ def test_a_stream_that_the_server_ends(ending: str) -> None:
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=said or "the stream has ended"):
                 changes.next(WAIT)
-        assert eventually(lambda: not client._sessions.newest.session.streams), "nothing is kept of it"
+        assert eventually(lambda: not client._sessions.newest.streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
 

@@ -18,7 +18,7 @@ from minimcp import (
     Tasks,
     connect,
 )
-from minimcp.client import session
+from minimcp.client import session, tasks
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
@@ -70,10 +70,10 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> List[float]:
     """How long a client wanted to sleep between two looks; it does not."""
     slept: List[float] = []
 
-    def sleep(session: Any, deadline: Any, cancel: Any = None, told: Any = None) -> None:
+    def rest(task: Any, call: Any, deadline: Deadline) -> None:
         slept.append(deadline.seconds)
 
-    monkeypatch.setattr("minimcp.client.session.ClientSession.sleep", sleep)
+    monkeypatch.setattr(tasks.Task, "_rest", rest)
     return slept
 
 
@@ -237,7 +237,7 @@ def notice(method: str, id: str = "t1", **meta: str) -> str:
 
 
 def waits(client: Client, script: Script, polls: int) -> bool:
-    return script.polls() == polls and bool(client._sessions.newest.session.told)
+    return script.polls() == polls and bool(client._sessions.newest.listeners)
 
 
 @pytest.mark.requirement("TASK-30", "TASK-29")
@@ -258,21 +258,23 @@ def test_a_notice_shortens_the_wait_for_the_next_look_and_is_no_look(revision: s
             script.pipe.give(notice(method, **({} if revision == R4 else meta)))
         waiter.join(WAIT)
         assert (done, script.polls()) == (["completed"], 3)
-        assert not client._sessions.newest.session.told
+        assert not client._sessions.newest.listeners
 
 
 def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: List[Any] = []
-    real = session.wait_until
+    real = session.ClientSession.sleep
 
-    def wait_until(done: Any, changed: Any, deadline: Any, *more: Any) -> bool:
+    def sleep(self: Any, deadline: Deadline, *more: Any) -> None:
         pauses.append(deadline.seconds)
-        return real(done, changed, deadline, *more)
+        real(self, deadline, *more)
 
-    monkeypatch.setattr(session, "wait_until", wait_until)
-    told = session.Told("t1")
-    told.tell()
-    script = Script(state("working"))
+    def told_while_it_looks(message: Dict[str, Any]) -> Any:
+        script.pipe.give(notice("notifications/tasks"))
+        return state("working", pollIntervalMs=60000)(message)
+
+    monkeypatch.setattr(session.ClientSession, "sleep", sleep)
+    script = Script(told_while_it_looks, told_while_it_looks, state("completed", result=DONE))
     with opened(script) as client:
-        client._sessions.newest.session.sleep(Deadline(60), None, told)
-    assert pauses[0] == session.NOTICE_SECONDS and pauses[1] == 60
+        assert client.task("t1").wait(WAIT) == "completed"
+    assert (pauses, script.polls()) == ([tasks.NOTICE_SECONDS] * 2, 3)

@@ -69,7 +69,7 @@ def modern(answers: Any = None) -> Server:
 
 def lost(client: minimcp.Client, server: Server) -> None:
     """End the connection and wait until the client knows."""
-    channel = client._sessions.newest.session
+    channel = client._sessions.newest
     server.die()
     assert channel.wait_until_ended(WAIT)
 

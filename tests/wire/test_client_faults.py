@@ -60,7 +60,7 @@ def test_k09_a_loud_stderr_is_drained_and_its_end_is_kept(scripted: Script) -> N
 
 def kill(client: minimcp.Client, pid: int) -> None:
     """Kill a server and wait until the client knows."""
-    session = client._sessions.newest.session
+    session = client._sessions.newest
     os.kill(pid, signal.SIGKILL)
     assert session.wait_until_ended(WAIT)
 
