@@ -151,7 +151,7 @@ class Link(Host):
     """
 
     def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
-        super().__init__(backlog_bytes=WAITING_BYTES)
+        super().__init__(limits=Limits(backlog_bytes=WAITING_BYTES, workers=None))
         self.asked_tasks = self  # which is asked for a route of every request of the server
         # Of these only the names count: what they are about is wanted.
         self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
@@ -191,12 +191,7 @@ class Link(Host):
     def _connect(self) -> ClientSession:
         target, limits, info = self._bridge.target, Limits(), self._opening.get("clientInfo") or {}
         plan = Plan(target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS)
-        agree = partial(self._agree, Deadline(CONNECT_SECONDS))
-        if not target.is_web:
-            return plan.open_local(agree)
-        from ..http.client_sse import agree_over_http
-
-        return agree_over_http(target.object, lambda kind: kind(target.object, self, limits, None), agree, plan)
+        return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
 
     def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
         """Agree with the server by the client's own `initialize`; where there is none, or it is refused, by another."""

@@ -37,7 +37,6 @@ from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, nearest, refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
-from .cache import Cache
 from .client import Client
 from .config import CONFIG_FILE, Config, read_servers
 from .host import NAMES, Host, Rootlike
@@ -180,12 +179,7 @@ def connect(
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
-    for each in extensions if isinstance(extensions, (list, tuple)) else ():
-        if isinstance(each, type) or not hasattr(each, "notification_handlers"):
-            raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
-    listed: Any = {} if extensions is None else extensions
-    expect(listed, (list, tuple, Mapping), "extensions is a list of extensions, a mapping or None")
-    tasks: Any = next((each for each in listed if hasattr(each, "for_host")), None)
+    expect(extensions, (list, tuple, Mapping, type(None)), "extensions is a list of extensions, a mapping or None")
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -198,9 +192,7 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=extensions, tasks=None if tasks is None else tasks.for_host(limits), workers=limits.workers,
-        cache=Cache(limits.cache_bytes) if cache else None, connection=target if config is not None else None,
-        backlog_bytes=limits.backlog_bytes,
+        extensions=extensions, limits=limits, cache=cache, connection=target if config is not None else None,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
@@ -267,24 +259,24 @@ class Plan(NamedTuple):
 
         Raises: as `connect`.
         """
-        agree = partial(self._agree, Deadline(self.connect_timeout), cancel, before)
         what = f"connect took the target for {self.target.what}"
         try:
-            if not self.target.is_web:
-                return self.open_local(agree)
-            from ..http.client_sse import agree_over_http
-
-            def make(kind: Any) -> Any:
-                return kind(self.target.object, self.host, self.limits, self.trace)
-
-            return agree_over_http(self.target.object, make, agree, self)
+            return self.agreed(partial(self._agree, Deadline(self.connect_timeout), cancel, before))
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{what}: {error}",)
             raise
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def open_local(self, agree: Callable[[ClientSession, Plan], ClientSession]) -> ClientSession:
+    def agreed(self, agree: Agree) -> ClientSession:
+        """Connect, and agree by this function, once for each way that the server may want. Errors as `connect`."""
+        if not self.target.is_web:
+            return self._agreed_locally(agree)
+        from ..http.client_sse import agree_over_http
+
+        return agree_over_http(self, agree)
+
+    def _agreed_locally(self, agree: Agree) -> ClientSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
         first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
         try:
@@ -338,6 +330,9 @@ class Plan(NamedTuple):
             session.transport.grace = CLOSE_SECONDS
         return session
 
+
+Agree = Callable[[ClientSession, Plan], ClientSession]
+"""Agrees with the server of a new session, as a plan says, and returns it; closes it when that fails."""
 
 # ------------------------------------------------------------ agreeing
 

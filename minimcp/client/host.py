@@ -12,7 +12,7 @@ from time import thread_time
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import errors, schema, types
-from ..engine.limits import BoundedQueue
+from ..engine.limits import BoundedQueue, Limits
 from ..engine.pool import Pool, here
 from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
@@ -60,11 +60,9 @@ class Host:
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
         extensions: `Extension` objects, or what is declared only, by identifier; None declares none.
-        tasks: Runs questions as tasks that a server asks so; None lets it ask none so.
-        workers: Questions that are answered at the same time; None means no limit.
-        cache: What a change makes stale, before anybody hears of it; None keeps nothing.
+        limits: What a server may cost this client; None takes the defaults.
+        cache: Whether results are kept that a server says stay true.
         connection: The name of the server in the config; None when it has none.
-        backlog_bytes: Bytes of memory of notifications that wait for their callback; None means no limit.
 
     Raises:
         TypeError: A function is given both ways, is async or cannot be called; the object is a class or a mapping, has
@@ -78,10 +76,9 @@ class Host:
         self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
         roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
         elicitation: Sequence[str] = ("form", "url"), extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
-        tasks: Any = None, workers: Optional[int] = None, cache: Optional[Cache] = None,
-        connection: Optional[str] = None, backlog_bytes: Optional[int] = None,
+        limits: Optional[Limits] = None, cache: bool = False, connection: Optional[str] = None,
     ) -> None:
-        self.connection = connection
+        self.connection, limits = connection, limits or Limits()
         self.functions = _gathered(handlers, keywords or {})
         # What was given as ``roots``, which may be replaced.
         self.roots: Optional[list[Root]] = None
@@ -99,12 +96,16 @@ class Host:
         if not elicitation:
             raise ValueError('elicitation names "form", "url" or both')
         objects = () if isinstance(extensions, Mapping) else extensions or ()
+        for each in objects:
+            if isinstance(each, type) or not hasattr(each, "notification_handlers"):
+                raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
         by_name = {each.identifier: each.settings for each in objects}
         if len(by_name) < len(objects):
             raise ValueError("two of the extensions have one identifier")
         declared = extensions if isinstance(extensions, Mapping) else by_name
         self._extensions = None if extensions is None else check_extensions(declared)
-        self.asked_tasks = tasks
+        # Runs questions as tasks that a server asks so; None lets it ask none so.
+        self.asked_tasks: Any = next((each.for_host(limits) for each in objects if hasattr(each, "for_host")), None)
         # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
         # notification; and which members of params stand in a header too.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
@@ -114,9 +115,10 @@ class Host:
             self.result_types.update({kind: (methods, each.follow) for kind, methods in each.result_types.items()})
             self._notification_handlers.update(each.notification_handlers())
             self.names.update(each.names)
-        self.cache = Cache(0) if cache is None else cache
-        self.pool = Pool(workers, name="minimcp-client")
-        self._dispatcher = Dispatcher(float("inf") if backlog_bytes is None else backlog_bytes)
+        # What a change makes stale, before anybody hears of it.
+        self.cache = Cache(limits.cache_bytes if cache else 0)
+        self.pool = Pool(limits.workers, name="minimcp-client")
+        self._dispatcher = Dispatcher(float("inf") if limits.backlog_bytes is None else limits.backlog_bytes)
 
     def close(self) -> None:
         """Let the threads end that it has, each when it has run what waits for it. Idempotent."""
@@ -202,23 +204,18 @@ class Host:
     def tell(self, notification: Notification) -> None:
         """Have the callback for a notification called."""
         method, params = notification
-        name = CALLBACKS.get(method, "")
+        name, read = CALLBACKS.get(method, ("", None))
         if self.tell_extension(notification):
             return
         if name not in self.functions:
             log.debug("<-- %s: nobody listens", method)
             return
         try:
-            told: list[Any] = []
-            if name == "on_log":
-                told = [LogMessage.from_wire(params)]
-            elif name == "on_resource_updated":
-                told = [Change.from_notice(method, params).uri]
+            arguments = () if read is None else (read(params),)
         except ValueError as error:
             log.debug("<-- a %s that makes no sense: %s", method, error)
         else:
-            self.call(name, *told, size=size_of(params, self._dispatcher.waiting.most_bytes))
-
+            self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.most_bytes))
 
     def tell_extension(self, notification: Notification) -> bool:
         """Have an extension hear a notification; False when none does."""
@@ -471,12 +468,14 @@ QUESTIONS = {
     )),
 }
 
-# By notification: the callback.
-CALLBACKS = {
-    "notifications/message": "on_log",
-    **{f"notifications/{name}/list_changed": f"on_{name}_changed" for name in LISTS},
-    "notifications/resources/updated": "on_resource_updated",
+UPDATED = "notifications/resources/updated"
+
+# By notification: the callback, and what it is given of the params; None for nothing. Raises ValueError.
+CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
+    "notifications/message": ("on_log", LogMessage.from_wire),
+    **{f"notifications/{name}/list_changed": (f"on_{name}_changed", None) for name in LISTS},
+    UPDATED: ("on_resource_updated", lambda params: Change.from_notice(UPDATED, params).uri),
 }
 
 # The functions that a host may give; `connect` has a keyword of each name.
-NAMES = (*(kind.handler for kind in QUESTIONS.values()), *CALLBACKS.values())
+NAMES = (*(kind.handler for kind in QUESTIONS.values()), *(name for name, _ in CALLBACKS.values()))

@@ -67,7 +67,7 @@ class ClientSession(ConnectionRole):
         calls: Our requests on it.
         era: What is spoken; None before the two sides have agreed.
         schemas: What was learned of the server's tools.
-        subscriptions: What the server is to tell; there are some after `agree`.
+        subscriptions: What the server is to tell; set when the two sides have agreed.
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.

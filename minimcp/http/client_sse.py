@@ -11,14 +11,14 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, TypeVar
+from typing import Any
 
-from ..client.connect import Plan
+from ..client.connect import Agree, Plan
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
 from ..protocol.sse import Event
-from .client import ERROR_BYTES, HttpClientSession, HttpServer
+from .client import ERROR_BYTES, HttpClientSession
 from .fetch import AbortableRequest, HttpResponse, same_origin
 
 # What the server gets to name the URL for messages.
@@ -28,8 +28,6 @@ ENDPOINT_SECONDS = 10.0
 OLDER = frozenset({400, 404, 405})
 
 MOST_KNOWN = 1000
-
-T = TypeVar("T")
 
 # By URL: servers that want the handshake, and over what. A server without a handshake is probed all the same.
 _known: dict[str, type[HttpClientSession]] = {}
@@ -84,21 +82,14 @@ class SseSession(HttpClientSession):
         response.start(ERROR_BYTES)
 
 
-def agree_over_http(
-    server: HttpServer,
-    make: Callable[[type[HttpClientSession]], HttpClientSession],
-    agree: Callable[[ClientSession, Plan], T],
-    plan: Plan,
-) -> T:
+def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
     """Connect in the newest way that the server knows: without a handshake, with one, over HTTP+SSE.
 
     The probe itself is judged as over any transport. An outage is never a verdict.
 
     Args:
-        server: Where.
-        make: Makes a session of this class.
+        plan: Whereto, and what this client may speak.
         agree: Agrees over a session, and closes it when that fails.
-        plan: What this client may speak.
 
     Raises:
         ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the protocol.
@@ -106,15 +97,16 @@ def agree_over_http(
         McpError: As `negotiate`.
     """
     plan = plan._replace(probe_timeout=None)
+    server, common = plan.target.object, (plan.target.object, plan.host, plan.limits, plan.trace)
     known = _known.get(server.url) if plan.per_request and plan.handshake else None
     if known is not None:
         try:
-            return _agreed(server, agree, plan.without_probe(), make(known))
+            return _agreed(plan.without_probe(), agree, known(*common))
         except (ConnectionFailed, ProtocolViolation, UnsupportedRevision):
             _known.pop(server.url, None)  # it may have become another server since
-    session = make(HttpClientSession)
+    session = HttpClientSession(*common)
     try:
-        return _agreed(server, agree, plan, session)
+        return _agreed(plan, agree, session)
     except (ProtocolViolation, ConnectionFailed) as error:
         if session.refused is None:
             raise
@@ -122,21 +114,22 @@ def agree_over_http(
             raise ConnectionFailed(str(error)) from error
         first = error
     try:
-        return _agreed(server, agree, plan.without_probe(), make(SseSession))
+        return _agreed(plan.without_probe(), agree, SseSession(*common))
     except McpError as error:
         older = "the same answer" if f"HTTP {session.refused} " in str(error) else error
         raise ConnectionFailed(f"{first} (the older HTTP+SSE was tried too: {older})") from error
 
 
-def _agreed(server: HttpServer, agree: Callable[[ClientSession, Plan], T], plan: Plan, session: HttpClientSession) -> T:
+def _agreed(plan: Plan, agree: Agree, session: HttpClientSession) -> ClientSession:
     """Agree over this session, and remember what is to be remembered."""
+    url = plan.target.object.url
     try:
         found = agree(session, plan)
     except ConnectionLost as lost:
-        is_plain = server.url.startswith("http:") and "the connection broke" in str(lost)
+        is_plain = url.startswith("http:") and "the connection broke" in str(lost)
         raise ConnectionFailed(f"{lost}: does the server speak https?" if is_plain else str(lost)) from lost
     if session.era.revision.handshake and (plan.per_request or isinstance(session, SseSession)):  # else not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        _known[server.url] = type(session)
+        _known[url] = type(session)
     return found
