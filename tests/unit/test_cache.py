@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 import minimcp
-from minimcp.client import cache as module, connect as connecting
+from minimcp.client import cache as module, host
 from minimcp.client.cache import CACHEABLE, LONGEST, Cache, Key
 from minimcp.protocol.versions import BY_NAME
 
@@ -140,7 +140,7 @@ Connected = Tuple[minimcp.Client, Any]
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hand:
     """By which the caches of this test's clients live."""
     hand = Hand()
-    monkeypatch.setattr(connecting, "Cache", partial(Cache, now=hand))
+    monkeypatch.setattr(host, "Cache", partial(Cache, now=hand))
     return hand
 
 
