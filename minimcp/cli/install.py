@@ -13,10 +13,10 @@ import shutil
 import sys
 import tempfile
 from difflib import unified_diff
-from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from .. import connect
-from ..client.config import CONFIG_FILE, read_servers, strict_json
+from ..client.config import CONFIG_FILE, read_json, read_servers, strict_json
 from ..errors import McpError
 from ..stdio.child import StdioServer
 from . import Parser, UsageError, clean, one_line
@@ -167,97 +167,35 @@ def _that_answers(ways: Sequence[list[str]], env: Mapping[str, str]) -> tuple[li
     raise UsageError(f"the server does not answer, so nothing was written (--no-check writes it): {problem}")
 
 
-# ------------------------------------------------------------ a change of the text
-
-
-def _members(strict: str, at: int) -> Iterator[tuple[str, int, int, int]]:
-    """The members of the object at a place: name, where it begins, where its value begins and ends."""
-    decoder = json.JSONDecoder()
-    at = _behind_blanks(strict, at + 1)
-    while strict[at] == '"':
-        name, end = decoder.raw_decode(strict, at)
-        begins = _behind_blanks(strict, strict.index(":", end) + 1)
-        _, ends = decoder.raw_decode(strict, begins)
-        yield name, at, begins, ends
-        at = _behind_blanks(strict, ends)
-        if strict[at] == ",":
-            at = _behind_blanks(strict, at + 1)
-
-
-def _behind_blanks(text: str, at: int) -> int:
-    return at + len(text[at:]) - len(text[at:].lstrip())
-
-
 def _changed(path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool) -> str:
-    """The text of a config with one entry put in, replaced or, by None, taken out; all else stays as it is.
+    """The text of a config with one entry put in, replaced or, by None, taken out.
 
     Raises:
-        UsageError: It is no such file, has another entry of this name, or cannot be changed without harm.
+        UsageError: It is no such file, has another entry of this name, or comments, which would be lost.
     """
-    before = text
-    text = text if text.strip("\ufeff \t\r\n") else "{}\n"
+    plain = text.lstrip("\ufeff")
     try:
-        strict = strict_json(text)
-        whole = json.loads(strict.lstrip("\ufeff"))
+        whole = read_json(plain) if plain.strip() else {}
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no JSON, and was not changed: {error}") from None
-    servers = whole.get(table, {}) if isinstance(whole, dict) else None
+    servers = whole.setdefault(table, {}) if isinstance(whole, dict) else None
     if not isinstance(servers, dict):
         raise UsageError(f"{path} has no object of {table}, and was not changed")
     if servers.get(name) == entry:
-        return before
+        return text
     if entry is not None and name in servers and not force:
         raise UsageError(f"{path} has another server {name!r}: --force replaces it, --name gives this one another name")
-    newline = "\r\n" if "\r\n" in text else "\n"
-    found = re.search(r"\n([ \t]+)\S", text)
-    step = found[1] if found else "  "
-
-    def shown(value: Any, depth: int) -> str:
-        return json.dumps(value, indent=step, ensure_ascii=False).replace("\n", newline + step * depth)
-
-    root = strict.index("{")
-    at = {each: (start, begins, ends) for each, start, begins, ends in _members(strict, root)}
-    if table not in at:
-        new = _put_first(text, strict, root, f'"{table}": {shown({name: entry}, 1)}', newline, step, 0)
-    else:
-        inside = list(_members(strict, at[table][1]))
-        mine = next((each for each in inside if each[0] == name), None)
-        if mine is None:
-            new = _put_first(text, strict, at[table][1], f"{json.dumps(name)}: {shown(entry, 2)}", newline, step, 1)
-        elif entry is not None:
-            new = text[: mine[2]] + shown(entry, 2) + text[mine[3] :]
-        else:
-            new = _without(text, strict, at[table][1], inside, inside.index(mine))
+    if strict_json(plain) != plain:
+        how = "take out" if entry is None else "put in"
+        raise UsageError(f"{path} has comments, or a comma after the last item, which would be lost: {how} by hand, "
+                         f"in {table}: {json.dumps(name)}: {json.dumps(entry or servers[name], ensure_ascii=False)}")
     if entry is None:
         del servers[name]
     else:
-        whole.setdefault(table, servers)[name] = entry
-    try:
-        fits = json.loads(strict_json(new).lstrip("\ufeff")) == whole
-    except ValueError:
-        fits = False
-    if not fits:
-        raise UsageError(f"{path} has comments in the way: change it by hand, {name!r} to {json.dumps(entry)}")
-    return new
-
-
-def _without(text: str, strict: str, brace: int, members: list[tuple[str, int, int, int]], number: int) -> str:
-    """A text without one member of the object that begins at a place; comments around it stay."""
-    _, start, _, end = members[number]
-    if number + 1 < len(members):
-        return text[:start] + text[members[number + 1][1] :]
-    if number:
-        comma = strict.index(",", members[number - 1][3])
-        return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]
-    return text[: brace + 1] + text[brace + 1 : start].rstrip() + re.sub(r"^\s*,", "", text[end:])
-
-
-def _put_first(text: str, strict: str, brace: int, member: str, newline: str, step: str, depth: int) -> str:
-    """A text with one more member in the object that begins at a place."""
-    is_empty = strict[_behind_blanks(strict, brace + 1)] == "}"
-    rest = text[brace + 1 :]
-    end = f"{newline}{step * depth}{rest.lstrip() if is_empty and not rest[: rest.index('}')].strip() else rest}"
-    return f"{text[: brace + 1]}{newline}{step * (depth + 1)}{member}{end if is_empty else ',' + rest}"
+        servers[name] = entry
+    step = re.search(r"\n([ \t]+)\S", plain)
+    written = json.dumps(whole, indent=step[1] if step else 2, ensure_ascii=False) + "\n"
+    return written.replace("\n", "\r\n") if "\r\n" in text else written
 
 
 def _write(path: str, text: str) -> Optional[str]:

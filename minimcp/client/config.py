@@ -128,8 +128,7 @@ def _file(path: str) -> Mapping[str, Any]:
         data = file.read()
     try:
         text = data.decode("utf-8-sig")
-        strict = strict_json(text)
-        whole = json.loads(strict, object_pairs_hook=_once)
+        whole = read_json(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
@@ -139,12 +138,17 @@ def _file(path: str) -> Mapping[str, Any]:
     found = [member for member in TABLES if member in whole]
     if len(found) != 1:
         raise ValueError(f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}")
-    if found[0] == "mcpServers" and strict != text:
+    if found[0] == "mcpServers" and strict_json(text) != text:
         log.warning("%s has comments, or a comma after the last item: other hosts than VS Code may refuse it", path)
     table = whole[found[0]]
     if not isinstance(table, dict):
         raise ValueError(f"{path}: {found[0]}: must be an object, not {described(table)}")
     return table
+
+
+def read_json(text: str) -> Any:
+    """What a config says. Raises ValueError: it is no JSON, or has something twice."""
+    return json.loads(strict_json(text), object_pairs_hook=_once)
 
 
 def strict_json(text: str) -> str:

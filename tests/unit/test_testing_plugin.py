@@ -12,10 +12,10 @@ import pytest
 from ..support import ROOT, run_python
 
 TESTS = """
-import sys, threading
+import sys
 import pytest
 from minimcp import ConnectionLost, Server
-from minimcp.testing import ScriptedServer, Transcript, plugin
+from minimcp.testing import ScriptedServer, Transcript
 
 server = Server("till")
 
@@ -28,9 +28,14 @@ def crash(peer):
     peer.expect("tools/call")
     sys.exit(3)
 
+CLOSED = []
+
 @pytest.fixture
 def another(mcp_connect):
-    return mcp_connect(server)
+    client = mcp_connect(server)
+    yield client
+    close = client.close
+    client.close = lambda: CLOSED.append(True) or close()
 
 def test_passes(mcp_connect, another):
     transcript = Transcript()
@@ -62,16 +67,8 @@ def test_fails(mcp_connect):
 def test_fails_to_connect(mcp_connect):
     mcp_connect([sys.executable, "-c", "print('not a server')"])
 
-def test_leaves_a_thread(mcp_connect):
-    plugin.SETTLE_SECONDS = 0.1
-    mcp_connect(server)
-    threading.Thread(target=threading.Event().wait, name="minimcp-till-reader", daemon=True).start()
-
-KEPT = []
-
-def test_leaves_all(mcp_connect):
-    KEPT.append(mcp_connect(ScriptedServer(crash).as_command()))
-    KEPT[0].close = lambda: None
+def test_has_been_closed():
+    assert CLOSED == [True]
 """
 
 LOADED = """
@@ -81,7 +78,7 @@ print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 """
 
 
-def test_a_fixture_connects_and_looks_what_is_left(tmp_path: Path) -> None:
+def test_a_fixture_connects_and_closes(tmp_path: Path) -> None:
     (tmp_path / "test_till.py").write_text(TESTS)
     options = ["-q", "-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error", "test_till.py"]
     env = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -89,18 +86,14 @@ def test_a_fixture_connects_and_looks_what_is_left(tmp_path: Path) -> None:
     sections = shown.split("\n____")
     failed: List[str] = [line for line in shown.splitlines() if line.startswith(("FAILED", "ERROR"))]
     assert [line.split()[1].partition("::")[2] for line in failed] == [
-        "test_fails", "test_fails_to_connect", "test_leaves_a_thread", "test_leaves_all",
+        "test_fails", "test_fails_to_connect",
     ], shown
-    assert "2 failed, 6 passed, 2 errors" in shown
+    assert "2 failed, 5 passed" in shown
     (wrong,) = [each for each in sections if " test_fails " in each]
     assert wrong.count("- MCP messages of <Server 'till'") == 1
     assert '\n--> tools/call #2  {"name": "pay", "arguments": {"amount": 2}}\n<-- result of tools/call #2  ' in wrong
     (wrong,) = [each for each in sections if " test_fails_to_connect " in each]
     assert "- MCP messages of [" in wrong and "\n<-- noise  \"not a server\"\n" in wrong
-    assert "left behind by mcp_connect: thread minimcp-till-reader (" in shown
-    if sys.platform == "linux":
-        left = [line for line in shown.splitlines() if "pipe:" in line]  # in CI pytest says it twice, whole
-        assert left and all("process " in line and "-reader" in line for line in left), left
 
 
 def test_who_does_not_use_it_pays_next_to_nothing() -> None:
