@@ -40,7 +40,7 @@ from ..server.server import Server
 from ..server.subscriptions import Subscriptions
 from ..types import Tool
 from . import Parser, UsageError, complain
-from .commands import as_header
+from .commands import add_web, web_of
 from .run import address
 
 log = errors.logger("minimcp.bridge")
@@ -632,10 +632,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
                         help="end a process after so long without a call; the next call starts another")
     parser.add_argument("--allow-host", action="append", metavar="NAME",
                         help="by which other machines know this one, where they reach HOST; may be given several times")
-    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
-                        help="send this with every request to URL; may be given several times")
-    parser.add_argument("--token", help="send this bearer token with every request to URL (default: what minimcp login "
-                                        "has stored); with --http: serve only clients that send it")
+    add_web(parser, "send this bearer token with every request to URL (default: what minimcp login has stored); with "
+                    "--http: serve only clients that send it")
     at = arguments.index("--") if "--" in arguments else len(arguments)
     options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
     where: dict[str, Any] = {}
@@ -668,8 +666,7 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
         raise UsageError(f"{options.url!r} is no URL: a command is served by {prog} --http 8000 -- {options.url}")
     if options.shared or options.idle is not None or options.allow_host:
         raise UsageError(f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND")
-    given = {"headers": options.header and dict(options.header), "auth": options.token}
-    found = read_target(options.url, web={name: value for name, value in given.items() if value is not None})
+    found = read_target(options.url, web=web_of(options))
     signed = found.object if found.object.has_auth else with_stored_token(found.object)
     return found._replace(object=signed)
 

@@ -15,7 +15,6 @@ from queue import Empty
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from .. import __version__ as VERSION
-from ..client.config import CONFIG_FILE
 from ..client.connect import read_target, with_stored_token
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
@@ -27,7 +26,7 @@ from ..stdio.child import ChildTransport, StdioServer
 from ..testing.scripted import ScriptedPeer
 from ..types import Tool
 from . import Parser, UsageError, clean, exit_code, one_line, tell
-from .commands import TARGET_HELP, _config, as_header
+from .commands import add_target, config_of, web_of
 from .terminal import as_json, read_pairs, styled, wants_colour
 
 INFO = {"name": "minimcp check", "version": VERSION}
@@ -65,6 +64,17 @@ class Reply(NamedTuple):
     status: int = 0
     headers: Mapping[str, str] = {}
     body: bytes = b""
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error that the answer is; empty where it is none."""
+        found = self.answer.get("error") if isinstance(self.answer, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def __str__(self) -> str:
+        if self.answer is not None:
+            return _cut(json.dumps(self.answer, ensure_ascii=False).encode())
+        return f"HTTP status {self.status} {_cut(self.body)}".rstrip() if self.status else "nothing"
 
 
 # ------------------------------------------------------------ the two ways to a server
@@ -174,6 +184,7 @@ class Probe:
         call: The name and the arguments of the tool that may be called; None calls none.
         tool: As it is listed.
         alone: Whether requests stand alone, in this revision.
+        ping: The method that asks for nothing.
         opening: The result of `initialize` or `server/discover`; None as long as there is none.
         invalid: What came and is no message: why, and its beginning.
         log: What was sent and came in the running check, as it is shown.
@@ -186,6 +197,7 @@ class Probe:
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
         self.alone = not revision.handshake
+        self.ping = "server/discover" if self.alone else "ping"
         self.opening: Any = None
         self.invalid: list[str] = []
         self.log: list[str] = []
@@ -236,7 +248,9 @@ class Probe:
         return found if isinstance(found, dict) else {}
 
     def headers(self, method: str = "", params: Mapping[str, Any] = {}) -> dict[str, str]:
-        """What a client sends along with a message by HTTP."""
+        """What a client sends along with a message by HTTP; nothing over stdio."""
+        if not self.way.is_web:
+            return {}
         from ..http.client import RequestHeaders
         from ..http.headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER
 
@@ -275,16 +289,14 @@ class Probe:
             given["_meta"] = PerRequest.envelope_for(self.revision, INFO, {}) if envelope is None else dict(envelope)
         if given:
             message["params"] = given
-        sent = {**(self.headers(method, given) if self.way.is_web else {}), **headers}
+        sent = {**self.headers(method, given), **headers}
         return self.send(message, id, {name: value for name, value in sent.items() if value is not None})
 
     def send(self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
         """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is given."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.log.append(f"--> {_cut(body)}")
-        if headers is None:
-            headers = self.headers() if self.way.is_web else {}
-        reply: Reply = self.way.exchange(body, id, headers)
+        reply: Reply = self.way.exchange(body, id, self.headers() if headers is None else headers)
         if reply.status and reply.status != 200:
             self.log.append(f"<-- HTTP status {reply.status}")
         return reply
@@ -294,25 +306,21 @@ class Probe:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
-        return self.send(message, None, self.headers(method) if self.way.is_web else {})
+        return self.send(message, None, self.headers(method))
 
     def result(self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> dict[str, Any]:
         """The result of a request. Raises Failed: it is an error, or no object."""
         return _result(method, self.request(method, params, **more))
 
-    def code(self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> int:
-        """The code of the error that answers a request. Raises Failed: it is a result."""
-        return code_of(method, self.request(method, params, **more))
-
     def is_alive(self) -> str:
         """See that requests are answered, be it by an error. Raises Failed: they are not."""
         try:
-            reply = self.request("server/discover" if self.alone else "ping")
+            reply = self.request(self.ping)
         except McpError as error:
             self.close()
             raise Failed(f"then it does not answer any more: {error}") from None
         if reply.answer is None:
-            raise Failed(f"then it does not answer any more, but with {shown(reply)}")
+            raise Failed(f"then it does not answer any more, but with {reply}")
         return "it goes on"
 
     def listed(self, method: str) -> list[Any]:
@@ -324,7 +332,7 @@ class Probe:
             found: list[Any] = []
             cursors: set[str] = set()
             reply = self.request(method)
-            if method == TEMPLATES and has_code(reply, METHOD_NOT_FOUND):
+            if method == TEMPLATES and reply.error.get("code") == METHOD_NOT_FOUND:
                 raise NotApplicable("the server has resources, but no templates")  # there is no capability for them
             while True:
                 result = _result(method, reply)
@@ -355,31 +363,9 @@ LISTS = {
 
 def _result(method: str, reply: Reply) -> dict[str, Any]:
     if not isinstance(reply.answer, dict) or not isinstance(reply.answer.get("result"), dict):
-        raise Failed(f"{method} gets no result, but {shown(reply)}")
+        raise Failed(f"{method} gets no result, but {reply}")
     found: dict[str, Any] = reply.answer["result"]
     return found
-
-
-def code_of(method: str, reply: Reply) -> int:
-    """The code of the error that a reply is. Raises Failed: it is none."""
-    error = reply.answer.get("error") if isinstance(reply.answer, dict) else None
-    if not isinstance(error, dict):
-        raise Failed(f"{method} gets no error, but {shown(reply)}")
-    code = error.get("code")
-    return code if isinstance(code, int) else 0
-
-
-def has_code(reply: Reply, code: int) -> bool:
-    """Whether a reply is an error with this code."""
-    error = reply.answer.get("error") if isinstance(reply.answer, dict) else None
-    return isinstance(error, dict) and error.get("code") == code
-
-
-def shown(reply: Reply) -> str:
-    """A reply in a few words."""
-    if reply.answer is not None:
-        return _cut(json.dumps(reply.answer, ensure_ascii=False).encode())
-    return f"HTTP status {reply.status} {_cut(reply.body)}".rstrip() if reply.status else "nothing"
 
 
 def _cut(data: bytes) -> str:
@@ -397,26 +383,31 @@ class Check(NamedTuple):
         about: What the server has to do.
         row: The requirement in revisions with a handshake; None where it says nothing there.
         row_alone: The requirement where requests stand alone; likewise.
+        run: Does it. Returns the evidence; raises `Failed` or `NotApplicable`.
         must: Whether a breach is a failure where there is a handshake; else it is a warning.
-        must_alone: The same where requests stand alone.
+        must_alone: The same where requests stand alone; None is as `must`.
         web: Whether it is about HTTP (True) or stdio (False) only; None is about both.
         when: Tells of a revision whether the requirement stands in it.
-        run: Does it. Returns the evidence; raises `Failed` or `NotApplicable`.
     """
 
     about: str
     row: Optional[str]
     row_alone: Optional[str]
-    must: bool
-    must_alone: bool
-    web: Optional[bool]
-    when: Callable[[Revision], bool]
     run: Callable[[Probe], Optional[str]]
+    must: bool = True
+    must_alone: Optional[bool] = None
+    web: Optional[bool] = None
+    when: Callable[[Revision], bool] = lambda revision: True
 
     def row_in(self, revision: Revision) -> Optional[str]:
         """The requirement in a revision; None where it says nothing."""
         row = self.row if revision.handshake else self.row_alone
         return row if self.when(revision) else None
+
+    def failed_in(self, revision: Revision) -> str:
+        """What a breach is in a revision: "fail" or "warn"."""
+        is_as_before = revision.handshake or self.must_alone is None
+        return "fail" if (self.must if is_as_before else self.must_alone) else "warn"
 
 
 class Verdict(NamedTuple):
@@ -449,8 +440,7 @@ def judge(probe: Probe, check: Check, row: str) -> Verdict:
         outcome, evidence = "timeout", "\n".join([str(error), *probe.log[-6:]])
         probe.close()
     except (Failed, McpError) as error:
-        must = check.must_alone if probe.alone else check.must
-        outcome, evidence = "fail" if must else "warn", "\n".join([str(error), *probe.log[-6:]])
+        outcome, evidence = check.failed_in(probe.revision), "\n".join([str(error), *probe.log[-6:]])
         if not isinstance(error, Failed):  # it may be gone
             probe.close()
     return Verdict(row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun)
@@ -490,18 +480,12 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
 
     about = "Check a server against the specification. It calls no tool, unless --call names one."
     parser = Parser(prog, about, ENDINGS)
-    parser.add_argument("target", nargs="?", metavar="TARGET", help=TARGET_HELP)
-    parser.add_argument("--config", metavar="FILE",
-                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
+    add_target(parser)
     parser.add_argument("--revision", choices=[each.name for each in REVISIONS], metavar="NAME",
                         help="check in this revision (default: in the newest with a handshake, and without one)")
     parser.add_argument("--only", action="append", metavar="ROW", help="run this check; may be given several times")
-    parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so")
-    parser.add_argument("--list", action="store_true", help="print the checks, and run none")
+    parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so; stands last")
     parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each answer (default: 10)")
-    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
-                        help="send this with every request to a URL; may be given several times")
-    parser.add_argument("--token", help="send this bearer token with every request to a URL")
     parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
     parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
     parser.add_argument("--verbose", action="store_true", help="print what passed and what does not apply, too")
@@ -509,17 +493,9 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row}
     unknown = [row for row in options.only or () if row not in rows]
     if unknown:
-        raise UsageError(f"there is no check of {', '.join(unknown)}: --list shows them")
-    if options.list:
-        for check in CHECKS:
-            print(f"{check.row or '-':10}{check.row_alone or '-':11}{check.about}")
-        return 0
-    if options.target is None:
-        raise UsageError(f"the following arguments are required: TARGET, such as {prog} server.py (--call comes last)")
-    given = {"auth": options.token, "headers": dict(options.header) if options.header else None}
-    web = {name: value for name, value in given.items() if value is not None}
+        raise UsageError(f"there is no check of {', '.join(unknown)}: there are {', '.join(sorted(rows))}")
     try:
-        found = read_target(options.target, config=_config(options), web=web)
+        found = read_target(options.target, config=config_of(options), web=web_of(options))
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):

@@ -13,11 +13,10 @@ from typing import Any, Callable, Mapping, Optional
 from .. import errors
 from ..errors import ProtocolViolation
 from ..http.headers import media_type
-from ..protocol.lifecycle import server_info
-from ..protocol.versions import Revision
+from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
-from .check import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, code_of, shown
+from .check import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, Reply
 
 CHECKS: list[Check] = []
 
@@ -29,14 +28,10 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 Run = Callable[[Probe], Optional[str]]
 
 
-def check(
-    about: str, row: Optional[str], row_alone: Optional[str] = None, *, must: bool = True,
-    must_alone: Optional[bool] = None, web: Optional[bool] = None, when: Callable[[Revision], bool] = lambda _: True,
-) -> Callable[[Run], Run]:
-    """Put a function into the table; arguments as `Check`; None for `must_alone` is as `must`."""
+def check(about: str, row: Optional[str], row_alone: Optional[str] = None, **more: Any) -> Callable[[Run], Run]:
+    """Put a function into the table; arguments as `Check`."""
     def put(run: Run) -> Run:
-        alone = must if must_alone is None else must_alone
-        CHECKS.append(Check(about, row, row_alone, must, alone, web, when, run))
+        CHECKS.append(Check(about, row, row_alone, run, **more))
         return run
 
     return put
@@ -46,6 +41,12 @@ def expect(fits: Any, evidence: str) -> None:
     """Raise Failed with the evidence, unless it fits."""
     if not fits:
         raise Failed(evidence)
+
+
+def code_of(method: str, reply: Reply) -> Any:
+    """The code of the error that a reply is. Raises Failed: it is none."""
+    expect(reply.error, f"{method} gets no error, but {reply}")
+    return reply.error.get("code")
 
 
 def expect_code(probe: Probe, wanted: int, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> str:
@@ -58,6 +59,27 @@ def expect_code(probe: Probe, wanted: int, method: str, params: Optional[Mapping
 
         expect(reply.status == STATUS[wanted], f"{method} has the status {reply.status}, not {STATUS[wanted]}")
     return f"{code}"
+
+
+def refused(
+    about: str, row: Optional[str], row_alone: Optional[str], code: int, method: str,
+    params: Optional[Mapping[str, Any]] = None, *, by: str = "", headers: Mapping[str, Optional[str]] = {}, **more: Any,
+) -> None:
+    """Put a check into the table that sees that a request is answered by an error of this code.
+
+    Args:
+        code: Of the error.
+        method: That is asked.
+        params: As `Probe.request`; so ``headers``.
+        by: The capability that the server has to declare; "" for none.
+        more: As ``about`` and the rows: for `check`.
+    """
+    def run(probe: Probe) -> str:
+        if by:
+            lacks(probe, by)
+        return expect_code(probe, code, method, params, headers=headers)
+
+    check(about, row, row_alone, **more)(run)
 
 
 def lacks(probe: Probe, capability: str) -> None:
@@ -97,23 +119,17 @@ def _unknown_revision(probe: Probe) -> str:
             other.close()
         expect(isinstance(named, str) and named != "1999-01-01", f"it answers {named!r:.60}")
         return str(named)
-    envelope = {**_envelope(probe), "io.modelcontextprotocol/protocolVersion": "1999-01-01"}
-    reply = probe.request("tools/list", envelope=envelope, headers=_said(probe, "MCP-Protocol-Version", "1999-01-01"))
-    expect(code_of("tools/list", reply) == errors.UNSUPPORTED_VERSION, f"the answer is {shown(reply)}")
-    data = reply.answer["error"].get("data")
+    envelope = {**_envelope(probe), VERSION_KEY: "1999-01-01"}
+    reply = probe.request("tools/list", envelope=envelope, headers={"MCP-Protocol-Version": "1999-01-01"})
+    expect(code_of("tools/list", reply) == errors.UNSUPPORTED_VERSION, f"the answer is {reply}")
+    data = reply.error.get("data")
     supported = data.get("supported") if isinstance(data, dict) else None
     expect(isinstance(supported, list), f"data.supported is {supported!r:.60}")
     return f"supported: {supported}"
 
 
 def _envelope(probe: Probe) -> dict[str, Any]:
-    from ..protocol.lifecycle import PerRequest
-
     return PerRequest.envelope_for(probe.revision, None, {})
-
-
-def _said(probe: Probe, name: str, value: Optional[str]) -> dict[str, Optional[str]]:
-    return {name: value} if probe.way.is_web else {}
 
 
 # ------------------------------------------------------------ messages
@@ -128,19 +144,15 @@ def _ping(probe: Probe) -> None:
 @check("the id of an answer is that of the request, type included", "BASE-05", "M:BASE-5")
 def _ids(probe: Probe) -> None:
     for id in (4711, "4711", "id with blanks"):
-        reply = probe.request("server/discover" if probe.alone else "ping", id=id)
+        reply = probe.request(probe.ping, id=id)
         found = reply.answer.get("id") if isinstance(reply.answer, dict) else None
         expect(found == id and type(found) is type(id), f"{id!r} is answered with the id {found!r}")
 
 
-@check("an unknown method is answered with -32601", "BASE-17", "M:ERR-8")
-def _unknown_method(probe: Probe) -> str:
-    return expect_code(probe, errors.METHOD_NOT_FOUND, "minimcp-check/nothing")
-
-
-@check("a method of the other side is unknown", "BASE-18", "M:ERR-8")
-def _other_direction(probe: Probe) -> str:
-    return expect_code(probe, errors.METHOD_NOT_FOUND, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+refused("an unknown method is answered with -32601", "BASE-17", "M:ERR-8",
+        errors.METHOD_NOT_FOUND, "minimcp-check/nothing")
+refused("a method of the other side is unknown", "BASE-18", "M:ERR-8",
+        errors.METHOD_NOT_FOUND, "sampling/createMessage", {"messages": [], "maxTokens": 1})
 
 
 @check("methods that went with the handshake are unknown", None, "M:ERR-8")
@@ -153,7 +165,7 @@ def _removed(probe: Probe) -> str:
 @check("a request whose params are an array is not served", "BASE-12", "M:BASE-21", must=False)
 def _array_of_params(probe: Probe) -> str:
     request = {"jsonrpc": "2.0", "id": "check-array", "method": "tools/list", "params": [1]}
-    probe.send(request, None, probe.headers("tools/list") if probe.way.is_web else {})
+    probe.send(request, None, probe.headers("tools/list"))
     alive = probe.is_alive()
     for each in probe.came:
         served = isinstance(each, dict) and each.get("id") == "check-array" and "result" in each
@@ -213,10 +225,8 @@ def _batch(probe: Probe) -> None:
 @check("an array of messages is refused", "BATCH-15", "M:BASE-21", must=False, must_alone=True,
        when=lambda revision: not revision.batches)
 def _arrays(probe: Probe) -> None:
-    way, asked = probe.way, {"jsonrpc": "2.0", "id": 5, "method": "ping"}
-    reply = probe.send([asked], None)
-    if way.is_web:
-        expect(reply.status >= 400, f"it is answered with status {reply.status}: {shown(reply)}")
+    reply = probe.send([{"jsonrpc": "2.0", "id": 5, "method": "ping"}])
+    expect(reply.status >= 400 or not probe.way.is_web, f"it is answered with status {reply.status}: {reply}")
     probe.is_alive()
     expect(not any(line.startswith("<-- [") for line in probe.log), "an array came back")
 
@@ -226,8 +236,7 @@ def _arrays(probe: Probe) -> None:
 
 @check("a request of another Origin is answered 403", "SHTTP-02", "M:HTTP-10", web=True)
 def _origin(probe: Probe) -> None:
-    method = "server/discover" if probe.alone else "ping"
-    reply = probe.request(method, headers={"Origin": "http://attacker.example"})
+    reply = probe.request(probe.ping, headers={"Origin": "http://attacker.example"})
     is_refused = reply.status == 403 or (reply.status >= 400 and not probe.revision.polling and not probe.alone)
     expect(is_refused, f"the status is {reply.status}: any page that a user visits could use this server")
 
@@ -235,7 +244,7 @@ def _origin(probe: Probe) -> None:
 @check("a notification is accepted with 202 and no body", "SHTTP-10", "M:HTTP-6", web=True)
 def _accepted(probe: Probe) -> None:
     reply = probe.notify("notifications/cancelled", {"requestId": 987654})
-    expect(reply.status == 202 and not reply.body, f"the answer is {shown(reply)}")
+    expect(reply.status == 202 and not reply.body, f"the answer is {reply}")
 
 
 @check("GET is an event stream, or 405", "SHTTP-32", "M:HTTP-14", web=True, must_alone=False)
@@ -253,14 +262,14 @@ def _get(probe: Probe) -> str:
 @check("a wrong MCP-Protocol-Version is refused with 400", "SHTTP-83", "M:HDR-6", web=True,
        when=lambda revision: revision.structured != "none")
 def _version_header(probe: Probe) -> None:
-    method = "server/discover" if probe.alone else "ping"
-    reply = probe.request(method, headers={"MCP-Protocol-Version": "1999-01-01"})
+    reply = probe.request(probe.ping, headers={"MCP-Protocol-Version": "1999-01-01"})
     expect(reply.status == 400, f"the status is {reply.status}")
 
 
-@check("a request without Mcp-Method is refused with -32020", None, "M:HDR-8", web=True)
-def _method_header(probe: Probe) -> str:
-    return expect_code(probe, errors.HEADER_MISMATCH, "tools/list", headers={"Mcp-Method": None})
+refused("a request without Mcp-Method is refused with -32020", None, "M:HDR-8",
+        errors.HEADER_MISMATCH, "tools/list", headers={"Mcp-Method": None}, web=True)
+refused("Mcp-Name that differs from the body is refused with -32020", None, "M:HDR-9",
+        errors.HEADER_MISMATCH, "tools/call", {"name": NOBODY}, headers={"Mcp-Name": "another"}, web=True)
 
 
 def _session(probe: Probe) -> str:
@@ -270,15 +279,9 @@ def _session(probe: Probe) -> str:
     return probe.session
 
 
-@check("Mcp-Name that differs from the body is refused with -32020", None, "M:HDR-9", web=True)
-def _name_header(probe: Probe) -> str:
-    params = {"name": NOBODY, "arguments": {}}
-    return expect_code(probe, errors.HEADER_MISMATCH, "tools/call", params, headers={"Mcp-Name": "another"})
-
-
 @check("a request is answered by application/json or text/event-stream", "SHTTP-12", "M:HTTP-5", web=True)
 def _content_type(probe: Probe) -> str:
-    kind = media_type(probe.request("server/discover" if probe.alone else "ping").headers.get("Content-Type"))[0]
+    kind = media_type(probe.request(probe.ping).headers.get("Content-Type"))[0]
     expect(kind in ("application/json", "text/event-stream"), f"Content-Type is {kind!r:.60}")
     return kind
 
@@ -317,7 +320,7 @@ def _ended_session(probe: Probe) -> None:
 @check("a request without envelope is refused with -32602", None, "M:META-4")
 def _no_envelope(probe: Probe) -> str:
     envelope = _envelope(probe)
-    del envelope["io.modelcontextprotocol/clientCapabilities"]
+    del envelope[CAPABILITIES_KEY]
     reply = probe.request("tools/list", envelope=envelope)
     code = code_of("tools/list", reply)
     expect(code == errors.INVALID_PARAMS, f"tools/list is answered with {code}, not {errors.INVALID_PARAMS}")
@@ -433,10 +436,8 @@ def _order(probe: Probe) -> None:
     expect(first == again, f"{first!r:.100}, then {again!r:.100}")
 
 
-@check("an unknown tool is an error, -32602", "TOOL-18", "M:TOOL-10", must=False, must_alone=True)
-def _unknown_tool(probe: Probe) -> str:
-    lacks(probe, "tools")
-    return expect_code(probe, errors.INVALID_PARAMS, "tools/call", {"name": NOBODY, "arguments": {}})
+refused("an unknown tool is an error, -32602", "TOOL-18", "M:TOOL-10",
+        errors.INVALID_PARAMS, "tools/call", {"name": NOBODY, "arguments": {}}, by="tools", must=False, must_alone=True)
 
 
 @check("an invalid cursor is refused with -32602", "PAGE-08", "M:PAG-3", must=False)
@@ -455,16 +456,16 @@ def _resources(probe: Probe) -> str:
     return f"{len(entries)} resources"
 
 
-@check("a template has a URI template and a name", "RES-10", "M:RES-9")
-def _templates(probe: Probe) -> str:
-    entries = _each(probe, "resources/templates/list", ResourceTemplate.from_wire, "uriTemplate", "name")
-    return f"{len(entries)} templates"
-
-
 @check("a resource that is not there is an error", "RES-08", "M:RES-3", must=False, must_alone=True)
 def _unknown_resource(probe: Probe) -> str:
     lacks(probe, "resources")
     return expect_code(probe, probe.revision.resource_missing, "resources/read", {"uri": NOWHERE})
+
+
+@check("a template has a URI template and a name", "RES-10", "M:RES-9")
+def _templates(probe: Probe) -> str:
+    entries = _each(probe, TEMPLATES, ResourceTemplate.from_wire, "uriTemplate", "name")
+    return f"{len(entries)} templates"
 
 
 @check("a prompt has a name, and so have its arguments", "PRM-02", "M:PRM-1")
@@ -472,10 +473,8 @@ def _prompts(probe: Probe) -> str:
     return f"{len(_each(probe, 'prompts/list', Prompt.from_wire, 'name'))} prompts"
 
 
-@check("an unknown prompt is refused with -32602", "PRM-11", "M:PRM-2", must=False)
-def _unknown_prompt(probe: Probe) -> str:
-    lacks(probe, "prompts")
-    return expect_code(probe, errors.INVALID_PARAMS, "prompts/get", {"name": NOBODY})
+refused("an unknown prompt is refused with -32602", "PRM-11", "M:PRM-2",
+        errors.INVALID_PARAMS, "prompts/get", {"name": NOBODY}, by="prompts", must=False)
 
 
 @check("a level of log messages can be chosen, if logging is declared", "LOG-03")
@@ -485,11 +484,8 @@ def _log_level(probe: Probe) -> None:
         probe.result("logging/setLevel", {"level": level})
 
 
-@check("an unknown level is refused with -32602", "LOG-07", must=False)
-def _unknown_level(probe: Probe) -> str:
-    lacks(probe, "logging")
-    return expect_code(probe, errors.INVALID_PARAMS, "logging/setLevel", {"level": "loud"})
-
+refused("an unknown level is refused with -32602", "LOG-07", None,
+        errors.INVALID_PARAMS, "logging/setLevel", {"level": "loud"}, by="logging", must=False)
 
 COMPLETED = {"ref": {"type": "ref/prompt", "name": NOBODY}, "argument": {"name": "a", "value": ""}}
 
@@ -501,10 +497,8 @@ def _no_completion(probe: Probe) -> str:
     return expect_code(probe, errors.METHOD_NOT_FOUND, "completion/complete", COMPLETED)
 
 
-@check("completion for an unknown prompt is refused with -32602", "COMP-08", "M:CMP-5", must=False)
-def _completion(probe: Probe) -> str:
-    lacks(probe, "completions")
-    return expect_code(probe, errors.INVALID_PARAMS, "completion/complete", COMPLETED)
+refused("completion for an unknown prompt is refused with -32602", "COMP-08", "M:CMP-5",
+        errors.INVALID_PARAMS, "completion/complete", COMPLETED, by="completions", must=False)
 
 
 @check("what is read of a resource names its URI, and is text or a blob", "RES-06", "M:RES-5")

@@ -72,14 +72,9 @@ def _run(
         task: Whether the server is told that this client knows tasks; ``--task`` says so too.
     """
     parser = Parser(prog, about, ENDINGS)
-    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    add_target(parser)
     for name, settings in more:
         parser.add_argument(name, **settings)
-    parser.add_argument("--config", metavar="FILE",
-                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
-    parser.add_argument("--header", action="append", type=as_header, metavar='"Name: value"',
-                        help="send this with every request to a URL; may be given several times")
-    parser.add_argument("--token", help="send this bearer token with every request to a URL")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
                         help="for connecting, and again for each call (default: 60)")
     parser.add_argument("--revision", default="auto", metavar="NAME",
@@ -95,12 +90,11 @@ def _run(
     asker = Asker(bar.end, options.answer)
     written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
-        config = _config(options)
+        config = config_of(options)
         is_url = config is None and options.target.lower().startswith(("http://", "https://"))
         client = connect(
             options.target, config=config, revision=options.revision, timeout=options.timeout,
-            connect_timeout=options.timeout, elicit=asker, auth=options.token,
-            headers=None if options.header is None else dict(options.header),
+            connect_timeout=options.timeout, elicit=asker, **web_of(options),
             extensions=_tasks() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
         )
@@ -154,7 +148,7 @@ def _tasks() -> list[Any]:
     return [Tasks()]
 
 
-def as_header(text: str) -> tuple[str, str]:
+def _as_header(text: str) -> tuple[str, str]:
     """A value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
@@ -162,7 +156,28 @@ def as_header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _config(options: argparse.Namespace) -> Optional[Servers]:
+def add_web(parser: argparse.ArgumentParser, token: str = "send this bearer token with every request to a URL") -> None:
+    """Add the options of a server with a URL, which `web_of` reads; ``token`` is the help of ``--token``."""
+    parser.add_argument("--header", action="append", type=_as_header, metavar='"Name: value"',
+                        help="send this with every request to a URL; may be given several times")
+    parser.add_argument("--token", help=token)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add what names a server, which `config_of` and `web_of` read."""
+    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument("--config", metavar="FILE",
+                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
+    add_web(parser)
+
+
+def web_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What `connect` takes of the options of `add_web`."""
+    given = {"auth": options.token, "headers": options.header and dict(options.header)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def config_of(options: argparse.Namespace) -> Optional[Servers]:
     """The config that has the target: the one named, or the current folder's if it knows a word that is no file."""
     target, path = options.target, options.config
     if path is None and (os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import sys
 from pathlib import Path
 from typing import List
 
@@ -12,7 +11,6 @@ import pytest
 from ..support import ROOT, run_python
 
 TESTS = """
-import sys
 import pytest
 from minimcp import ConnectionLost, Server
 from minimcp.testing import ScriptedServer, Transcript
@@ -72,7 +70,6 @@ def test_has_been_closed():
 """
 
 LOADED = """
-import sys
 import minimcp.testing.plugin
 print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 """
