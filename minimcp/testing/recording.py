@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from ..protocol.lifecycle import LISTEN, SUBSCRIPTION_KEY
 from .scripted import Message, ScriptedClient, ScriptedPeer, ScriptedServer
+from .transcript import Transcript
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -51,7 +52,8 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         OSError: The file cannot be written.
     """
     open(path, "w").close()
-    lock, names = threading.Lock(), re.compile("|".join([_NAMES, *map(re.escape, scrub)]), re.I)
+    lock, transcript = threading.Lock(), Transcript()
+    names = re.compile("|".join([_NAMES, *map(re.escape, scrub)]), re.I)
 
     def clean(value: Any, secret: bool = False, is_schema: bool = False) -> Any:
         if isinstance(value, dict):  # the schema of a password is no secret
@@ -72,26 +74,24 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
                 value = value.replace(each, SCRUBBED)
         return value
 
+    def scrubbed(message: Any) -> Any:
+        if not isinstance(message, dict):
+            return clean(message)
+        return {name: each if name in ("id", "method") else clean(each) for name, each in message.items()}
+
     def write(arrow: str, text: str) -> None:
-        try:
-            read = json.loads(text)
-        except ValueError:
-            read = text
-        told = {"time": time.time(), "direction": arrow, "size": len(text), "breaches": []}
         with lock, open(path, "a", encoding="utf-8") as file:  # each time, because nobody would close it
-            for message in read if isinstance(read, list) else [read]:
-                parts = message if isinstance(message, dict) else {"": message}
-                cleaned = {name: each if name in ("id", "method") else clean(each) for name, each in parts.items()}
-                file.write(json.dumps({**told, "message": cleaned.get("", cleaned)}) + "\n")
+            for entry in transcript.record(arrow, text.encode("utf-8", "surrogatepass"), time.time()):
+                file.write(entry._replace(message=scrubbed(entry.message)).as_json() + "\n")
+            transcript.clear()
 
     return write
 
 
 def _read(path: Path) -> list[tuple[bool, Message]]:
     """The messages of a file, each with whether it is the client's, who speaks first."""
-    with open(path, encoding="utf-8") as file:
-        lines = [line for line in map(json.loads, file) if isinstance(line["message"], dict)]
-    return [(line["direction"] == lines[0]["direction"], line["message"]) for line in lines]
+    entries = [entry for entry in Transcript.load(path) if isinstance(entry.message, dict)]
+    return [(entry.direction == entries[0].direction, entry.message) for entry in entries]
 
 
 def _params(message: Message) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def replay(path: Path) -> ScriptedServer:
 
     Raises:
         OSError: It cannot be read.
-        ValueError, LookupError: It is no such file.
+        ValueError: It is no such file.
     """
     steps: list[tuple[Message, list[Message]]] = []  # the client's messages, each with what the server says then
     for is_client, message in _read(path):

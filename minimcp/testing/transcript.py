@@ -158,13 +158,13 @@ class Transcript:
             read = json.loads(text)
         except (ValueError, RecursionError):
             read = text
-        messages = read if isinstance(read, list) and read else [read]
+        found = read if isinstance(read, list) and read else [read]
+        messages = [each if isinstance(each, dict) else text if each is read else json.dumps(each) for each in found]
         with self._changed:
-            found = [] if self._judge is None else self._judge.judge(arrow, decode(line, max_depth=None))
-            breaches = [*found, *[()] * (len(messages) - len(found))]
+            judged = [] if self._judge is None else self._judge.judge(arrow, decode(line, max_depth=None))
+            breaches = [*judged, *[()] * (len(messages) - len(judged))]
             return [
-                self._take(arrow, message if isinstance(message, dict) else text, at, len(line), each)
-                for message, each in zip(messages, breaches)
+                self._take(arrow, message, at, len(line), each) for message, each in zip(messages, breaches)
             ]
 
     def note(self, text: str, at: float, *, lost: bool = False) -> Entry:

@@ -11,6 +11,7 @@ import pytest
 from ..support import ROOT, run_python
 
 TESTS = """
+import sys
 import pytest
 from minimcp import ConnectionLost, Server
 from minimcp.testing import ScriptedServer, Transcript
@@ -70,6 +71,7 @@ def test_has_been_closed():
 """
 
 LOADED = """
+import sys
 import minimcp.testing.plugin
 print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 """
