@@ -138,6 +138,12 @@ def _run(arguments: list[str], program: str) -> int:
     return 0 if arguments else 2
 
 
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before ``--``, and the command that stands behind it."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return list(arguments[:at]), list(arguments[at + 1 :])
+
+
 def exit_code(error: McpError) -> int:
     """The exit code for an error of the protocol or the connection."""
     return 4 if isinstance(error, RequestTimeout) else 3

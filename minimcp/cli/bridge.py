@@ -39,7 +39,7 @@ from ..server.registry import Registry, ServerRole
 from ..server.server import Server
 from ..server.subscriptions import Subscriptions
 from ..types import Tool
-from . import Parser, UsageError, complain
+from . import Parser, UsageError, complain, split_command
 from .commands import add_web, web_of
 from .run import address
 
@@ -634,8 +634,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
                         help="by which other machines know this one, where they reach HOST; may be given several times")
     add_web(parser, "send this bearer token with every request to URL (default: what minimcp login has stored); with "
                     "--http: serve only clients that send it")
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    options, command = parser.parse_args(arguments[:at]), arguments[at + 1 :]
+    own, command = split_command(arguments)
+    options = parser.parse_args(own)
     where: dict[str, Any] = {}
     try:
         if options.http is None:

@@ -26,7 +26,7 @@ from ..stdio.child import ChildTransport, StdioServer
 from ..testing.scripted import ScriptedPeer
 from ..types import Tool
 from . import Parser, UsageError, clean, exit_code, one_line, tell
-from .commands import add_target, config_of, web_of
+from .commands import add_target, config_of, find_tool, web_of
 from .terminal import as_json, read_pairs, styled, wants_colour
 
 INFO = {"name": "minimcp check", "version": VERSION}
@@ -544,11 +544,8 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
 def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]:
     """The tool of ``--call`` and its arguments, read as its schema asks. Raises UsageError: there is no such tool."""
     entries = probe.listed("tools/list") if "tools" in probe.capabilities else []
-    tools = {str(each.get("name")): each for each in entries}
-    if name not in tools:
-        raise UsageError(f"there is no tool {name!r}: {one_line(', '.join(tools)) or 'the server has none'}")
-    probe.tool = tools[name]
-    return name, read_pairs(pairs, tools[name].get("inputSchema") or {})
+    probe.tool = find_tool({str(each.get("name")): each for each in entries}, name)
+    return name, read_pairs(pairs, probe.tool.get("inputSchema") or {})
 
 
 # The outcomes as they are shown, those first that ask for something to be done.

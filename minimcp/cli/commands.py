@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar, Union
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -38,6 +38,8 @@ ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 pr
 
 # Lines of the server's stderr that are kept, the last ones; and how those begin by which this library warns an author.
 KEPT_LINES, WARNED = 200, ("tool ", "resource ", "prompt ")
+
+T = TypeVar("T")
 
 # What a server may list: the name in JSON, the heading, the capability, and what asks for it.
 SECTIONS = (
@@ -272,7 +274,7 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         values.update(read_object(sys.stdin.read(), "stdin"))
     if options.json is not None:
         values.update(read_object(options.json, "--json"))
-    tool = _find_tool(client, options.tool)
+    tool = find_tool({tool.name: tool for tool in client.list_tools()}, options.tool)
     values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
     _check_required(tool, values)
     if options.task:
@@ -324,8 +326,8 @@ def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
     return path
 
 
-def _find_tool(client: Client, name: str) -> Tool:
-    tools = {tool.name: tool for tool in client.list_tools()}
+def find_tool(tools: Mapping[str, T], name: str) -> T:
+    """The tool of this name. Raises UsageError: there is none."""
     if name in tools:
         return tools[name]
     near = nearest(name, tools)

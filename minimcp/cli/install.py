@@ -20,6 +20,8 @@ from ..client.config import CONFIG_FILE, read_json, read_servers, strict_json
 from ..errors import McpError
 from ..stdio.child import StdioServer
 from . import Parser, UsageError, clean, one_line
+from .run import split_file
+from .terminal import split_pair
 
 CLAUDE, CODE = "Claude/claude_desktop_config.json", "Code/User/mcp.json"
 
@@ -122,11 +124,11 @@ def _text_of(path: str) -> str:
 
 
 def _whole(file: str) -> str:
-    """The path of FILE[:NAME] made whole."""
-    path, colon, name = (file, "", "") if os.path.exists(file) or ":" not in file else file.rpartition(":")
+    """FILE[:NAME] with a whole path."""
+    path, name = split_file(file)
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path!r} in {os.getcwd()}")
-    return os.path.abspath(path) + colon + name
+    return os.path.abspath(path) + (f":{name}" if name else "")
 
 
 # ------------------------------------------------------------ what is written
@@ -135,12 +137,7 @@ def _whole(file: str) -> str:
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     """The name of the server and its entry, after the server has answered."""
     file = _whole(options.file)
-    env = {}
-    for pair in options.env:
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise UsageError(f"--env {pair!r} is not KEY=VALUE")
-        env[key] = value
+    env = dict(map(split_pair, options.env))
     ways = [["-m", __name__.partition(".")[0], "run", file]]
     if os.path.isfile(file):
         ways.insert(0, [file])  # as the README has it: the file itself serves

@@ -40,9 +40,7 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     for name in ("sse", "reload"):
         if getattr(options, name) and options.http is None:
             raise UsageError(f"--{name} goes with --http, as in --http 8000 --{name}")
-    path, colon, name = options.file.rpartition(":")
-    if not colon or not name.isidentifier() or os.path.isfile(options.file):
-        path, name = options.file, ""
+    path, name = split_file(options.file)
     if options.reload:
         return _reload(path, name, options, prog)
     server = find_server(load(path), name, path)
@@ -50,6 +48,13 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
         return _serve_http(server, options, prog)
     server.run()
     return 0
+
+
+def split_file(file: str) -> tuple[str, str]:
+    """FILE[:NAME] as the path and the name; "" where there is none."""
+    path, colon, name = file.rpartition(":")
+    is_path = not colon or not name.isidentifier() or os.path.isfile(file)
+    return (file, "") if is_path else (path, name)
 
 
 def _serve_http(server: Any, options: Namespace, prog: str) -> int:

@@ -21,7 +21,7 @@ from ..schema.mismatch import cut
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
 from ..testing.transcript import page_head, page_row
-from . import Parser, UsageError
+from . import Parser, UsageError, split_command
 from .terminal import styled, wants_colour
 
 # Bytes that may wait for being recorded, and those of one line.
@@ -55,8 +55,8 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--json", action="store_true", help="write JSON Lines, which --html FILE JSONL draws later")
     parser.add_argument("--output", metavar="FILE", help="write to this file (default: stderr)")
     parser.add_argument("transcript", metavar="JSONL", nargs="*", help="what --json wrote before")
-    at = arguments.index("--") if "--" in arguments else len(arguments)
-    options, command = parser.parse_args(arguments[:at]), list(arguments[at + 1:])
+    own, command = split_command(arguments)
+    options = parser.parse_args(own)
     if options.transcript and (command or not options.html or len(options.transcript) > 1):
         words = ["python"] * options.transcript[0].endswith(".py") + options.transcript + command
         raise UsageError(HOW.format(prog, " ".join(words)))

@@ -74,7 +74,7 @@ def test_the_file_of_a_project_variables_and_another_name(shop: str, home: Path,
     assert json.loads(path.read_text("utf-8")) == {"mcpServers": {"my shop": entry}}
     for more, said in (
         (["--env", "A=d"], "has another server 'my shop': --force replaces it"),
-        (["--env", "A"], "--env 'A' is not KEY=VALUE"),
+        (["--env", "A"], "'A' is not key=value"),
     ):
         done = minimcp(*words, *more)
         assert done.code == 2 and said in done.err
