@@ -107,24 +107,22 @@ def _with_unions(text: str) -> Any:
     return compile(ast.fix_missing_locations(tree), "<annotation>", "eval")
 
 
-def annotations_of(owner: Any) -> Mapping[str, Any]:
-    """The annotations of a class's own body or of a function, as they are written; names need not be known yet."""
+def annotations_of(cls: type) -> Mapping[str, Any]:
+    """The annotations of a class's own body, as they are written; names in them need not be known yet."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return annotationlib.get_annotations(owner, format=annotationlib.Format.FORWARDREF)
-    if isinstance(owner, type):
-        return typing.cast("Mapping[str, Any]", vars(owner).get("__annotations__", {}))
-    return typing.cast("Mapping[str, Any]", owner.__annotations__)
+        return annotationlib.get_annotations(cls, format=annotationlib.Format.FORWARDREF)
+    return typing.cast("Mapping[str, Any]", vars(cls).get("__annotations__", {}))
 
 
-def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
-    """The parameters of a function or class; the names in their annotations need not be known yet."""
+def signature_of(function: Any) -> inspect.Signature:
+    """The signature of a function or class, as it is written; names in its annotations need not be known yet."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return dict(inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF).parameters)
-    return dict(inspect.signature(function).parameters)
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    return inspect.signature(function)
 
 
 def is_union(annotation: Any) -> bool:

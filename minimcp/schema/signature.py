@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Iterator, Optional
 
 from .annotations import Builder, ContentClass, kind_of
-from .introspection import HIDEABLE, Scope, annotations_of, hidden_by, is_union, parameters_of, read_docstring
+from .introspection import HIDEABLE, Scope, hidden_by, is_union, read_docstring, signature_of
 from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch
 
@@ -73,18 +73,18 @@ def read_signature(function: Any, *, context_type: type, owner: str, content_typ
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
     """
     plain = _plain_function(function, owner)
-    annotations, scope = annotations_of(plain), _scope_of(function, plain)
+    written, scope = signature_of(plain), _scope_of(function, plain)
     description, texts = read_docstring(function.__doc__)
     builder = Builder()
     parameters: list[Field] = []
     contexts: list[str] = []
     doubts: list[str] = []
     bound = int(hasattr(function, "__self__"))
-    for name, each in list(parameters_of(plain).items())[bound:]:
-        _refuse_parameter(each, owner, annotated=name in annotations, first=not parameters)
+    for name, each in list(written.parameters.items())[bound:]:
+        _refuse_parameter(each, owner, first=not parameters)
         default = NOTHING if each.default is each.empty else each.default
         with _errors_at(f"{owner}: parameter {name!r}"):
-            annotation = scope.resolve(annotations[name])
+            annotation = scope.resolve(each.annotation)
             if _is_context(annotation, context_type, scope):
                 contexts.append(name)
                 continue
@@ -103,9 +103,9 @@ def read_signature(function: Any, *, context_type: type, owner: str, content_typ
         doubts.append(f"needs another name: {hidden_by(plain.__name__)}")
     schema = builder.complete(record_schema(parameters))
     returns, output_kind = NOTHING, None
-    if "return" in annotations:
+    if written.return_annotation is not written.empty:
         with _errors_at(f"{owner}: the return type"), suppress(ContentClass):
-            returns = scope.resolve(annotations["return"])
+            returns = scope.resolve(written.return_annotation)
             output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
     return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description, doubts)
 
@@ -137,9 +137,9 @@ def _plain_function(function: Any, owner: str) -> Any:
     return plain
 
 
-def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, annotated: bool, first: bool) -> None:
+def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
     """Refuse a parameter that no argument could be for, or of which nobody can tell what it takes."""
-    name = parameter.name
+    name, annotated = parameter.name, parameter.annotation is not parameter.empty
     if name == "self" and first and not annotated:
         raise TypeError(
             f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
@@ -180,7 +180,7 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     plain = getattr(function, "__func__", function)
     if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):  # a wrapper takes and passes on anything
         return
-    for name, each in parameters_of(plain).items():
+    for name, each in signature_of(plain).parameters.items():
         said = "str" if each.annotation is each.empty else each.annotation
         item = said if isinstance(said, str) else inspect.formatannotation(said)
         if each.kind is inspect.Parameter.VAR_POSITIONAL:

@@ -14,11 +14,9 @@ here: the layer that sends drops them.
 from __future__ import annotations
 
 import base64
-import os
 import sys
-import threading
 import typing
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields, make_dataclass
 from enum import Enum
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterable, NamedTuple, Optional, TypeVar, Union
@@ -243,24 +241,18 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
 class _Prepared:
     """An attribute that `Wire._prepare` makes when it is first asked for.
 
-    A program uses few of the classes, and to prepare all of them would take a fifth of its start.
+    A program uses few of the classes, and to prepare all of them would take a fifth of its start. Two threads that ask
+    at once both prepare the class, and get the same.
     """
 
     NAMES = ("__dataclass_fields__", "_defaults", "_required", "_known", "_plan")
-    lock = threading.RLock()
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Any, owner: type[Wire]) -> Any:
-        with self.lock:
-            if vars(owner).get(self.name) is self:  # else another thread was first
-                owner._prepare()
+        owner._prepare()
         return getattr(owner, self.name)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: setattr(_Prepared, "lock", threading.RLock()))
 
 
 class _SignatureOfFields:
@@ -287,6 +279,8 @@ class Wire:
     """
 
     _tag: ClassVar[Optional[str]] = None
+    # Of each field, those of base classes first: its type as it is written, and its default or what `member` gave.
+    _declared: ClassVar[dict[str, tuple[str, Any]]] = {}
     # Where a reader finds what he may look for in vain, for messages.
     _instead: ClassVar[str] = ""
     # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is required).
@@ -295,11 +289,17 @@ class Wire:
     # By the name of each argument of the constructor, in their order.
     _defaults: ClassVar[Json]
     _required: ClassVar[frozenset[str]]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     __signature__ = _SignatureOfFields()
 
     extra: Json
 
     def __init_subclass__(cls) -> None:
+        written: dict[str, str] = vars(cls).get("__annotations__", {})
+        own = {name: said for name, said in written.items() if not said.startswith("ClassVar")}
+        cls._declared = {**cls._declared, **{name: (said, vars(cls).get(name, MISSING)) for name, said in own.items()}}
+        for name in own.keys() & vars(cls).keys():
+            delattr(cls, name)  # the default, which would hide a property of a base class
         for name in _Prepared.NAMES:
             setattr(cls, name, _Prepared(name))
         tag = getattr(cls, "type", None)
@@ -308,22 +308,21 @@ class Wire:
 
     @classmethod
     def _prepare(cls) -> None:
-        """Make it a dataclass, and work out once what the constructor, reading and writing go through."""
-        if isinstance(vars(cls)["__dataclass_fields__"], _Prepared):  # a fork may have come between the two steps
-            dataclass(init=False, eq=False, repr=False)(cls)
+        """Make the fields of a dataclass, and work out once what the constructor, reading and writing go through."""
+        declared = [(name, *about) for name, about in cls._declared.items()]
+        said = {"__doc__": cls.__doc__}  # or it would be made of a signature, which takes most of the time
+        made: Any = make_dataclass(cls.__name__, declared, namespace=said, init=False, eq=False, repr=False)
         names, plan = vars(sys.modules[cls.__module__]), []
-        every = fields(cls)  # type: ignore[arg-type]
-        for each in [one for one in every if not one.metadata.get("local")]:
+        for each in [one for one in fields(made) if not one.metadata.get("local")]:
             kind = kind_of(eval(str(each.type), names))  # typing.get_type_hints would take ten times the time
             kind = kind._replace(**{key: value for key, value in each.metadata.items() if key in kind._fields})
             default = MISSING if each.metadata.get("required") else each.default
             plan.append((each.name, each.metadata.get("name", member_name(each.name)), kind, default))
-            if each.name in vars(cls):
-                delattr(cls, each.name)  # the default, which would hide a property of a base class
-        cls._defaults = {each.name: each.default for each in every if each.init}
+        cls._defaults = {each.name: each.default for each in fields(made) if each.init}
         cls._required = frozenset(name for name, default in cls._defaults.items() if default is MISSING)
         cls._known = frozenset(["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])])
         cls._plan = tuple(plan)
+        cls.__dataclass_fields__ = made.__dataclass_fields__
 
     def __init__(self, *args: Any, **given: Any) -> None:
         named = dict(zip(self._defaults, args), **given)
