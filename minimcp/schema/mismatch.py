@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
 from uuid import UUID
 
+from ..errors import printable
 from ..types.base import ABSENT
 
 # Characters of a wrong value that a message repeats.
@@ -126,8 +127,7 @@ class Mismatch(ValueError):
             where += " is missing"
         if problem is None:
             problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
-        text = f"{where}: {problem}" if where else problem  # a peer's text must not be able to forge a second line
-        return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+        return printable(f"{where}: {problem}" if where else problem)  # a peer's text stands in it
 
 
 def nearest(name: str, known: Iterable[str]) -> Optional[str]:

@@ -123,7 +123,7 @@ def _text(what: str, value: Any) -> str:
 
 def _clean(line: str, limit: int) -> str:
     """Text from outside for one line of a message: what a terminal would obey is shown as an escape."""
-    shown = "".join([c if c.isprintable() else repr(c)[1:-1] for c in line.rstrip().replace("\t", "    ")])
+    shown = printable(line.rstrip().replace("\t", "    "))
     return shown if len(shown) <= limit else shown[:limit] + "..."
 
 
