@@ -318,7 +318,7 @@ class Calls:
                     on_item = call.on_item  # which another thread may take away
                     if item is not None and on_item is not None:
                         on_item(item)
-                    if left.expired:  # whatever else has come
+                    if left.expired and call.ending is None:  # however much progress has come
                         self.time_out(call, about)
                         left = NEVER  # another thread may be about to end it
         except BaseException:

@@ -126,6 +126,18 @@ def test_a_call_ends_whatever_progress_comes(wire: Wire, how: str) -> None:
     assert len(wire.calls) == 0 and (how == "deadline" or seen == [0])
 
 
+def test_a_deadline_takes_nothing_from_an_answer_that_has_come_before(wire: Wire) -> None:
+    class Over(Deadline):
+        expired = True
+
+    seen: List[int] = []
+    call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
+    for number in range(3):
+        wire.calls.progress({"progressToken": call.id, "progress": number})
+    wire.calls.settle(call.id, {"done": True})
+    assert (wire.calls.wait(call, Over(0.0)), seen) == ({"done": True}, [0, 1, 2])
+
+
 def test_a_slow_callback_is_told_of_the_newest_progress(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
     seen: List[Any] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
