@@ -49,7 +49,7 @@ Id = Union[str, int]
 # Why a line could not be read is looked for where that is cheap: in the lines that are not longer.
 DIAGNOSED_BYTES = 64 * 1024
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 
 
 def is_id(value: Json) -> bool:
@@ -57,7 +57,7 @@ def is_id(value: Json) -> bool:
 
     A string with half of a surrogate pair is none: it could not be sent back as it came.
     """
-    return type(value) is int or (type(value) is str and (value.isascii() or not _SURROGATE.search(value)))
+    return type(value) is int or (type(value) is str and (value.isascii() or not re.search(_SURROGATE, value)))
 
 
 # Functional syntax, since a class with NamedTuple as its direct base cannot define __new__.

@@ -201,7 +201,7 @@ def _target(reference: str, root: Schema) -> Schema:
     return part
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Run:
     """The check of one value.
 
@@ -268,7 +268,7 @@ class _Run:
 
 _parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
 # Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's words: not run.
-_UNSURE_SET = re.compile(r"\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))", re.S)
+_UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
 
 
 @lru_cache(maxsize=512)
@@ -278,7 +278,7 @@ def longest_text(pattern: str) -> int:
     -1 for a pattern that is never run.
     """
     try:
-        if len(pattern) > MAX_PATTERN or _UNSURE_SET.search(pattern):
+        if len(pattern) > MAX_PATTERN or re.search(_UNSURE_SET, pattern):
             return -1
         pieces = _parser.parse(pattern)
         is_plain, is_anchored = pieces.state.flags == re.UNICODE, str(pieces[:1]).startswith("[(AT, AT_BEGINNING")

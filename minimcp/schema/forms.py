@@ -6,15 +6,13 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 
 from __future__ import annotations
 
-import datetime
 import re
-from functools import partial
 from typing import Any, Mapping, Optional, TypedDict, Union
 
 from ..errors import logger
 from .annotations import kind_of, write_any
 from .checker import LABELS, compile_check, compile_require
-from .kinds import CLASSES, JSON_TYPES, Convert, Field, Kind, class_of, matched, record_reader
+from .kinds import JSON_TYPES, Convert, Field, Kind, record_reader
 from .mismatch import Mismatch, listed
 
 log = logger("minimcp.forms")
@@ -22,12 +20,7 @@ log = logger("minimcp.forms")
 # What an author gives as a form.
 Schema = Union[Mapping[str, Any], type]
 
-_FORMATS: dict[str, Kind] = {
-    "email": class_of(str, "an email address", partial(matched, r"[^@\s]+@[^@\s]+")),
-    "uri": class_of(str, "a URI with its scheme", partial(matched, r"[A-Za-z][A-Za-z0-9+.-]*:\S+")),
-    "date": CLASSES[datetime.date],
-    "date-time": CLASSES[datetime.datetime],
-}
+_FORMATS = ["email", "uri", "date", "date-time"]  # in `classes.FORMATS`
 
 _TEXT, _ANY = {"type": "string"}, True
 _CHOICES = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
@@ -38,7 +31,7 @@ _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
 # What a field of each type may say. What is any value here is looked at when the field's own check is made.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
-        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": list(_FORMATS)},
+        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": _FORMATS},
         "enum": _CHOICES, "enumNames": {"type": "array", "items": _TEXT}, "oneOf": _TITLED,
     },
     "number": {**_SHOWN, "minimum": _ANY, "maximum": _ANY},
@@ -202,11 +195,16 @@ def _kind(field: dict[str, Any]) -> Kind:
     if kind == "array" and {"enum", "anyOf"}.isdisjoint(field.get("items", ())):
         raise TypeError(f"its choices are missing{_ADVICE}")
     require = compile_require(field, where="its schema")
+    formatted: Optional[Convert] = None
+    if "format" in field:
+        from .classes import FORMATS  # few forms have one
+
+        formatted = FORMATS[field["format"]].read
 
     def read(value: Any) -> Any:
         require(value)
-        if "format" in field:
-            _FORMATS[field["format"]].read(value)
+        if formatted is not None:
+            formatted(value)
         return int(value) if kind == "integer" else value
 
     try:

@@ -188,16 +188,16 @@ _SECTIONS = _PARAMETERS | {
     "example", "examples", "note", "notes", "raises", "references", "return", "returns",
     "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
-_SPHINX = re.compile(
+# Patterns are texts here, which `re` compiles when they are first used: most docstrings need none.
+_SPHINX = (
     r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)|type|raises?|except|exception|returns?|rtype|yields?|ytype"
     r"|[ic]?var|vartype|meta)(?:\s+([^:]*))?:\s*(.*)"
 )
 _NAME = r"[`*]{0,2}\*{0,2}(\w+)[`*]{0,2}"
 _TYPE = r"(?:\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))?"
-_GOOGLE = re.compile(rf"(?:[-*+]\s+)?{_NAME}{_TYPE}(?:\s*:|\s+(?:-{{1,2}}|\u2013|\u2014)(?=\s))\s*(.*)")
-_NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_UNDERLINE = re.compile(r"(--+|==+)$")
-_DECORATION = re.compile(r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$")
+_GOOGLE = rf"(?:[-*+]\s+)?{_NAME}{_TYPE}(?:\s*:|\s+(?:-{{1,2}}|\u2013|\u2014)(?=\s))\s*(.*)"
+_NUMPY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_DECORATION = r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
 def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
@@ -213,8 +213,8 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     entry: list[str] = []  # the names that the line before told about
     for line, after in zip(lines, [*lines[1:], ""]):
         heads = bool(line.strip()) and not line.startswith(" ")
-        next_is_underline = bool(_UNDERLINE.match(after))
-        found = _SPHINX.match(line) if heads else None
+        next_is_underline = _is_underline(after)
+        found = re.match(_SPHINX, line) if heads and line[0] in ":@" else None
         title = "params" if found else _section_at(line, next_is_underline) if heads else ""
         if title:
             section, underlined, margin, entry = title, next_is_underline and not found, -1, []
@@ -222,18 +222,18 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
                 entry = [found[2].split()[-1].lstrip("*")]
                 parameters[entry[0]] = [found[3]]
             continue
-        if section and underlined and _UNDERLINE.match(line):
+        if section and underlined and _is_underline(line):
             continue
         if margin < 0 and line:
             margin = len(line) - len(line.lstrip())
-        flush = section in _PARAMETERS and heads and not underlined and bool(margin == 0 and _GOOGLE.match(line))
+        flush = section in _PARAMETERS and heads and not underlined and bool(margin == 0 and re.match(_GOOGLE, line))
         if section and (next_is_underline if underlined and heads else heads and not underlined and not flush):
             section = ""
         if not section:
             description.append(line)
         elif section in _PARAMETERS:
             pattern = _NUMPY if underlined else _GOOGLE
-            found = pattern.match(line[margin:]) if line[margin : margin + 1].strip() and margin >= 0 else None
+            found = re.match(pattern, line[margin:]) if line[margin : margin + 1].strip() and margin >= 0 else None
             if found:
                 entry = [name.strip().lstrip("*") for name in found[1].split(",")]
                 parameters.update((name, ["" if underlined else found[2]]) for name in entry)
@@ -244,8 +244,12 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     return "\n".join(description).strip(), {name: text for name, text in joined.items() if text}
 
 
+def _is_underline(line: str) -> bool:
+    return len(line) > 1 and line.strip("-=") == "" and len(set(line)) == 1
+
+
 def _section_at(line: str, underlined: bool) -> str:
     """The name of the section that a line opens; empty when it opens none."""
-    decorated = _DECORATION.match(line)
+    decorated = re.match(_DECORATION, line) if line[0] in "#*" else None
     name = (decorated[1] if decorated else line.rstrip(":")).strip().lower()
     return name if name in _SECTIONS and (decorated or underlined or line.endswith(":")) else ""

@@ -5,18 +5,14 @@ A kind is made once, when a function is registered. `annotations` chooses which 
 
 from __future__ import annotations
 
-import datetime
 import operator
 import re
-import sys
 import threading
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import Enum
 from functools import partial
 from math import isfinite
 from typing import Any, Callable, Collection, Hashable, Iterable, Mapping, NamedTuple, Optional, Sequence, cast
-from uuid import UUID
 
 from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 
@@ -115,7 +111,7 @@ SCALARS: dict[Any, Kind] = {
 }
 
 
-# ------------------------------------------------------------ classes of the standard library
+# ------------------------------------------------------------ classes that travel as strings or numbers
 
 
 def class_of(
@@ -141,11 +137,12 @@ def class_of(
         raise Mismatch(label, value)
 
     def write(value: Any) -> Any:
-        # A datetime is a date to isinstance, and would lose its time.
-        if not isinstance(value, cls) or (cls is datetime.date and isinstance(value, datetime.datetime)):
+        if not isinstance(value, cls):
             raise Mismatch(f"a value of type {cls.__name__}", value)
         try:
             return dump(value)
+        except Mismatch:
+            raise
         except ValueError:
             raise Mismatch(label, value) from None
 
@@ -160,56 +157,6 @@ def matched(pattern: str, text: str) -> re.Match[str]:
     return found
 
 
-_DATE = r"\d{4}-\d\d-\d\d"
-_TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
-
-
-def _iso(pattern: str, text: str) -> str:
-    """A time in the one form that ``fromisoformat`` of every Python takes."""
-    *date, clock, second, fraction, utc, hours, minutes = matched(pattern, text).groups()
-    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
-    return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
-
-
-_SECONDS = range(-86399999913600, 86399999913600)
-
-
-def _duration(seconds: float) -> datetime.timedelta:
-    if not _SECONDS[0] <= seconds <= _SECONDS[-1]:
-        raise ValueError(seconds)
-    return datetime.timedelta(seconds=seconds)
-
-
-def _seconds(duration: datetime.timedelta) -> float:
-    seconds = duration.total_seconds()
-    return int(seconds) if seconds.is_integer() else seconds
-
-
-CLASSES: dict[type, Kind] = {
-    datetime.date: class_of(
-        datetime.date, "a date such as 1969-07-20",
-        lambda text: datetime.date.fromisoformat(matched(_DATE, text)[0]), format="date",
-    ),
-    datetime.datetime: class_of(
-        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
-        lambda text: datetime.datetime.fromisoformat(_iso(f"({_DATE}[T ]){_TIME}", text)),
-        datetime.datetime.isoformat, format="date-time",
-    ),
-    datetime.time: class_of(
-        datetime.time, "a time such as 09:30:00",
-        lambda text: datetime.time.fromisoformat(_iso(_TIME, text)), format="time",
-    ),
-    datetime.timedelta: class_of(
-        datetime.timedelta, "a number of seconds", _duration, _seconds, NUMBER.accepts,
-        type="number", minimum=_SECONDS[0], maximum=_SECONDS[-1], description="seconds",
-    ),
-    UUID: class_of(
-        UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
-        lambda text: UUID(matched("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)[0]), format="uuid",
-    ),
-}  # fmt: skip
-
-_DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 _INTEGER_NAME = "^(0|-?[1-9][0-9]{0,99})$"
 # ``int`` as the name of an object's member: ``{"7": ...}``.
 INTEGER_NAME = class_of(
@@ -217,25 +164,21 @@ INTEGER_NAME = class_of(
     pattern=_INTEGER_NAME,
 )  # fmt: skip
 
+# Modules of the classes in `classes`.
+_IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
+
 
 def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
     """The kind of a class of JSON or of the standard library that has no parts; None for any other."""
-    if cls in SCALARS or cls in CLASSES:
-        return SCALARS.get(cls) or CLASSES[cls]
+    if cls in SCALARS:
+        return SCALARS[cls]
     if issubclass(cls, Enum):
         return enumeration(cls)
-    pathlib = sys.modules.get("pathlib")  # who has a class of it has imported it, and most servers do not
-    if pathlib is not None and issubclass(cls, pathlib.PurePath):
-        return class_of(cls, "a path", cls)
-    if not issubclass(cls, Decimal):
+    if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
         return None
-    label, types = "a number, or a string of digits", TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
+    from .classes import of_standard_class  # most servers have none, and `datetime` and `uuid` take a start's tenth
 
-    def digits(value: Any) -> str:  # as a string every one is kept
-        return matched(_DECIMAL, str(value))[0]
-
-    kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)
-    return kind if writing else replace(kind, schema={"anyOf": [NUMBER.schema, kind.schema]})
+    return of_standard_class(cls, writing=writing)
 
 
 # ------------------------------------------------------------ one value of a few

@@ -9,13 +9,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from enum import Enum
 from functools import wraps
 from io import IOBase
 from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
-from uuid import UUID
 
 from ..errors import printable
 from ..types.base import ABSENT
@@ -54,7 +52,7 @@ def described(value: Any) -> str:
         return f"the string {cut(value)!r}"
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print the largest
-    if isinstance(value, (int, float, Decimal)):
+    if hasattr(value, "as_integer_ratio"):  # also a Decimal
         return f"the number {cut(str(value))}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
@@ -179,7 +177,7 @@ _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
     (lambda value: isinstance(value, (set, frozenset, range, Iterator)), "write list(...)"),
     (lambda value: isinstance(value, (bytes, bytearray)), "write .decode(), or base64.b64encode(...).decode()"),
-    (lambda value: isinstance(value, (os.PathLike, Decimal, UUID)), "write str(...)"),
+    (lambda value: isinstance(value, os.PathLike) or type(value).__module__ in ("decimal", "uuid"), "write str(...)"),
     (lambda value: isinstance(value, float), "JSON has no such number: give None, or leave it out"),
     (lambda value: True, "give text, a number, True, False, None, a list or a dict"),
 )

@@ -1,7 +1,7 @@
 """`Server.run`: serve until the input ends, a signal comes or `close` is called.
 
-The main thread pumps for ``executor="main"``; another one looks for the end. What wakes that one is a pair of sockets:
-the interpreter writes the numbers of signals into it, whatever the main thread is doing, and `close` a zero.
+The main thread pumps for ``executor="main"``; another one looks for the end. What wakes that one is a pipe: the
+interpreter writes the numbers of signals into it, whatever the main thread is doing, and `close` a zero.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import threading
 from contextlib import ExitStack, suppress
-from typing import Callable, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
 from ..errors import logger
@@ -62,8 +61,7 @@ class Run:
         self._main, self._grace, self._is_busy = main, grace, is_busy
         self._parent = os.getppid() if with_parent else None
         self._in_main = threading.current_thread() is threading.main_thread()
-        self._near, self._far = socket.socketpair()
-        self._far.setblocking(False)
+        self._near, self._far = _pipe()
         self._over, self._returned = threading.Event(), threading.Event()
         # What wakes the watcher; numbers of other signals, for which the author has handlers, come that way too.
         self._ending = {0}
@@ -71,9 +69,9 @@ class Run:
     def wake(self) -> None:
         """It is to end, or has ended. Any thread, and safe in signal handlers."""
         try:
-            self._far.send(b"\0")
-        except OSError:
-            pass  # it wakes already, or is over
+            self._far.write(b"\0")
+        except (OSError, ValueError):
+            pass  # it is over
 
     def serve(self, connect: Callable[[], Served]) -> None:
         """Open what is served, and return when it has ended.
@@ -132,7 +130,7 @@ class Run:
         """What woke it; empty when nothing did in that time, or only other signals."""
         if not select.select([self._near], [], [], seconds)[0]:
             return b""
-        return bytes(self._ending.intersection(self._near.recv(64)))
+        return bytes(self._ending.intersection(self._near.read(64)))
 
     def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for anything."""
@@ -159,3 +157,16 @@ class Run:
         if not self._returned.is_set() or (signalled and self._is_busy()):
             log.error("a handler does not return: the process ends here")
             os._exit(1)
+
+
+def _pipe() -> tuple[Any, Any]:
+    """Both ends of a pipe, to which writing never waits; on Windows only sockets can be waited for."""
+    if os.name == "nt":  # pragma: no cover - Windows
+        import socket  # takes as long as all of this folder
+
+        reading, writing = socket.socketpair()
+        writing.setblocking(False)
+        return reading.makefile("rb", 0), writing.makefile("wb", 0)
+    near, far = os.pipe()
+    os.set_blocking(far, False)
+    return open(near, "rb", 0), open(far, "wb", 0)
