@@ -34,6 +34,15 @@ def test_what_breaks_the_schema() -> None:
         filled(made)
 
 
+@pytest.mark.parametrize("more", [{}, {"isError": True}])
+def test_without_structured_content_and_with_more_than_text_there_is_no_value(more: Any) -> None:
+    image = {"type": "image", "data": "AAEC", "mimeType": "image/png"}
+    result = CallToolResult.from_wire({"content": [{"type": "text", "text": "x"}, image], **more})
+    assert result.value is None
+    assert OutputChecks().fill_in("tool", result, wraps=True)
+    assert result.value is None
+
+
 @pytest.mark.parametrize("error", [ImportError("no jsonschema"), ValueError("no schema")])
 def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
