@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server.server import Server, serve
     from .stdio.child import StdioServer
+    from .stores.redis import RedisStore
     from .stores.sqlite import SqliteStore
     from .types import (
         Annotations, Answer, Audio, BlobResourceContents, CallToolResult, Change, Completion, ElicitRequest,
@@ -90,7 +91,7 @@ __all__ = [
     "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
     "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler",
     "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress",
-    "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "Refused",
+    "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "RedisStore", "Refused",
     "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
     "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial",
     "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
@@ -130,6 +131,7 @@ _MODULES = {
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
+    "stores.redis": "RedisStore",
     "stores.sqlite": "SqliteStore",
 }
 

@@ -48,7 +48,7 @@ MOST_FILES, MOST_ENTRIES = 120, 18
 
 FOREIGN = frozenset({
     "annotated_types", "attr", "cryptography", "jsonschema", "jsonschema_specifications", "jwt", "pydantic",
-    "referencing", "requests", "urllib3",
+    "redis", "referencing", "requests", "urllib3",
 })
 """Packages that are imported on first use, inside a function, each by one file."""
 

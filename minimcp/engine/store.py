@@ -16,6 +16,10 @@ from .timer import Deadline
 SWEEP_SECONDS = 10.0
 
 
+class StoreUnavailable(ConnectionError):
+    """A store that lies elsewhere cannot be reached now, or does not answer as it should: it may in a moment."""
+
+
 class Entry(NamedTuple):
     """What a store keeps under a key.
 
@@ -35,8 +39,12 @@ class Store:
 
     A subclass implements `put`, `get`, `list`, `delete`, `append` and `read`, and calls `wake` when a key has changed.
     Where several processes share a store, all but `wake` means the same in each of them. A key that was deleted, or
-    whose time is over, is as one that never was.
+    whose time is over, is as one that never was. Any method may raise what the store is away with, which is
+    `StoreUnavailable` where it lies behind a network.
     """
+
+    # Whether several processes share it: then any of them takes any request of an HTTP session.
+    shared = False
 
     def __init__(self) -> None:
         self._waiters: dict[str, set[threading.Event]] = {}
@@ -61,15 +69,20 @@ class Store:
         """
         raise NotImplementedError
 
-    def get(self, key: str) -> Optional[Entry]:
-        """What is kept under a key; None when there is nothing."""
+    def get(self, key: str, renew: bool = False) -> Optional[Entry]:
+        """What is kept under a key; None when there is nothing.
+
+        Args:
+            key: Its name.
+            renew: Whether its time to live begins anew, as it was last set.
+        """
         raise NotImplementedError
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
         """The entries whose keys begin with a text, in the order of their keys.
 
         Args:
-            prefix: The text.
+            prefix: The text, up to a slash: in what is listed together no other slash follows. Empty for keys without.
             after: Only keys behind this one.
             limit: How many at most; None sets no limit.
         """
@@ -79,18 +92,25 @@ class Store:
         """Forget a key, with its events; False when there is none."""
         raise NotImplementedError
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
         """Add an event to a key, which need not exist; returns the event's number, the key's version from now on.
 
         Args:
             key: Its name.
             data: The event.
             ttl: As for `put`, of the key and all its events.
+            most: How many events the key keeps, the newest; None keeps all.
         """
         raise NotImplementedError
 
-    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
-        """The events of a key behind the one of this number, in order, each with its number. Numbers rise with gaps."""
+    def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
+        """The events of a key behind the one of this number, in order, each with its number. Numbers rise with gaps.
+
+        Args:
+            key: Its name.
+            after: The number; 0 reads all.
+            forget: Whether the events up to this one are dropped.
+        """
         raise NotImplementedError
 
     # ------------------------------------------------------------ waiting
@@ -114,6 +134,7 @@ class Store:
             for key in keys:
                 self._waiters.setdefault(key, set()).add(woken)
         try:
+            self.watch(keys)
             while True:  # it was registered before it looks: a change is either seen or wakes it
                 woken.clear()
                 if self._changed(keys, after):
@@ -131,6 +152,9 @@ class Store:
                     if not self._waiters[key]:
                         del self._waiters[key]
 
+    def watch(self, keys: Iterable[str]) -> None:
+        """Have changes of these keys by other processes wake, too, who waits here; until nobody does."""
+
     def _changed(self, keys: Iterable[str], after: int) -> bool:
         entries = [self.get(key) for key in keys]
         return any(entry is None or entry.version > after for entry in entries)
@@ -146,10 +170,10 @@ class Store:
 class _Kept:
     """A key of a `MemoryStore`."""
 
-    __slots__ = ("events", "expires", "value", "version")
+    __slots__ = ("events", "expires", "ttl", "value", "version")
 
     def __init__(self) -> None:
-        self.value, self.version, self.expires = b"", 0, math.inf
+        self.value, self.version, self.ttl, self.expires = b"", 0, math.inf, math.inf
         self.events: list[tuple[int, bytes]] = []
 
 
@@ -180,7 +204,8 @@ class MemoryStore(Store):
         if now - self._swept > SWEEP_SECONDS:
             self._kept = {name: each for name, each in self._kept.items() if each.expires > now}
             self._swept = now
-        kept.version, kept.expires = next(self._versions), math.inf if ttl is None else now + ttl
+        kept.version, kept.ttl = next(self._versions), math.inf if ttl is None else ttl
+        kept.expires = now + kept.ttl
         self._kept[key] = kept
         return kept.version
 
@@ -195,10 +220,12 @@ class MemoryStore(Store):
         self.wake([key])
         return version
 
-    def get(self, key: str) -> Optional[Entry]:
+    def get(self, key: str, renew: bool = False) -> Optional[Entry]:
         """As `Store.get`."""
         with self._lock:
             kept = self._find(key)
+            if kept is not None and renew:
+                kept.expires = time.monotonic() + kept.ttl
             return None if kept is None else Entry(key, kept.value, kept.version)
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
@@ -215,20 +242,25 @@ class MemoryStore(Store):
         self.wake([key])
         return found
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
         """As `Store.append`."""
         with self._lock:
             kept = self._find(key) or _Kept()
             version = self._change(key, kept, ttl)
             kept.events.append((version, data))
+            if most is not None:
+                del kept.events[:-most]
         self.wake([key])
         return version
 
-    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+    def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
         """As `Store.read`."""
         with self._lock:
             kept = self._find(key)
-            return [] if kept is None else [event for event in kept.events if event[0] > after]
+            events = [] if kept is None else [event for event in kept.events if event[0] > after]
+            if kept is not None and forget:
+                kept.events = list(events)
+            return events
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._kept)} keys>"

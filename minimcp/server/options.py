@@ -191,7 +191,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
     "limits": ((Limits, _NONE), "a Limits(...) or None"),
-    "store": ((Store, _NONE), "a MemoryStore(), a SqliteStore(path) or None"),
+    "store": ((Store, _NONE), "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"),
 }
 # Options that are numbers, with what `check_number` is told of them.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {

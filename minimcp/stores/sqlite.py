@@ -25,12 +25,16 @@ POLL_SECONDS = 0.05
 # Seconds that a statement waits for another process to finish its own.
 BUSY_SECONDS = 30.0
 
+# The part of a time to live that is over before it begins anew: each beginning writes to the file.
+RENEWED = 0.1
+
 # Seconds for which it is known that a key was deleted.
 DELETED_SECONDS = 60.0
 
 # A deleted key has no value; the other processes learn of it by its version.
 SCHEMA = """
-create table if not exists entries (key text primary key, value blob, version integer not null, expires real);
+create table if not exists entries
+    (key text primary key, value blob, version integer not null, expires real, ttl real);
 create index if not exists entries_version on entries (version);
 create index if not exists entries_expires on entries (expires);
 create table if not exists events (key text not null, number integer not null, data blob, primary key (key, number));
@@ -56,6 +60,8 @@ class SqliteStore(Store):
     Raises:
         sqlite3.Error: It cannot be opened, or is no such file.
     """
+
+    shared = True
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         super().__init__()
@@ -121,8 +127,8 @@ class SqliteStore(Store):
             connection.execute("delete from events where key = ?", (key,))
         connection.execute("update counter set version = version + 1")
         version = int(connection.execute("select version from counter").fetchone()[0])
-        row = (key, value, version, None if ttl is None else now + ttl)
-        connection.execute("insert or replace into entries values (?, ?, ?, ?)", row)
+        row = (key, value, version, None if ttl is None else now + ttl, ttl)
+        connection.execute("insert or replace into entries values (?, ?, ?, ?, ?)", row)
         return version
 
     def _alive(self, connection: sqlite3.Connection, key: str) -> Any:
@@ -142,10 +148,14 @@ class SqliteStore(Store):
         self.wake([key])
         return version
 
-    def get(self, key: str) -> Optional[Entry]:
-        """As `Store.get`."""
+    def get(self, key: str, renew: bool = False) -> Optional[Entry]:
+        """As `Store.get`; a time to live begins anew when a tenth of it is over."""
         with self._lock:
             row = self._alive(self._connect(), key)
+            if row and renew:
+                now = time.time()
+                statement = "update entries set expires = ? + ttl where key = ? and expires < ? + ttl * ?"
+                self._connect().execute(statement, (now, key, now, 1 - RENEWED))
         return Entry(*row) if row else None
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
@@ -167,19 +177,24 @@ class SqliteStore(Store):
         self.wake([key])
         return found
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None) -> int:
+    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
         """As `Store.append`."""
         with self._writing() as connection:
             row = self._alive(connection, key)
             version = self._change(connection, key, row[1] if row else b"", ttl)
             connection.execute("insert into events values (?, ?, ?)", (key, version, data))
+            if most is not None:
+                oldest = "select number from events where key = ? order by number desc limit 1 offset ?"
+                connection.execute(f"delete from events where key = ? and number <= ({oldest})", (key, key, most))
         self.wake([key])
         return version
 
-    def read(self, key: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+    def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
         """As `Store.read`."""
         statement = "select number, data from events where key = ? and number > ? order by number"
         with self._lock:
+            if forget:
+                self._query("delete from events where key = ? and number <= ?", key, after)
             return self._query(statement, key, after) if self.get(key) else []
 
     # ------------------------------------------------------------ waiting

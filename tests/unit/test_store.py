@@ -1,4 +1,4 @@
-"""`MemoryStore` and `SqliteStore`: one contract, and what a file adds: other processes, restarts, forks."""
+"""`MemoryStore`, `SqliteStore` and `RedisStore`: one contract; what a file adds: other processes, restarts, forks."""
 
 from __future__ import annotations
 
@@ -12,25 +12,47 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
-from minimcp import CancelToken, MemoryStore, SqliteStore, Store
+from minimcp import CancelToken, MemoryStore, RedisStore, SqliteStore, Store
 
+from ..redis_server import RedisServer, redis_server
 from ..support import ROOT, WAIT, eventually, run_python
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "memory":
         yield MemoryStore()
         return
-    opened = SqliteStore(tmp_path / "store.db")
+    opened: Any = None
+    if request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "store.db")
+    else:
+        opened = RedisStore(request.getfixturevalue("redis").url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets both clocks of a store forward."""
+def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock of a store forward; that of Redis by shortening what the keys there have left."""
     ahead = [0.0]
+    store = request.getfixturevalue("store")
+    if isinstance(store, RedisStore):
+        client = store._client
+
+        def shorten(seconds: float) -> None:
+            for key in client.scan_iter("*"):
+                left = client.pttl(key)
+                if left > 0:
+                    client.pexpire(key, int(left - seconds * 1000))
+
+        return shorten
     monotonic, wall = time.monotonic, time.time
     monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall() + ahead[0])
@@ -213,6 +235,31 @@ def test_no_wake_up_is_lost(store: Store) -> None:
     for thread in threads:
         thread.join(WAIT)
     assert sorted(done) == ["a", "b"]
+
+
+def test_a_time_to_live_begins_anew_when_a_value_is_read(store: Store, clock: Callable[[float], None]) -> None:
+    store.put("a", b"1", ttl=10)
+    store.put("b", b"2", ttl=10)
+    store.put("c", b"3")
+    clock(6)
+    assert store.get("a", renew=True) is not None and store.get("b") is not None and store.get("c", renew=True)
+    clock(6)
+    assert store.get("a") is not None
+    assert store.get("b") is None
+    clock(100)
+    assert store.get("a") is None and store.get("c") is not None
+    assert store.get("a", renew=True) is None
+
+
+def test_events_are_dropped_by_number_or_when_they_were_read(store: Store) -> None:
+    numbers = [store.append("log", b"%d" % place, most=3) for place in range(5)]
+    assert store.read("log") == list(zip(numbers[2:], (b"2", b"3", b"4")))
+    assert store.read("log", numbers[2], forget=True) == list(zip(numbers[3:], (b"3", b"4")))
+    assert store.read("log") == list(zip(numbers[3:], (b"3", b"4")))
+    assert store.read("log", numbers[4], forget=True) == []
+    assert store.read("log") == []
+    assert store.get("log") is not None, "the key goes on without events"
+    assert store.read("none", 5, forget=True) == []
 
 
 # ------------------------------------------------------------ a file
