@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
     Cancelled,
@@ -179,15 +179,16 @@ class Calls:
         send: Writes a line before a deadline, or returns False. Raises ConnectionLost.
         post: Has a line written by another thread; never blocks.
         remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
+        ids: Of the requests; None counts from 1.
     """
 
     def __init__(
         self, name: str, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object],
-        remark: Callable[[], str] = str,
+        remark: Callable[[], str] = str, ids: Optional[Iterator[Id]] = None,
     ) -> None:
         self.name, self._send, self._post, self._remark = name, send, post, remark
         self._table: dict[Id, PendingCall] = {}
-        self._ids = count(1)
+        self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
 
     def through(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:

@@ -249,7 +249,7 @@ class MemoryStore(Store):
             version = self._change(key, kept, ttl)
             kept.events.append((version, data))
             if most is not None:
-                del kept.events[:-most]
+                del kept.events[: max(0, len(kept.events) - most)]
         self.wake([key])
         return version
 

@@ -20,6 +20,7 @@ from .. import errors
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
+from ..engine.store import StoreUnavailable
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, logger, one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
@@ -47,7 +48,8 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
+from .sessions import BEGIN_SECONDS, RETRY_SECONDS, STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
+from .shared import SharedSession, SharedSessions
 
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer
@@ -60,8 +62,8 @@ STREAM_SECONDS = 0.5
 # How often in the life of an idle session the timer looks at it.
 LOOKS = 20
 
-# Seconds that a session may be unused whose client has not said `notifications/initialized`.
-BEGIN_SECONDS = 60.0
+# Seconds after which the copy of a session may be dropped that stands in a store.
+UNUSED_SECONDS = 1.0
 
 # How often that is looked at, at least.
 LOOK_SECONDS = 30.0
@@ -100,6 +102,8 @@ class HttpService:
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
         headers, asked = request.headers, (request.method, request.path, streams)
+        if self.is_health(request):
+            return
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
             try:
@@ -113,7 +117,11 @@ class HttpService:
                 raise
             headers.cache[self] = asked
         if self.closing:
-            raise HttpError(503, "the server is closing")
+            raise HttpError(503, "the server is closing", (("Retry-After", str(RETRY_SECONDS)),))
+
+    def is_health(self, request: HttpRequest) -> bool:
+        """Whether somebody asks only whether requests are taken, by whatever name it knows the server."""
+        return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
         """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens. None: it is."""
@@ -155,6 +163,10 @@ class HttpService:
         try:
             self.check(request, streams)
             headers = request.headers
+            if self.is_health(request):
+                kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+                writer.send(503 if self.closing else 200, kind, b"closing\n" if self.closing else b"ok\n")
+                return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
             aside = None if request.method == "POST" else self.answer_aside(request)
@@ -168,7 +180,11 @@ class HttpService:
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
         except Exception as error:
-            if not isinstance(error, HttpError):
+            if isinstance(error, StoreUnavailable):
+                log.warning("a request is refused: %s", error)
+                again = (("Retry-After", str(RETRY_SECONDS)),)
+                error = HttpError(503, "sessions cannot be read now: try again", again, code=errors.INTERNAL_ERROR)
+            elif not isinstance(error, HttpError):
                 log.error("a request failed: %s", error, exc_info=error)
                 error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
             response = error.response()
@@ -233,11 +249,14 @@ class Endpoint(HttpService):
         self._named_by = {method: (member, "") for method, member in NAMED_BY.items()}  # with the capability it needs
         for each in registry.config.extensions:
             self._named_by.update({name: (member, "ext:" + each.identifier) for name, member in each.names.items()})
-        self._make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
+        self.make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
         self._alone = ServerSession(registry.offer)
+        processes, self.subscriptions = registry.config.processes, registry.subscriptions
+        # Where several processes share the sessions.
+        self.shared = None if processes is None else SharedSessions(self, processes, options.session_ttl)
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
-            self.store = EventStore(store=registry.config.store)
+            self.store = EventStore(store=registry.config.store) if self.shared is None else self.shared.events
         self.trace = trace
         self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
         self.renew_in_fork()
@@ -247,6 +266,8 @@ class Endpoint(HttpService):
         """Begin without sessions and streams; in a forked process they are the parent's."""
         if self.store is not None:
             self.store.renew_in_fork()
+        if self.shared is not None:
+            self.shared.renew_in_fork()
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self.requests = RunningRequests(self._limits, self._cap)
         self.sessions: dict[str, Session] = {}
@@ -369,7 +390,7 @@ class Endpoint(HttpService):
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        session = self.sessions.get(id)
+        session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
         if session is None or session.principal != headers.principal:  # which nobody else is told that there is
             named = _SESSION_ID.fullmatch(id)
             require(named, 400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
@@ -396,7 +417,11 @@ class Endpoint(HttpService):
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
-        opened = Session(self._make_role, self._end_behind, headers.principal) if self.options.sessions else None
+        opened: Optional[Session] = None
+        if self.options.sessions and self.shared is None:
+            opened = Session(self.make_role, self.end_behind, headers.principal)
+        elif self.options.sessions and self.shared is not None:
+            opened = self.shared.open(headers.principal)
         return opened, revision or assumed
 
     def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
@@ -420,7 +445,16 @@ class Endpoint(HttpService):
         return admitted
 
     def _add(self, session: Session) -> None:
-        """Take a new session in. Raises HttpError: there are too many."""
+        """Take a new session in.
+
+        Raises:
+            HttpError: There are too many.
+            StoreUnavailable: It cannot be written.
+        """
+        if isinstance(session, SharedSession):
+            session.save()
+            self.keep(session)
+            return
         most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
@@ -438,26 +472,49 @@ class Endpoint(HttpService):
             503, f"there are {most} sessions already (max_sessions): try again later", code=errors.INTERNAL_ERROR
         )
 
-    def _end_behind(self, session: Session) -> None:
+    def keep(self, session: Session) -> None:
+        """Have a session at hand that stands in a store; for so many others as may be, those that were used last."""
+        most, unused = self.options.max_sessions, list[Session]()
+        with self._changed:
+            self.sessions.pop(session.id, None)
+            self.sessions[session.id] = session
+            if most is not None and len(self.sessions) > most:
+                older = list(self.sessions.values())[: (most + 1) // 2]
+                unused = [each for each in older if self._unused(each, UNUSED_SECONDS)]
+        for each in unused:
+            self.end_here(each, "others are used more")
+
+    def end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
         session.shut = True
         if not session.responses:
             self._end(session, "it was shut down")
 
     def _end(self, session: Session, reason: str) -> None:
-        """End a session. Idempotent."""
+        """End a session, in all processes. Idempotent."""
+        if self.shared is not None:
+            self.shared.end(session)
+        self.end_here(session, reason)
+
+    def end_here(self, session: Session, reason: str) -> None:
+        """End a session in this process. Idempotent."""
         if self.sessions.pop(session.id, None) is not None:
             session.end(reason)
             if self.store is not None:
                 self.store.forget(session.key)
+            if self.shared is not None:
+                self.shared.forget(session)
 
     def _end_unused(self) -> None:
-        now, ttl = time.monotonic(), self.options.session_ttl or math.inf
+        ttl = self.options.session_ttl or math.inf
         for session in list(self.sessions.values()):
-            stream = session.unsolicited
-            unused = now - session.used_at > (ttl if session.initialized else min(ttl, BEGIN_SECONDS))
-            if unused and not session.responses and (stream is None or not stream.is_connected()):
-                self._end(session, "it was not used")
+            if self._unused(session, ttl if session.initialized else min(ttl, BEGIN_SECONDS)):
+                self.end_here(session, "it was not used")  # in a store it expires
+
+    def _unused(self, session: Session, seconds: float) -> bool:
+        """Whether nothing has come for a session for so long, and nothing of it is open."""
+        stream, unused = session.unsolicited, time.monotonic() - session.used_at > seconds
+        return unused and not session.responses and (stream is None or not stream.is_connected())
 
     # ------------------------------------------------------------ POST
 
@@ -503,7 +560,7 @@ class Endpoint(HttpService):
                 if listens and not streams:
                     raise InternalError("no streams are served on this way")
                 if listens:
-                    self._reserve(response)
+                    self.reserve(response)
                 if not peer.revision.handshake:
                     writer.on_gone(response.lost)
                 self._start(message, peer, route, response, size, headers, self.pool.run)
@@ -589,12 +646,12 @@ class Endpoint(HttpService):
             session.responses.remove(response)
             session.used_at = time.monotonic()
             if session.shut:
-                self._end_behind(session)
+                self.end_behind(session)
         if self.closing:
             with self._changed:
                 self._changed.notify_all()
 
-    def _reserve(self, response: ResponseSink) -> None:
+    def reserve(self, response: ResponseSink) -> None:
         """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
@@ -610,7 +667,7 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
-        stream: Optional[ResponseSink]
+        stream: Optional[ResponseSink] = None
         try:
             if last is None:
                 stream = ResponseSink(self, session, peer.revision, writer, pending=session.pending)
@@ -619,8 +676,10 @@ class Endpoint(HttpService):
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
                     require(free, 409, "this session has such a stream already")
-                    self._reserve(stream)
+                    self.reserve(stream)
                     session.unsolicited = self._open[writer] = stream
+                if isinstance(session, SharedSession):
+                    session.shared.take_stream(session)
                 require(session.id in self.sessions, 404, "this session has just ended: initialize opens a new one")
                 if before is not None:
                     before.lost()
@@ -628,7 +687,11 @@ class Endpoint(HttpService):
                 found = _EVENT_ID.fullmatch(last)
                 name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
                 stream = session.stream(name)
-                if stream is None:
+                if stream is None and isinstance(session, SharedSession) and found and name:
+                    stream = session.shared.resume(session, name, int(found[2]), writer)
+                    if stream is None:
+                        return
+                elif stream is None:
                     stream = ResponseSink(self, session, peer.revision, None)
                     stream.name = name
                 known = found and name and self.store is not None and stream.resume(writer, int(found[2]))
@@ -640,6 +703,8 @@ class Endpoint(HttpService):
             raise HttpError(503, error.message) from None
         finally:
             self._open.pop(writer, None)
+            if isinstance(session, SharedSession) and stream is not None and stream is session.unsolicited:
+                session.shared.leave_stream(session)
             with self._changed:
                 self._changed.notify_all()
 
@@ -697,7 +762,9 @@ class Endpoint(HttpService):
         for response in left:
             response.wait(deadline)
         for session in list(self.sessions.values()):
-            self._end(session, "the server is closing")
+            self.end_here(session, "the server is closing")
+        if self.shared is not None:
+            self.shared.processes.stop(self)
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"

@@ -25,13 +25,15 @@ class HttpOptions:
         sessions: Whether clients that send `initialize` get a session; without, each POST stands alone and no such
             client can be asked.
         session_ttl: Seconds after which a session ends that is not used.
-        max_sessions: Sessions that are open at once.
+        max_sessions: Sessions that are open at once; those in a store that processes share count while one has a copy.
         max_connections: Connections of the bundled server that are open at once.
         body_bytes: Bytes of the longest body of a request.
         json_response: Answer every request with one JSON body; progress is dropped.
         keepalive: Seconds of silence before which an event stream gets a comment; None sends none.
         event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults
             in ``Server(store=...)``, False keeps none.
+        health: A path, such as ``"/healthz"``, where GET is answered 200, or 503 while the server closes, whatever the
+            ``Host`` is: for load balancers. None has none.
 
     Raises:
         TypeError: A value is of another type.
@@ -48,6 +50,7 @@ class HttpOptions:
     json_response: bool = False
     keepalive: Optional[float] = 15
     event_store: Any = None
+    health: Optional[str] = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -57,6 +60,8 @@ class HttpOptions:
                 check_number(name, value, whole=False)
                 if value == 0:
                     raise ValueError(f"{name} is more than 0 seconds")
+            elif name == "health" and not (value is None or (isinstance(value, str) and value.startswith("/"))):
+                raise ValueError(f"health is a path, which begins with /, or None, not {value!r:.60}")
             elif name in ("sessions", "json_response") and not isinstance(value, bool):
                 raise TypeError(f"{name} is True or False, not {value!r:.60}")
             elif name.startswith("allowed_") and not isinstance(value, (list, tuple, set, frozenset, type(None))):

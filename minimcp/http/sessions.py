@@ -16,7 +16,7 @@ import time
 from collections import deque
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Callable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.connection import ConnectionRole
@@ -26,7 +26,7 @@ from ..engine.store import MemoryStore, Store
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Failure, Notification, Response
+from ..protocol.messages import Failure, Id, Notification, Response
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
@@ -47,6 +47,15 @@ GONE = "the client has closed the connection"
 
 # Seconds for which an event is kept in a store that is not its own: a process that is killed cannot delete it.
 KEPT_SECONDS = 3600.0
+
+# Seconds that a session may be unused whose client has not said `notifications/initialized`.
+BEGIN_SECONDS = 60.0
+
+# Seconds after which a client is told to come back when the store of sessions is away.
+RETRY_SECONDS = 1
+
+# The mark of the last event of a call, for other processes.
+LAST = -1
 
 # What a client is told to wait before it comes back, unless a handler says otherwise.
 RETRY_MS = 1000
@@ -102,13 +111,22 @@ class EventStore:
         self._events = self._bytes = 0
         self._lock = threading.Lock()
 
-    def add(self, stream: str, number: int, data: bytes) -> None:
+    def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
+        """A stream begins.
+
+        Args:
+            stream: Its name.
+            ids: Of the requests that it answers; None for that of what belongs to no request.
+        """
+
+    def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
         """Keep an event.
 
         Args:
             stream: The name of its stream.
             number: Its place there; they rise by 1.
             data: What it says.
+            mark: For other processes: `LAST` in the last of a call, or what `Session.position` was when it was made.
         """
         session = stream.partition(".")[0]
         key = f"event/{stream}/{number:012}"
@@ -202,7 +220,8 @@ class ResponseSink(Sink):
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
         self.name, self.streaming = "", None if streams else False
-        self.listens = self._answered = self._begun = self._primed = False
+        self.listens = self._answered = self._begun = self._primed = self._ending = False
+        self._of_call = pending is None
         self.incoming: list[IncomingRequest] = []
         self._pending: list[Line] = [] if pending is None else pending
         self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
@@ -212,13 +231,21 @@ class ResponseSink(Sink):
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
         if self.streaming is None:
+            named = False
             with self._endpoint.lock:
                 if self.streaming is None and not self._answered:
                     if self.session is not None and self._store is not None:
-                        self.name = f"{self.session.key}.{next(self.session.stream_numbers)}"
-                        self._primed = self._revision.polling  # it begins with an event that has only an id
+                        self.go_on(f"{self.session.key}.{next(self.session.stream_numbers)}")
+                        named = True
                     self.streaming = True
+            if named and self._store is not None:
+                self._store.begin(self.name, [each.request.id for each in self.incoming] if self._of_call else None)
         return bool(self.streaming)
+
+    def go_on(self, name: str, last: int = 0) -> None:
+        """Be the stream of this name, behind so many events."""
+        self.name, self.streaming, self._last = name, True, last
+        self._primed = self._revision.polling  # it begins with an event that has only an id
 
     # ------------------------------------------------------------ writing
 
@@ -245,13 +272,16 @@ class ResponseSink(Sink):
     def _flush(self, writer: Optional[ResponseWriter] = None) -> None:
         """Send what is pending, as long as it goes there (write lock held)."""
         while self._pending and not self._is_over(writer):
-            line = self._pending.pop(0)
+            line, session = self._pending.pop(0), self.session
+            mark = 0 if session is None or self._of_call else session.position()  # before it is made
+            if self._ending and not self._pending:
+                mark = LAST
             for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
                 if self._endpoint.trace is not None:
                     self._endpoint.trace("-->", each.rstrip(b"\n"))
                 self._last += 1
                 if self._store is not None:
-                    self._store.add(self.name, self._last, each)
+                    self._store.add(self.name, self._last, each, mark)
                 elif self.writer is None:
                     raise ConnectionLost("the client has gone")
                 self._write(format_event(each, id=f"{self.name}/{self._last}" if self.name else None))
@@ -300,6 +330,8 @@ class ResponseSink(Sink):
             first, self._answered = not self._answered, True
         if not (first or self.streaming):
             return
+        if self.session is not None:
+            self.session.before_answer()
         try:
             if self.streaming:
                 self._end_stream(line)
@@ -321,8 +353,11 @@ class ResponseSink(Sink):
     def _end_stream(self, line: bytes) -> None:
         with self._write_lock:
             try:
+                self._ending = self._of_call
                 if line:
                     self.event(line)
+                elif self._of_call and self.session is not None and self.session.shared is not None:
+                    self.session.shared.events.add(self.name, self._last + 1, b"", LAST)
                 if not self.done:
                     self._write(b"")
                 if self.writer is not None and not self.done:
@@ -378,7 +413,7 @@ class ResponseSink(Sink):
             if missed is None:
                 return False
             before, self.writer, self._begun = self.writer, writer, True
-            if before is not None:
+            if before is not None and before is not writer:
                 before.end()
             try:
                 writer.begin(200, [*STREAM_HEADERS, *self.headers])
@@ -444,6 +479,7 @@ class ResponseSink(Sink):
     def asking(self) -> Calls:
         if self.session is None or self.streaming is False:
             raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
+        self.session.before_question()
         return self.session.calls.through(self.event, self.post)
 
 
@@ -462,6 +498,9 @@ class Session:
     # Whether its client has said that it begins.
     initialized = False
     shut = False
+    # Where several processes share it: those that this one knows.
+    shared: Any = None
+    stream_numbers: Iterator[int]
 
     def __init__(
         self, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str] = None
@@ -487,21 +526,37 @@ class Session:
         if stream is not None:
             stream.wake()
 
+    def before_answer(self) -> None:
+        """The answer to a request is about to leave. Never raises."""
+
+    def before_question(self) -> None:
+        """A question is about to be asked. Never raises."""
+
+    def position(self) -> int:
+        """Up to where changes were told here, in the log of all processes; 0 where there is one process."""
+        return 0
+
     # ------------------------------------------------------------ what is no request
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
         """The client answers a question, cancels a request or notifies."""
         if not isinstance(message, Notification):
-            ending = message.result if isinstance(message, Response) else message
-            if message.id is None or not self.calls.settle(message.id, ending):
+            if not self.settle(message):
                 log.debug("<-- an answer to %s, which nobody waits for", message.id)
         elif message.method == "notifications/cancelled":
-            self._cancel(message.params.get("requestId"), message.params.get("reason"))
+            self.cancel_named(message)
         else:
             self.initialized = self.initialized or message.method == "notifications/initialized"
             self.role.notified(message)
 
-    def _cancel(self, id: object, reason: object) -> None:
+    def settle(self, message: Union[Response, Failure]) -> bool:
+        """End the question that this answers; False when nobody waits for it here."""
+        ending = message.result if isinstance(message, Response) else message
+        return message.id is not None and self.calls.settle(message.id, ending)
+
+    def cancel_named(self, message: Notification) -> bool:
+        """Cancel the request that this names; False when none of its id runs here."""
+        id, reason = message.params.get("requestId"), message.params.get("reason")
         named = [
             (response, request)
             for response in list(self.responses)
@@ -511,12 +566,13 @@ class Session:
         ]
         if len(named) != 1:  # clients may use an id for several requests at once: then it names none of them
             log.debug("cancelled: %s is unknown, finished or not the only one", id)
-            return
+            return bool(named)
         response, request = named[0]
         alone = request.batch is None and response.requests.claim(request)
         request.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
             response.spawn(response.finish)
+        return True
 
     def end(self, reason: str) -> None:
         """Let go of everything."""

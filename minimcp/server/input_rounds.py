@@ -19,7 +19,7 @@ import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.pool import waiting
@@ -339,8 +339,8 @@ class States:
 
     Args:
         audience: The server's name: another server's states are refused.
-        keys: Secrets of 32 bytes or more; the first signs, all of them verify. None makes one up, for this process and
-            its forks.
+        keys: Secrets of 32 bytes or more; the first signs, all of them verify. A function is called for the only one
+            when it is needed. None makes one up, for this process and its forks.
         lifetime: Seconds that a state is good for; None means for ever.
         clock: The time in seconds, the same in every process that shares the keys.
 
@@ -352,11 +352,15 @@ class States:
     def __init__(
         self,
         audience: str,
-        keys: Optional[Sequence[bytes]] = None,
+        keys: Union[Sequence[bytes], Callable[[], bytes], None] = None,
         *,
         lifetime: Optional[float] = 600,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._audience, self._lifetime, self._clock, self._keys = audience, lifetime, clock, list[bytes]()
+        self._fetch = keys if callable(keys) else None
+        if callable(keys):
+            return
         given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
         what = f"state_keys is a list of secrets of {SHORTEST_KEY} bytes or more, such as [os.urandom({SHORTEST_KEY})]"
         if isinstance(given, (bytes, str)) or not all(isinstance(key, (bytes, bytearray)) for key in given):
@@ -364,7 +368,11 @@ class States:
         if min(map(len, given), default=0) < SHORTEST_KEY:
             raise ValueError(what)
         self._keys = [bytes(key) for key in given]
-        self._audience, self._lifetime, self._clock = audience, lifetime, clock
+
+    def _known_keys(self) -> list[bytes]:
+        if not self._keys and self._fetch is not None:
+            self._keys = [self._fetch()]
+        return self._keys
 
     def seal(self, claims: Mapping[str, Json], incoming: IncomingRequest) -> str:
         """The text that has to come back with the next round of this request.
@@ -374,7 +382,7 @@ class States:
         """
         exp = None if self._lifetime is None else self._clock() + self._lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
-        text = _signed(self._keys[0], urlsafe_b64encode(canonical(state)).decode())
+        text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > LONGEST:
             what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
             raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
@@ -389,11 +397,12 @@ class States:
         """
         from hmac import compare_digest
 
+        keys = self._known_keys()
         try:
             if not isinstance(text, str) or len(text) > LONGEST:
                 raise ValueError("no text, or too long")
             payload = text.partition(".")[2].partition(".")[0]
-            if not any(compare_digest(_signed(key, payload).encode(), text.encode()) for key in self._keys):
+            if not any(compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys):
                 raise ValueError("a wrong signature, or an unknown key")
             claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:

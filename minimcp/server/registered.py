@@ -22,6 +22,7 @@ from .context import Context
 from .executors import Executor, Main, executor_of, route_to
 from .input_rounds import end_round, resume, url_required
 from .options import check_options, name_of, required, where
+from .processes import Processes
 
 if TYPE_CHECKING:
     from .input_rounds import States
@@ -47,6 +48,7 @@ class ServerConfig:
         middleware: The outermost first.
         extensions: The `Extension` objects that it serves.
         store: Keeps what outlives a request; None for memory.
+        processes: Those that share the store; None where none do.
         tasks: Runs calls of tools as tasks; None where nothing does.
         read_resource: Set by the registry.
     """
@@ -70,6 +72,7 @@ class ServerConfig:
     extensions: list[Any] = field(default_factory=list)
     middleware: list[Middleware] = field(default_factory=list)
     store: Optional[Store] = None
+    processes: Optional[Processes] = None
     tasks: Any = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Union
 from weakref import WeakSet
 
 from ..engine.connection import ConnectionRole
 from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
-from ..protocol.lifecycle import LISTEN, Offer, Peer, ServerSession, log_rank
+from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
@@ -340,6 +340,12 @@ class ServerRole(ConnectionRole):
         if "requestState" in request.params and goes_on(request, peer, self.server):
             return peer, GO_ON
         return peer, self._registry.route(request, peer)
+
+    def restore(self, peer: Peer, uris: Iterable[str]) -> None:
+        """Go on with a session that another process has opened, and whose client has subscribed to these resources."""
+        self.session.era = Handshake(peer.revision, peer)
+        if self.later is not None:
+            self._registry.subscriptions.open_session(peer, self.later, uris)
 
     def _end(self, incoming: IncomingRequest) -> Any:
         """Have this answered, and then the connection closed when what runs has finished."""

@@ -31,6 +31,7 @@ from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
 from .options import check_names, check_options, decorated, has_marks, marked, named, positions, shows
+from .processes import Processes
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -82,9 +83,11 @@ class Server:
         check_replay: For tests: answer what a handler asks by running it again from the top, as over HTTP, with a
             handshake and over stdio too, and fail when it then asks something else.
         state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
-            verify. Processes that serve the same clients share them. None makes one up, for this process and its forks.
+            verify. Processes that serve the same clients share them. None makes one up, for this process and its forks,
+            or for all that share the store.
         store: Where tasks are kept, and the events that lost streams go on with, if nothing else is said there: a
-            `MemoryStore` or a `SqliteStore`. None keeps each in memory.
+            `MemoryStore`; or a `SqliteStore` or `RedisStore`, which also keeps the sessions of HTTP, so that any
+            process with the same store takes any request. None keeps each in memory.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
@@ -144,9 +147,11 @@ class Server:
             limits=limits, executor=executor_of(executor, executors), capabilities=capabilities, extensions=[]
         )
         options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
-        states = States(name, state_keys, lifetime=limits.ask_timeout)
+        processes = None if store is None or not store.shared else Processes(store, name)
+        keys = processes.secret if processes is not None and state_keys is None else state_keys
+        states = States(name, keys, lifetime=limits.ask_timeout)
         self._config = ServerConfig(
-            info.to_wire(), owner=self, main=main, executors=executors, states=states, **options
+            info.to_wire(), owner=self, main=main, executors=executors, states=states, processes=processes, **options
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
@@ -730,6 +735,8 @@ class Server:
             self._pool.close()
         for executor in list(config.executors):
             executor.leave(config)
+        if config.processes is not None:
+            config.processes.stop()
 
     def _close_endpoint(self, endpoint: Endpoint, deadline: Deadline) -> None:
         """End what it serves; the next request begins anew."""

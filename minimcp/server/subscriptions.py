@@ -107,6 +107,15 @@ class Subscriber:
         return b"".join(unsent.values()) or None
 
 
+Tell = Callable[[Any, str], None]
+
+
+def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
+    """The changes that other processes have told of."""
+    kinds: tuple[tuple[str, Tell], ...] = (("list", Subscriber.list_changed), ("resource", Subscriber.resource_updated))
+    return [(tell, each[name]) for each in told for name, tell in kinds if isinstance(each.get(name), str)]
+
+
 class Subscriptions:
     """All sessions and streams of one server that want to hear of changes. Thread-safe.
 
@@ -117,6 +126,8 @@ class Subscriptions:
 
     def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
         self._config, self._offered = config, offered
+        if config.processes is not None:
+            config.processes.receivers.add(self)
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -133,12 +144,28 @@ class Subscriptions:
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
         self._tell(Subscriber.list_changed, kind)
+        processes = self._config.processes
+        if processes is not None and processes.started:  # what is registered before that is registered in all
+            processes.tell(list=kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
         self._tell(Subscriber.resource_updated, uri)
+        if self._config.processes is not None:
+            self._config.processes.tell(resource=uri)
 
-    def _tell(self, tell: Callable[[Subscriber, str], None], what: str) -> None:
+    def hear(self, told: Mapping[str, Json]) -> None:
+        """Another process has told of a change, or of something else."""
+        for tell, what in _changes([told]):
+            self._tell(tell, what)
+
+    def catch_up(self, peer: Peer, told: Iterable[Mapping[str, Json]]) -> None:
+        """Tell one session of what was told to all while it had no stream."""
+        session = self._sessions.get(peer)
+        for tell, what in _changes(told) if session is not None else ():
+            tell(session, what)
+
+    def _tell(self, tell: Tell, what: str) -> None:
         with self._order_lock:
             for subscriber in (*self._sessions.values(), *self._streams.values()):
                 tell(subscriber, what)
@@ -166,10 +193,16 @@ class Subscriptions:
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(self, peer: Peer, later: Callable[[Line], None]) -> None:
-        """A client initializes. Lists that are declared to it now are those that it will hear of."""
+    def open_session(self, peer: Peer, later: Callable[[Line], None], uris: Iterable[str] = ()) -> None:
+        """A client initializes. Lists that are declared to it now are those that it will hear of.
+
+        Args:
+            peer: Who it is.
+            later: Has a line written some time.
+            uris: What it has subscribed to already, at another process.
+        """
         kinds = [kind for kind in LISTS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(later, kinds, held=True)
+        self._sessions[peer] = Subscriber(later, kinds, uris, held=True)
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
@@ -180,6 +213,19 @@ class Subscriptions:
     def close_session(self, peer: Peer) -> None:
         """A session has ended. Idempotent."""
         self._sessions.pop(peer, None)
+
+    def uris(self, peer: Peer) -> list[str]:
+        """What a session has subscribed to."""
+        session = self._sessions.get(peer)
+        return [] if session is None else list(session.uris)
+
+    def set_uris(self, peer: Peer, uris: Iterable[str]) -> None:
+        """Another process has changed that."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            with self._order_lock:
+                session.uris = dict.fromkeys(uris)
+                session.bytes = sum(map(_bytes_of, session.uris))
 
     def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""

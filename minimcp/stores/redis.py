@@ -212,10 +212,12 @@ class RedisStore(Store):
         keys = sorted(name for name in names if name.startswith(prefix) and name > after)
         entries: list[Entry] = []
         while keys and (limit is None or len(entries) < limit):
-            some, keys = keys[:LISTED], keys[LISTED:]
-            hashes, read = [f"{self._prefix}k:{key}" for key in some], partial(_entries, some)
-            entries += self._do(lambda: read(self._scripts["list"](keys=hashes, args=[])))
+            entries += self._do(partial(self._get_all, keys[:LISTED]))
+            keys = keys[LISTED:]
         return entries[:limit]
+
+    def _get_all(self, keys: Sequence[str]) -> Sequence[Entry]:
+        return _entries(keys, self._scripts["list"](keys=[f"{self._prefix}k:{key}" for key in keys], args=[]))
 
     def delete(self, key: str) -> bool:
         """As `Store.delete`."""

@@ -331,8 +331,8 @@ def test_no_end_waits_for_a_slow_peer(core: Endpoint, stage: Stage, begins: str,
 
 
 def test_a_stream_is_refused_whose_session_ends_meanwhile(core: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    client, reserve = Shaken(core), core._reserve
-    monkeypatch.setattr(core, "_reserve", lambda stream: (client.delete(), reserve(stream)))
+    client, reserve = Shaken(core), core.reserve
+    monkeypatch.setattr(core, "reserve", lambda stream: (client.delete(), reserve(stream)))
     assert client.listen().finished().status == 404
 
 
@@ -649,12 +649,15 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     core = core_of(server)
     client = Shaken(core)
     events = client.request("tools/call", called("count", **PROGRESS)).events
-    assert len(kept.list("event/")) == len(events) - 1, "all but the one that has only an id"
+    (stream,) = kept.list(f"{server.name}/stream/")
+    assert len(kept.read(stream.key)) == len(events) - 1, "all but the one that has only an id"
     resumed = serve(core, client.get(Last_Event_ID=events[1].id))
     assert [each.id for each in resumed.events] == [each.id for each in events[2:]]
     client.delete()
-    assert not kept.list("event/")
+    assert serve(core, client.get(Last_Event_ID=events[1].id)).status == 404
+    core.close()
     server.close()
+    assert eventually(lambda: not server._config.processes.is_alive("x"))
     kept.close()
 
 

@@ -1,0 +1,485 @@
+"""HTTP sessions that several processes share, by `Server(store=...)`: any of them takes any request.
+
+A session is a record in the store, and what a process has of it is a copy, which it compares at each request and writes
+back before an answer leaves. Records are JSON: the revision, what the client has said about itself, its log level, what
+it subscribed to, who it is, and ``ctx.session``; of these members the last write wins, each by itself. What is sent on
+an event stream stands in the store too, so that a client may come back for it to any process: to one that serves the
+stream no more, or to another one, which then follows what the first one writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from copy import deepcopy
+from functools import partial
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+
+from ..engine.pool import waiting
+from ..engine.requests import Calls, CancelToken, Line
+from ..engine.store import Entry, StoreUnavailable
+from ..errors import InternalError, logger
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import Failure, Id, Notification, Response, decode, encode, failure, to_json
+from ..protocol.sse import KEEP_ALIVE, format_event
+from ..protocol.versions import BY_NAME
+from ..server.processes import RENEW_SECONDS, Processes, Told
+from .headers import HttpError, ResponseWriter
+from .sessions import BEGIN_SECONDS, LAST, RETRY_SECONDS, STREAM_HEADERS, EventStore, MakeRole, ResponseSink, Session
+
+if TYPE_CHECKING:
+    from .endpoint import Endpoint
+
+log = logger("minimcp.http")
+
+# Bytes of the longest record of a session.
+RECORD_BYTES = 1024 * 1024
+
+# Events and bytes of one stream that are kept, and seconds for which they are when it has ended.
+STREAM_EVENTS, STREAM_BYTES, ENDED_SECONDS = 1000, 1024 * 1024, 60.0
+
+# Seconds for which the events of a stream, and a session, are kept where no time is set for sessions.
+KEPT_SECONDS = 86400.0
+
+# What asks carries its process.
+_QUESTION_ID = re.compile(r"([0-9a-f]{16})-[0-9]{1,15}")
+
+Record = dict[str, Any]
+
+
+class Event(NamedTuple):
+    """An event of a stream.
+
+    Args:
+        key: Its number in the store.
+        number: Its place in the stream.
+        mark: `LAST` in that of a call, or 0; else up to where the log was told when it was made.
+        line: What was sent; nothing where the stream ended without a word.
+    """
+
+    key: int
+    number: int
+    mark: int
+    line: bytes
+
+
+class SharedEvents(EventStore):
+    """The events of the streams of all processes, in the store alone. Thread-safe.
+
+    Args:
+        processes: All that share them.
+        ttl: Seconds that they are kept behind the last one of a stream that goes on.
+    """
+
+    def __init__(self, processes: Processes, ttl: float) -> None:
+        self._processes, self._kept, self._ttl = processes, processes.store, ttl
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """As `EventStore.renew_in_fork`."""
+        self._written: dict[str, deque[int]] = {}  # bytes of what is kept of the streams that are written here
+
+    def key(self, stream: str) -> str:
+        """Where a stream is kept."""
+        return f"{self._processes.folder}stream/{stream}"
+
+    def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
+        """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream cannot be resumed."""
+        head = {"process": self._processes.id, "ids": ids, "told": self._processes.heard}
+        self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
+
+    def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
+        """As `EventStore.add`."""
+        sizes = self._written.setdefault(stream, deque(maxlen=STREAM_EVENTS))
+        sizes.append(len(data))
+        while sum(sizes) > STREAM_BYTES:
+            sizes.popleft()
+        ttl, event = ENDED_SECONDS if mark == LAST else self._ttl, b"%d %d %b" % (number, mark, data)
+        self._do(lambda: self._kept.append(self.key(stream), event, ttl, len(sizes)))
+        if mark == LAST:
+            self._written.pop(stream, None)
+
+    def _do(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except StoreUnavailable as error:
+            log.warning("an event is not kept: %s", error)
+
+    def head(self, stream: str) -> Optional[dict[str, Any]]:
+        """What `begin` has kept; None where there is nothing."""
+        entry = self._kept.get(self.key(stream))
+        head = None if entry is None or not entry.value else json.loads(entry.value)
+        return head if isinstance(head, dict) else None
+
+    def read(self, stream: str, after: int = 0) -> list[Event]:
+        """The events behind the one of this number in the store. Raises ValueError: they are none."""
+        events = []
+        for key, data in self._kept.read(self.key(stream), after):
+            number, mark, line = data.split(b" ", 2)
+            events.append(Event(key, int(number), int(mark), line))
+        return events
+
+    def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
+        """As `EventStore.after`."""
+        found = {event.number: event.line for event in self.read(stream) if event.line}
+        newest: int = max(found, default=0)
+        missed = range(number + 1, newest + 1)
+        return None if number > newest or not found.keys() >= set(missed) else [(at, found[at]) for at in missed]
+
+    def forget(self, session: str) -> None:
+        """As `EventStore.forget`; in the store they expire."""
+        for stream in [each for each in list(self._written) if each.startswith(session + ".")]:
+            self._written.pop(stream, None)
+
+    def __repr__(self) -> str:
+        return f"<SharedEvents in {self._kept!r}>"
+
+
+class SharedSession(Session):
+    """A copy of a session. Thread-safe.
+
+    Args:
+        shared: Whose it is.
+        make_role, end, principal: As for `Session`.
+    """
+
+    def __init__(
+        self, shared: SharedSessions, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str]
+    ) -> None:
+        super().__init__(make_role, end, principal)
+        self.shared = shared
+        ids = map("{}-{}".format, repeat(shared.processes.id), count(1))
+        self.calls = Calls("http", lambda *_: False, len, ids=ids)
+        self.stream_numbers = iter(partial(secrets.randbits, 48), -1)  # no two processes count alike
+        self._saving = threading.RLock()  # orders what is written to the record
+        self._version, self._stored = 0, Record()
+        # The process that has the stream for what belongs to no request; up to where the log was told on that.
+        self.holder, self.told = "", shared.processes.heard
+
+    # ------------------------------------------------------------ the record
+
+    def _record(self) -> Record:
+        peer = self.peer
+        assert peer is not None
+        return {
+            "revision": peer.revision.name, "info": dict(peer.info), "capabilities": dict(peer.capabilities),
+            "rank": peer.log_rank, "principal": self.principal, "begun": self.initialized, "session": peer.session,
+            "uris": self.shared.subscriptions.uris(peer), "stream": self.holder, "told": self.told,
+        }  # fmt: skip
+
+    def begin(self, record: Record, version: int) -> None:
+        """Become what another process has written."""
+        self._version, self._stored = version, record
+        peer = self.peer = Peer(BY_NAME[record["revision"]], info=record["info"])
+        role: Any = self.role  # of a server
+        role.restore(peer, record["uris"])
+        self._adopt(record)
+
+    def refresh(self, entry: Entry) -> None:
+        """Take in what another process has written, but for members that were changed here."""
+        with self._saving:
+            theirs = _record_of(entry) if entry.version > self._version else None
+            if theirs is None:
+                return
+            mine, base = self._record(), self._stored
+            merged = {name: mine[name] if mine[name] != base[name] else theirs[name] for name in theirs}
+            added, removed = set(mine["uris"]) - set(base["uris"]), set(base["uris"]) - set(mine["uris"])
+            merged["uris"] = [uri for uri in dict.fromkeys((*theirs["uris"], *added)) if uri not in removed]
+            self._version, self._stored = entry.version, theirs
+            self._adopt(merged)
+
+    def _adopt(self, record: Record) -> None:
+        peer, subscriptions = self.peer, self.shared.subscriptions
+        assert peer is not None and peer.session is not None
+        peer.info, peer.capabilities, peer.log_rank = record["info"], record["capabilities"], record["rank"]
+        if peer.session != record["session"]:
+            kept = deepcopy(record["session"])
+            peer.session.clear()
+            peer.session.update(kept)
+        subscriptions.set_uris(peer, record["uris"])
+        if record["begun"] and not self.initialized:
+            subscriptions.begin_session(peer)
+        self.initialized, self.holder, self.told = record["begun"], record["stream"], record["told"]
+        if self.holder != self.shared.processes.id and self.unsolicited is not None:
+            self.unsolicited.lost()  # another process has it
+
+    def save(self) -> None:
+        """Write what has changed here, and take in what has elsewhere.
+
+        Raises:
+            StoreUnavailable: The store is away.
+            TypeError, ValueError: ``ctx.session`` is no JSON, or too long.
+        """
+        with self._saving:
+            base, version = self._stored, None
+            while version is None:
+                mine = self._record()
+                if mine == self._stored:
+                    return
+                text = to_json(mine).encode()
+                if len(text) > RECORD_BYTES:
+                    raise ValueError(f"what is kept of a session is longer than {RECORD_BYTES} bytes")
+                version = self.shared.write(self, text, self._version)
+                if version is None and not self.shared.look(self):
+                    return  # it has ended
+            self._version, self._stored = version, json.loads(text)
+        if base and base["uris"] != mine["uris"] and self.holder not in ("", self.shared.processes.id):
+            self.shared.processes.send(self.holder, session=self.key)
+
+    def before_answer(self) -> None:
+        """As `Session.before_answer`: what a request has changed is known to the next one, wherever that goes."""
+        try:
+            self.save()
+        except Exception as error:
+            log.error("what a session keeps was not written: %s", error)
+
+    def before_question(self) -> None:
+        """As `Session.before_question`: the answer may come to any process."""
+        try:
+            self.shared.processes.hold()
+        except StoreUnavailable as error:
+            log.warning("an answer may not get here: %s", error)
+
+    def position(self) -> int:
+        """As `Session.position`."""
+        heard: int = self.shared.processes.heard
+        return heard
+
+    # ------------------------------------------------------------ messages
+
+    def post(self, line: Line) -> None:
+        """As `Session.post`; what is told while there is no stream here is told by the log, when there is one."""
+        if self.unsolicited is not None and not self.unsolicited.done:
+            super().post(line)
+        elif callable(line):
+            line()
+
+    def take(self, message: Union[Notification, Response, Failure]) -> None:
+        """As `Session.take`; what is for no request of this process is told to the others."""
+        if not isinstance(message, Notification):
+            if not self.settle(message):
+                self.shared.pass_on(self, message)
+        elif message.method != "notifications/cancelled":
+            super().take(message)
+            self.save()
+        elif not self.cancel_named(message):
+            self.shared.pass_on(self, message)
+
+
+class SharedSessions:
+    """The sessions of an endpoint, as one of several processes knows them. Thread-safe.
+
+    Args:
+        endpoint: Serves them here.
+        processes: All that do.
+        ttl: Seconds after which one expires that is not used.
+    """
+
+    def __init__(self, endpoint: Endpoint, processes: Processes, ttl: Optional[float]) -> None:
+        self._endpoint, self.processes, self._store = endpoint, processes, processes.store
+        self.subscriptions, self._ttl = endpoint.subscriptions, ttl or KEPT_SECONDS
+        self.events = SharedEvents(processes, self._ttl)
+        processes.receivers.add(self)
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """Begin without copies."""
+        self._lock = threading.Lock()
+        self._known: dict[str, SharedSession] = {}
+
+    def open(self, principal: Optional[str], id: str = "") -> SharedSession:
+        """One that was not written yet, or not read."""
+        self.processes.start(self._endpoint)
+        session = SharedSession(self, self._endpoint.make_role, self._endpoint.end_behind, principal)
+        session.id = id or session.id
+        session.key = _key_of(session.id)
+        return session
+
+    def load(self, id: str) -> Optional[Session]:
+        """The session of this id, as it is now; None where there is none. One look into the store.
+
+        Raises:
+            StoreUnavailable: It is away.
+        """
+        key = _key_of(id)
+        entry = self._store.get(self._key(key), renew=True)
+        record = None if entry is None else _record_of(entry)
+        with self._lock:
+            session = self._known.get(key)
+            if entry is not None and record is not None and session is None:
+                session = self._known[key] = self.open(record["principal"], id)
+                session.begin(record, entry.version)
+        if session is None or entry is None or record is None:
+            if session is not None:
+                self._endpoint.end_here(session, "it has ended at another process")
+            return None
+        session.refresh(entry)
+        self._endpoint.keep(session)
+        return session
+
+    def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
+        """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is away."""
+        self._known[session.key] = session
+        ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
+        return self._store.put(self._key(session.key), text, ttl, version)
+
+    def look(self, session: SharedSession) -> bool:
+        """Take in what is in the store now; False when there is nothing. Raises StoreUnavailable: it is away."""
+        entry = self._store.get(self._key(session.key))
+        if entry is not None:
+            session.refresh(entry)
+        return entry is not None
+
+    def end(self, session: Session) -> None:
+        """Have a session end everywhere. Raises StoreUnavailable: the store is away."""
+        self._store.delete(self._key(session.key))
+        self.processes.tell(session=session.key, ended=True)
+
+    def forget(self, session: Session) -> None:
+        """Drop the copy."""
+        self._known.pop(session.key, None)
+
+    def _key(self, key: str) -> str:
+        return f"{self.processes.folder}session/{key}"
+
+    # ------------------------------------------------------------ what comes to another process than it is for
+
+    def pass_on(self, session: Session, message: Union[Notification, Response, Failure]) -> None:
+        """Tell the process that has asked of its answer, or all others of a cancellation.
+
+        Raises:
+            StoreUnavailable: The store is away.
+        """
+        text = encode(message).decode()
+        if isinstance(message, Notification):
+            self.processes.tell(session=session.key, message=text)
+            return
+        found = _QUESTION_ID.fullmatch(str(message.id))
+        if found is None or not self.processes.send(found[1], session=session.key, message=text):
+            log.debug("<-- an answer to %s, which nobody waits for", message.id)
+
+    def hear(self, told: Told) -> None:
+        """As `Receiver.hear`."""
+        session = self._known.get(str(told.get("session")))
+        if session is None:
+            return
+        if told.get("ended"):
+            self._endpoint.end_here(session, "the client has ended it")
+        elif "message" in told:
+            message = decode(str(told["message"]).encode())
+            if isinstance(message, Notification):
+                session.cancel_named(message)
+            elif isinstance(message, (Response, Failure)):
+                session.settle(message)
+        else:
+            self.look(session)
+
+    # ------------------------------------------------------------ streams
+
+    def take_stream(self, session: SharedSession, told: Optional[int] = None) -> None:
+        """The stream for what belongs to no request is here now, and nowhere else.
+
+        Args:
+            session: Whose.
+            told: Up to where the log was told on it; None where it begins.
+
+        Raises:
+            StoreUnavailable: The store is away.
+        """
+        before, session.holder = session.holder, self.processes.id
+        missed, session.told = session.told if told is None else told, self.processes.heard
+        session.save()
+        if before not in ("", self.processes.id):
+            self.processes.send(before, session=session.key)
+        assert session.peer is not None
+        self.subscriptions.catch_up(session.peer, self.processes.since(missed))
+
+    def leave_stream(self, session: SharedSession) -> None:
+        """It has ended here: on the next one is told what changes from now on. Never raises."""
+        if session.holder == self.processes.id:
+            session.holder, session.told = "", self.processes.heard
+            session.before_answer()
+
+    def resume(self, session: SharedSession, name: str, number: int, writer: ResponseWriter) -> Optional[ResponseSink]:
+        """Go on with a stream that is not served here.
+
+        Returns:
+            What goes on with that for what belongs to no request; None when that of a call was served to its end.
+
+        Raises:
+            HttpError: It is not known, or not any more.
+            InternalError: Too many streams are open here.
+            ConnectionLost: The client has gone again.
+            StoreUnavailable: The store is away.
+        """
+        head, events = self.events.head(name), self.events.read(name)
+        if head is None or self.events.after(name, number) is None:
+            raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+        if head["ids"] is not None:
+            with waiting():
+                self._follow(name, number, head, writer)
+            return None
+        assert session.peer is not None
+        stream = ResponseSink(self._endpoint, session, session.peer.revision, writer, pending=session.pending)
+        self._endpoint.reserve(stream)
+        stream.go_on(name, max((event.number for event in events), default=0))
+        session.unsolicited = stream
+        self.take_stream(session, events[-1].mark if events else head["told"])
+        return stream
+
+    def _follow(self, name: str, number: int, head: Record, writer: ResponseWriter) -> None:
+        """Send the events of a call behind this one, as the process that runs it keeps them, until its end."""
+        gone, seen, ended = CancelToken(), 0, False
+        pause = min(RENEW_SECONDS, (self._endpoint.options.keepalive or RENEW_SECONDS) / 2)
+        writer.on_gone(gone.cancel)
+        writer.begin(200, STREAM_HEADERS)
+        while not ended and not gone.cancelled:
+            try:
+                alive = self.processes.is_alive(head["process"])  # first: what it wrote last is read then
+                for event in self.events.read(name, seen):
+                    seen, ended = event.key, event.mark == LAST
+                    if event.number > number and event.line:
+                        number = event.number
+                        writer.write(format_event(event.line, id=f"{name}/{number}"))
+                if not ended and not alive:
+                    reason = InternalError("the process that ran this has ended, and nobody knows how far it came")
+                    for place, id in enumerate(head["ids"], number + 1):
+                        writer.write(format_event(encode(failure(id, reason)), id=f"{name}/{place}"))
+                    ended = True
+                elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
+                    writer.write(KEEP_ALIVE)
+            except StoreUnavailable as error:
+                log.warning("a stream waits for the store: %s", error)
+                time.sleep(RETRY_SECONDS)
+        writer.end()
+
+
+def _key_of(id: str) -> str:
+    """What a session is called in the store, and by its streams: who reads these cannot send requests in it."""
+    return hashlib.sha256(id.encode()).hexdigest()[:32]
+
+
+_MEMBERS: Mapping[str, tuple[type, ...]] = {
+    "revision": (str,), "info": (dict,), "capabilities": (dict,), "rank": (int, type(None)),
+    "principal": (str, type(None)), "begun": (bool,), "session": (dict,), "uris": (list,), "stream": (str,),
+    "told": (int,),
+}  # fmt: skip
+
+
+def _record_of(entry: Entry) -> Optional[Record]:
+    """A session as it is in the store; None where that is none."""
+    try:
+        record = json.loads(entry.value)
+        good = all(isinstance(record[name], types) for name, types in _MEMBERS.items())
+        if good and len(record) == len(_MEMBERS) and BY_NAME[record["revision"]].handshake:
+            return record  # type: ignore[no-any-return]
+    except (ValueError, KeyError, TypeError):
+        pass
+    log.error("%s in the store is no session, and is refused", entry.key)
+    return None
