@@ -305,13 +305,17 @@ class ResponseSink(Sink):
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
+        shared = self.session is not None and self.session.shared is not None  # what is written goes to a store first
         if self.streaming is None and time.monotonic() - self._wrote_at >= seconds:
+            if shared:
+                self.spawn(self.open)
+                return
             self.open()
         if not self.streaming or not self._write_lock.acquire(blocking=False):
             return
         try:
             writer = self.writer
-            if self.done or writer is None or not writer.has_room():
+            if self.done or writer is None or not writer.has_room() or (shared and self._pending):
                 return
             if sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending) < SHORT_BYTES:
                 self._flush()

@@ -32,6 +32,9 @@ MAIL, NEWS, NEWS_SECONDS = 10_000, 1_000, 3600.0
 # Of the key that signs states.
 SECRET_BYTES = 32
 
+# Seconds that the store gets to hear that this process ends.
+STOP_SECONDS = 2.0
+
 # Seconds between two tries while the store is away.
 AGAIN_SECONDS = 1.0
 
@@ -67,6 +70,7 @@ class Processes:
         """Begin as another process. Python calls this in a forked one."""
         self.id, self.heard, self.started = secrets.token_hex(8), 0, False
         self._lock, self._unsent = threading.Lock(), deque[bytes]()
+        self._thread: Any = None
         self._users: set[object] = set()
         self._held_at, self._read = -LEASE_SECONDS, 0
         self._stopped, self._called = CancelToken(), CancelToken()
@@ -126,10 +130,16 @@ class Processes:
             begins, self.started = not self.started, True
         if begins:
             stopped = self._stopped = CancelToken()
-            threading.Thread(target=self._hear, args=(stopped,), name="minimcp-processes", daemon=True).start()
+            self._thread = threading.Thread(
+                target=self._hear, args=(stopped,), name="minimcp-processes", daemon=True
+            )
+            self._thread.start()
 
     def stop(self, user: object = None) -> None:
-        """Hear no more, if nobody else needs it; the next `start` begins anew. Idempotent."""
+        """Hear no more, if nobody else needs it; the next `start` begins anew. Idempotent.
+
+        Blocks: until others can know it, for `STOP_SECONDS` at most.
+        """
         with self._lock:
             self._users -= {user, None}
             if self._users:
@@ -137,6 +147,8 @@ class Processes:
             self.started = False
         self._stopped.cancel()
         self._called.cancel()
+        if self._thread not in (None, threading.current_thread()):
+            self._thread.join(STOP_SECONDS)
 
     def hold(self) -> None:
         """Have the store know that this process runs, before it says its id to anybody. Raises what the store raises.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, Iterable, Optional, Sequence, TypeVar
@@ -146,6 +145,7 @@ class RedisStore(Store):
         self._lock = threading.Lock()
         self._refused = redis.ResponseError
         self._away: Optional[str] = None  # why it is
+        self._closed = threading.Event()
         self._hearing, self._subscribed = False, set[str]()
         self._nudge = f"{self._prefix}n:{secrets.token_hex(8)}"  # the channel of this store, for new things to wait for
 
@@ -174,12 +174,12 @@ class RedisStore(Store):
 
     def _probe(self) -> None:
         """Look once a second whether Redis is back."""
-        client, back = self._client, False
-        while client is self._client and not back:
-            time.sleep(PROBE_SECONDS)
+        client, closed, back = self._client, self._closed, False
+        while not back and not closed.wait(PROBE_SECONDS):
             with suppress(Exception):
                 back = client.ping() is True
-        log.warning("%r is back", self)
+        if back:
+            log.warning("%r is back", self)
         self._away = None
 
     def _run(self, script: str, key: str, *values: Any, read: Callable[[Any], T]) -> T:
@@ -249,13 +249,16 @@ class RedisStore(Store):
 
     def _hear(self, client: Any) -> None:
         """Wake who waits for what any process has changed, until nobody has waited for a while."""
+        closed = self._closed
         while self._is_heard():
             try:
                 with client.pubsub() as heard:
                     self._follow(heard)
             except Exception as error:
                 log.debug("%r does not tell of changes: %s", self, error)
-                time.sleep(PROBE_SECONDS)
+                closed.wait(PROBE_SECONDS)
+        if closed.is_set():
+            client.connection_pool.disconnect(inuse_connections=False)
 
     def _is_heard(self) -> bool:
         """Whether a thread waits; else the one that hears ends, and the next wait begins another."""
@@ -291,6 +294,8 @@ class RedisStore(Store):
 
     def close(self) -> None:
         """Close the connections that are not in use; the next use opens others. Idempotent."""
+        self._closed.set()
+        self._closed = threading.Event()
         self._client.connection_pool.disconnect(inuse_connections=False)
 
     def __repr__(self) -> str:

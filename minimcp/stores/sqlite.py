@@ -222,7 +222,10 @@ class SqliteStore(Store):
         """Wake the threads that wait for keys which any process has changed, until none waits."""
         while not ended.wait(POLL_SECONDS):
             try:
-                rows = self._query("select key, version from entries where version > ? order by version", newest)
+                with self._lock:
+                    if ended.is_set():  # and the file may be closed
+                        return
+                    rows = self._query("select key, version from entries where version > ? order by version", newest)
             except sqlite3.Error as error:
                 log.error("%r cannot be read: %s", self, error)
                 continue

@@ -1,0 +1,597 @@
+"""Sessions that several processes share: here several servers of one process, each with a store of its own that they
+share; tests/hosts/shared.py does the same with processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+from minimcp import Context, HttpOptions, MemoryStore, RedisStore, Server, SqliteStore, Store
+from minimcp.engine.store import StoreUnavailable
+from minimcp.http.endpoint import Endpoint
+from minimcp.http.headers import HttpRequest
+from minimcp.server import processes
+
+from ..redis_server import RedisServer, redis_server
+from ..support import WAIT, eventually
+from .http_app import NEWEST, Recording, Served, Shaken, alone, call, core_of, message, post, serve
+
+requirement = pytest.mark.requirement
+
+PROGRESS = {"_meta": {"progressToken": 1}}
+
+
+class SharedMemory(MemoryStore):
+    """As if it lay elsewhere."""
+
+    shared = True
+
+
+class Site:
+    """Servers that share a store."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self.open_store = open_store
+        self.go = threading.Event()
+        self.begun = threading.Event()
+        self.cancelled = threading.Event()
+        self.servers: List[Server] = []
+        self.cores: List[Endpoint] = []
+
+    def add(self, **options: Any) -> Endpoint:
+        """One more process."""
+        store = self.open_store()
+        server = Server("site", store=store, http=HttpOptions(keepalive=1, health="/healthz"), **options)
+        self.servers.append(server)
+        self.cores.append(core_of(server))
+
+        @server.tool
+        def count(ctx: Context) -> int:
+            """Count the calls of a session."""
+            assert ctx.session is not None
+            ctx.session["calls"] = ctx.session.get("calls", 0) + 1
+            return int(ctx.session["calls"])
+
+        @server.tool
+        def keep(kind: str, ctx: Context) -> str:
+            """Keep what cannot be kept."""
+            assert ctx.session is not None
+            ctx.session["it"] = object() if kind == "object" else "x" * 2_000_000
+            return "kept"
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            """Ask for a name."""
+            return str(ctx.elicit("Who?", {"name": str}).require()["name"])
+
+        @server.tool
+        def hold(ctx: Context) -> str:
+            """Report, and go on when the test says so, or the client has cancelled."""
+            ctx.progress(1)
+            ctx.on_cancel(self.cancelled.set)
+            self.begun.set()
+            while not self.go.wait(0.01):
+                ctx.check()
+            ctx.progress(2)
+            return "held"
+
+        @server.tool
+        def name(ctx: Context) -> str:
+            """The log level that the client wants, and what it is called."""
+            info = ctx.client.info
+            return f"{ctx._incoming.peer.log_rank} {info.name if info else None}"
+
+        @server.resource("notes://one")
+        def one() -> str:
+            """A note."""
+            return "1"
+
+        return self.cores[-1]
+
+    def kill(self, core: Endpoint) -> None:
+        """Have a process be one that was killed: it does not say that it runs any more, and nobody hears it."""
+        place = self.cores.index(core)
+        shared = core.shared
+        assert shared is not None
+        store = shared.processes.store
+        key = shared.processes._mailbox(shared.processes.id)
+        shared.processes._stopped.cancel()
+        shared.processes._called.cancel()
+        assert eventually(lambda: store.get(key) is None)
+        self.cores.pop(place)
+
+
+def open_stores(kind: str, folder: Path, redis: Callable[[], RedisServer]) -> Callable[[], Store]:
+    if kind == "memory":
+        store = SharedMemory()
+        return lambda: store
+    if kind == "sqlite":
+        return lambda: SqliteStore(folder / "site.db")
+    server = redis()
+    return lambda: RedisStore(server.url)
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    made = Site(open_stores(request.param, tmp_path, lambda: request.getfixturevalue("redis")))
+    yield from closing(made)
+
+
+@pytest.fixture
+def far(redis: RedisServer) -> Iterator[Site]:
+    """With Redis alone."""
+    yield from closing(Site(lambda: RedisStore(redis.url)))
+
+
+def closing(site: Site) -> Iterator[Site]:
+    for _ in range(3):
+        site.add()
+    yield site
+    site.go.set()
+    for server in site.servers:
+        for receiver in list(server._config.processes.receivers):
+            if hasattr(receiver, "_endpoint"):
+                receiver._endpoint.close()
+        server.close()
+        close = getattr(server._config.store, "close", None)
+        if close is not None:
+            close()
+
+
+class Roaming(Shaken):
+    """A client each of whose requests goes to the next process."""
+
+    def __init__(self, cores: List[Endpoint], **capabilities: Any) -> None:
+        self._cores = itertools.cycle(cores)
+        super().__init__(cores[0], **capabilities)
+
+    @property
+    def core(self) -> Endpoint:
+        return next(self._cores)
+
+    @core.setter
+    def core(self, core: Endpoint) -> None:
+        """That is chosen for each request."""
+
+    def at(self, core: Endpoint) -> Shaken:
+        """The same client, at one process."""
+        other = Shaken.__new__(Shaken)
+        other.core, other.headers = core, self.headers
+        return other
+
+
+def text_of(response: Recording) -> str:
+    answer = response.messages[-1] if response.streamed else response.json  # a slow one is a stream
+    return str(answer["result"]["content"][0]["text"])
+
+
+@requirement("SHTTP-60")
+def test_any_process_takes_any_request_of_a_session(site: Site) -> None:
+    client = Roaming(site.cores)
+    counted = [text_of(client.request("tools/call", {"name": "count"})) for _ in range(7)]
+    assert counted == [str(number) for number in range(1, 8)]
+    assert client.request("logging/setLevel", {"level": "error"}).json["result"] == {}
+    assert [text_of(client.request("tools/call", {"name": "name"})) for _ in range(3)] == ["4 test"] * 3
+    assert client.delete().status == 200
+    assert [client.request("ping").status for _ in range(3)] == [404] * 3
+
+
+def test_a_session_opened_before_a_process_began_is_served_by_that(site: Site) -> None:
+    client = Roaming(site.cores)
+    assert text_of(client.request("tools/call", {"name": "count"})) == "1"
+    assert text_of(client.at(site.add()).request("tools/call", {"name": "count"})) == "2"
+
+
+def test_an_answer_reaches_the_process_that_has_asked(site: Site) -> None:
+    client = Roaming(site.cores, elicitation={})
+    asked = client.at(site.cores[0]).begin("tools/call", {"name": "ask"})
+    asked.writer.wait_for(lambda: asked.writer.messages)
+    id = asked.writer.messages[-1]["id"]
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
+    assert client.at(site.cores[1]).send(answer).status == 202
+    assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
+    assert client.at(site.cores[2]).send(answer).status == 202, "a second one is for nobody"
+
+
+def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> None:
+    client, other = Roaming(site.cores, elicitation={}), Roaming(site.cores, elicitation={})
+    asked = client.at(site.cores[0]).begin("tools/call", {"name": "ask"})
+    asked.writer.wait_for(lambda: asked.writer.messages)
+    id = asked.writer.messages[-1]["id"]
+    wrong = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Eve"}}}
+    right = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
+    assert other.at(site.cores[1]).send(wrong).status == 202
+    store = site.servers[0]._config.store
+    before = len(store.list("site/process/"))
+    for nobody in ("0123456789abcdef-1", "../session/x-1", "x", 7):
+        assert client.at(site.cores[1]).send({"jsonrpc": "2.0", "id": nobody, "result": {}}).status == 202
+    assert len(store.list("site/process/")) == before, "nothing is kept for a process that there is not"
+    assert client.at(site.cores[1]).send(right).status == 202
+    assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
+
+
+def test_a_cancellation_reaches_the_process_that_runs_the_request(site: Site) -> None:
+    client = Roaming(site.cores)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
+    assert site.begun.wait(WAIT)
+    told = message("notifications/cancelled", {"requestId": "h"}, id=None)
+    assert client.at(site.cores[1]).send(told).status == 202
+    assert site.cancelled.wait(WAIT)
+    assert not held.finished().messages
+
+
+def test_the_end_of_a_session_reaches_the_process_that_serves_it(site: Site) -> None:
+    client = Roaming(site.cores)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"})
+    assert site.begun.wait(WAIT)
+    assert client.at(site.cores[1]).delete().status == 200
+    assert site.cancelled.wait(WAIT)
+    held.finished()
+    assert eventually(lambda: not site.cores[0].sessions)
+
+
+def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
+    filter = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["notes://one"]}}
+    listening = Served(site.cores[0], alone("subscriptions/listen", filter))
+    listening.writer.wait_for(lambda: listening.writer.messages)
+    client = Roaming(site.cores)
+    stream = client.at(site.cores[1]).listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    assert client.at(site.cores[2]).request("resources/subscribe", {"uri": "notes://one"}).json["result"] == {}
+    core_1 = site.cores[1].subscriptions
+    assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), "the one that has the stream"
+    site.servers[2].resource_updated("notes://one")
+    site.servers[2].add_tool(lambda: 1, name="more", description="One more.")
+    methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
+    for writer in (listening.writer, stream.writer):
+        writer.wait_for(lambda writer=writer: methods <= {each["method"] for each in writer.messages})
+    assert client.at(site.cores[0]).request("resources/unsubscribe", {"uri": "notes://one"}).json["result"] == {}
+    assert eventually(lambda: not any(each.uris for each in core_1._sessions.values()))
+    heard = len(stream.writer.messages)
+    site.servers[2].resource_updated("notes://one")
+    site.servers[2].remove_tool("more")
+    stream.writer.wait_for(lambda: len(stream.writer.messages) > heard)
+    assert stream.writer.messages[heard]["method"] == "notifications/tools/list_changed"
+    assert client.delete().status == 200
+    stream.finished()
+    listening.writer.lose()
+    listening.finished()
+
+
+def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Site) -> None:
+    client = Roaming(site.cores)
+    assert client.request("resources/subscribe", {"uri": "notes://one"}).json["result"] == {}
+    site.servers[2].resource_updated("notes://one")
+    site.servers[2].resource_updated("notes://two")
+    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    first = client.at(site.cores[0]).listen()
+    first.writer.wait_for(lambda: first.writer.messages)
+    assert [each["params"]["uri"] for each in first.writer.messages] == ["notes://one"]
+    second = client.at(site.cores[1]).listen()
+    first.finished()  # another process has it now
+    second.writer.wait_for(lambda: second.writer.streamed)
+    site.servers[2].resource_updated("notes://one")
+    second.writer.wait_for(lambda: second.writer.messages)
+    assert len(second.writer.messages) == 1 == len(first.writer.messages), "nothing is told twice"
+    client.delete()
+    second.finished()
+
+
+def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -> None:
+    client = Roaming(site.cores)
+    client.request("resources/subscribe", {"uri": "notes://one"})
+    first = client.at(site.cores[0]).listen()
+    first.writer.wait_for(lambda: first.writer.events)
+    site.servers[1].resource_updated("notes://one")
+    first.writer.wait_for(lambda: first.writer.messages)
+    first.writer.lose()
+    site.kill(site.cores[0])
+    site.servers[1].resource_updated("notes://one")
+    assert eventually(lambda: not site.servers[1]._config.processes._unsent)
+    again = client.at(site.cores[0]).listen(Last_Event_ID=first.writer.events[-1].id)
+    again.writer.wait_for(lambda: again.writer.messages)
+    assert [each["params"]["uri"] for each in again.writer.messages] == ["notes://one"], "what came meanwhile"
+    assert [each.id.partition("/")[2] for each in again.writer.events if each.data] == ["2"]
+    client.at(site.cores[1]).delete()
+    again.finished()
+
+
+@requirement("SHTTP-43", "SHTTP-44")
+def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Site) -> None:
+    client = Roaming(site.cores)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold", **PROGRESS})
+    held.writer.wait_for(lambda: held.writer.messages)
+    last = held.writer.events[-1].id
+    held.writer.lose()
+    again = client.at(site.cores[1]).listen(Last_Event_ID=last)
+    again.writer.wait_for(lambda: again.writer.streamed)
+    site.go.set()
+    came = again.finished().messages
+    assert [each.get("method", "answer") for each in came] == ["notifications/progress", "answer"]
+    assert came[-1]["result"]["content"][0]["text"] == "held"
+    held.finished()
+    late = serve(site.cores[2], client.at(site.cores[2]).get(Last_Event_ID=last))
+    assert late.messages == came, "also when it has ended"
+    for wrong in (last[:-1] + "9999", "0" * 32 + ".1/1", "x"):
+        assert serve(site.cores[2], client.at(site.cores[2]).get(Last_Event_ID=wrong)).status == 400
+    other = Roaming(site.cores)
+    assert serve(site.cores[2], other.at(site.cores[2]).get(Last_Event_ID=last)).status == 400, "another session's"
+
+
+def test_who_resumes_a_call_of_a_killed_process_gets_an_error(site: Site) -> None:
+    client = Roaming(site.cores)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold", **PROGRESS}, id="h")
+    held.writer.wait_for(lambda: held.writer.messages)
+    last = held.writer.events[-1].id
+    held.writer.lose()
+    site.kill(site.cores[0])
+    again = client.at(site.cores[0]).listen(Last_Event_ID=last).finished()
+    (error,) = again.messages
+    assert error["id"] == "h" and "has ended" in error["error"]["message"]
+    site.go.set()
+    held.finished()
+
+
+def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
+    client = Roaming(site.cores)
+    core = site.cores[1]
+    stolen = post(message("ping"), client.headers)
+    stolen.headers.principal = "eve"
+    assert core.shared is not None
+    found = core.shared.load(client.headers["Mcp-Session-Id"])
+    assert found is not None and found.principal is None
+    with pytest.raises(Exception, match="there is no such session"):
+        core._session(stolen.headers)
+    for key in ("session", "stream", "process"):
+        for entry in site.servers[0]._config.store.list(f"site/{key}/"):
+            assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), "who reads it gets in"
+
+
+def test_what_is_no_session_in_the_store_is_refused(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    client = Roaming(site.cores)
+    store = site.servers[0]._config.store
+    (entry,) = store.list("site/session/")
+    good = json.loads(entry.value)
+    for wrong in (b"", b"\x80\x04", b"[]", b"{}", json.dumps({**good, "revision": "x"}).encode(),
+                  json.dumps({**good, "uris": 1}).encode(), json.dumps({**good, "more": 1}).encode()):
+        store.put(entry.key, wrong)
+        assert client.request("ping").status == 404
+    assert "is refused" in caplog.text
+    store.put(entry.key, entry.value)
+    assert client.request("ping").status == 200
+
+
+@pytest.mark.parametrize("kind", ["object", "long"])
+def test_what_cannot_be_kept_of_a_session_is_logged(site: Site, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    client = Roaming(site.cores)
+    assert text_of(client.request("tools/call", {"name": "keep", "arguments": {"kind": kind}})) == "kept"
+    assert "what a session keeps was not written" in caplog.text
+
+
+def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> None:
+    client = Roaming(site.cores)
+    uris = [f"notes://{number}" for number in range(24)]
+    threads = [
+        threading.Thread(
+            target=lambda uri=uri, core=core: client.at(core).request("resources/subscribe", {"uri": uri})
+        )
+        for uri, core in zip(uris, itertools.cycle(site.cores))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    (entry,) = site.servers[0]._config.store.list("site/session/")
+    assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
+
+
+def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    core = core_of(site.servers[0])
+    object.__setattr__(core, "options", HttpOptions(max_sessions=4))
+    clients = [Shaken(core) for _ in range(10)]
+    assert len(core.sessions) <= 4
+    assert [client.request("ping").status for client in clients] == [200] * 10
+
+
+def test_the_second_round_goes_to_another_process(site: Site) -> None:
+    """All sign with one key, that they make together."""
+    first = serve(site.cores[0], call("ask", capabilities={"elicitation": {}})).json["result"]
+    (key,) = first["inputRequests"]
+    params = {
+        "name": "ask", "arguments": {}, "requestState": first["requestState"],
+        "inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}},
+    }
+    second = serve(site.cores[1], alone("tools/call", params, capabilities={"elicitation": {}}))
+    assert second.json["result"]["content"][0]["text"] == "Ada"
+
+
+def test_health_is_told_whatever_the_host_is(site: Site) -> None:
+    probe = HttpRequest("GET", "/healthz", {"Host": "10.0.0.7:81"})
+    assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (200, b"ok\n")
+    assert serve(site.cores[0], HttpRequest("POST", "/healthz", {"Host": "localhost"})).status == 404
+    site.cores[0].closing = True
+    assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (503, b"closing\n")
+    refused = serve(site.cores[0], alone("ping"))
+    assert refused.status == 503 and refused.headers["Retry-After"] == "1"
+    site.cores[0].closing = False
+
+
+def test_health_is_a_path() -> None:
+    for wrong in ("healthz", 7):
+        with pytest.raises(ValueError, match="begins with /"):
+            HttpOptions(health=wrong)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------ Redis is away
+
+
+def is_refused(response: Recording) -> bool:
+    return response.status == 503 and response.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("how", ["stopped", "paused"])
+def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
+    far: Site, redis: RedisServer, how: str
+) -> None:
+    client = Roaming(far.cores)
+    held = client.at(far.cores[0]).begin("tools/call", {"name": "hold"})
+    assert far.begun.wait(WAIT)
+    if how == "stopped":
+        redis.stop()
+    else:
+        redis.signal(19)  # SIGSTOP
+    for core in far.cores:
+        assert is_refused(client.at(core).request("ping"))
+        assert is_refused(serve(core, post(message("initialize", {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
+        }))))
+        assert text_of(serve(core, call("name"))).startswith("None"), "a request that needs no session"
+    far.go.set()
+    assert text_of(held.finished()) == "held", "what runs goes on"
+    far.servers[0].resource_updated("notes://one")  # never blocks, and is told later
+    if how == "stopped":
+        redis.start()
+        assert eventually(lambda: client.request("ping").status == 404), "it has forgotten all"
+        client = Roaming(far.cores)
+    else:
+        redis.signal(18)  # SIGCONT
+        assert eventually(lambda: client.request("ping").status == 200)
+    assert eventually(lambda: all(client.at(core).request("ping").status == 200 for core in far.cores))
+    asked = Roaming(far.cores, elicitation={})
+    question = asked.at(far.cores[0]).begin("tools/call", {"name": "ask"})
+    question.writer.wait_for(lambda: question.writer.messages)
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    id = question.writer.messages[-1]["id"]
+    assert asked.at(far.cores[1]).send({"jsonrpc": "2.0", "id": id, "result": answer}).status == 202
+    assert question.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
+
+
+def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer) -> None:
+    client = Roaming(far.cores)
+    stream = client.at(far.cores[0]).listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    redis.say("FLUSHALL")
+    assert client.request("ping").status == 404
+    again = Roaming(far.cores)
+    assert text_of(again.request("tools/call", {"name": "count"})) == "1"
+    held = again.at(far.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
+    assert far.begun.wait(WAIT)
+    assert eventually(lambda: far.servers[1]._config.processes._held_at > 0)
+    again.at(far.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
+    assert far.cancelled.wait(WAIT)
+    held.finished()
+    stream.writer.lose()
+    stream.finished()
+
+
+def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever listens there: nothing but `StoreUnavailable` is raised."""
+    monkeypatch.setattr("minimcp.stores.redis.ANSWER_SECONDS", 0.1)
+    listener = socket.create_server(("127.0.0.1", 0))
+    rubbish: Dict[str, bytes] = {"now": b""}
+
+    def talk(connection: socket.socket) -> None:
+        with connection:
+            while connection.recv(65536):
+                connection.sendall(rubbish["now"])
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=(connection,), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    for said in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\r\n", b"*1\r\n:7\r\n", b"$5\r\nabc", b"+OK\r\n" * 9,
+                 b":x\r\n", b"-ERR no\r\n"):  # fmt: skip
+        rubbish["now"] = said
+        store = RedisStore(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
+        for name, *values in (("get",), ("put", b""), ("read",), ("list",), ("append", b""), ("delete",)):
+            store._away = None
+            with pytest.raises(StoreUnavailable):
+                getattr(store, name)("a/", *values)
+        store.close()  # the probes end
+        store.close()
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(WAIT)
+
+
+def test_a_slow_redis_costs_a_request_one_round_trip(far: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Roaming(far.cores)
+    for core in far.cores:
+        client.at(core).request("ping")
+    core = far.cores[0]
+    assert core.shared is not None
+    store = core.shared.processes.store
+    asked: List[str] = []
+    run = store._run  # type: ignore[attr-defined]
+    here = threading.get_ident()
+
+    def counted(script: str, key: str, *values: Any, **read: Any) -> Any:
+        if threading.get_ident() == here:
+            asked.append(script)
+        return run(script, key, *values, **read)
+
+    monkeypatch.setattr(store, "_run", counted)
+    assert client.at(core).request("ping").status == 200
+    assert asked == ["get"]
+    asked.clear()
+    assert serve(core, call("name")).status == 200
+    assert asked == [], "it needs no session"
+    client.at(core).request("tools/call", {"name": "count"})
+    assert asked == ["get", "put"], "what has changed is written before the answer leaves"
+
+
+def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    client = Roaming(site.cores)
+    client.request("ping")
+    shared = site.cores[0].shared
+    assert shared is not None
+    told, store = shared.processes, shared.processes.store
+    for wrong in (b"\x80\x04", b"[]", json.dumps({"session": 7}).encode(), b'{"session": "%b", "message": "x"}'
+                  % next(iter(shared._known)).encode(), b'{"list": 7, "resource": []}'):
+        store.append(told._log, wrong)
+        number = store.append(told._mailbox(told.id), wrong)
+    assert eventually(lambda: told._read == number)
+    assert caplog.text.count("what is no message of a process is refused") >= 2
+    assert client.request("ping").status == 200
+
+
+def test_one_receiver_that_fails_keeps_no_other_from_hearing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def hear(self, told: Any) -> None:
+            raise OSError("no")
+
+    client = Roaming(site.cores)
+    broken = Broken()
+    site.servers[0]._config.processes.receivers.add(broken)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
+    assert site.begun.wait(WAIT)
+    client.at(site.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
+    assert site.cancelled.wait(WAIT)
+    held.finished()
+    assert "was not taken" in caplog.text
+
+
+def test_without_a_shared_store_there_are_no_processes() -> None:
+    server = Server("alone", store=MemoryStore())
+    assert server._config.processes is None and core_of(server).shared is None
+    assert processes.LEASE_SECONDS > 2 * processes.RENEW_SECONDS
+    assert NEWEST
