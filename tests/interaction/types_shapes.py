@@ -85,15 +85,6 @@ class Even:
             raise ValueError(f"{self.number} is odd")
 
 
-@dataclass
-class Area:
-    side: float
-    size: float = field(init=False, default=0.0)
-
-    def __post_init__(self):
-        self.size = self.side * self.side
-
-
 @dataclass(frozen=True)
 class Frozen:
     a: int

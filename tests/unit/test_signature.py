@@ -89,25 +89,6 @@ def test_parameters_defaults_and_the_context() -> None:
     assert signature.returns == List[int]
 
 
-class Handler:
-    class Inner:
-        """A name in the body of the class."""
-
-    @dataclass
-    class Item:
-        n: int
-
-    def method(self, item: Item, ctx: Optional[Context] = None) -> None: ...
-
-    @classmethod
-    def of_class(cls, a: int) -> None: ...
-
-    @staticmethod
-    def static(a: int) -> None: ...
-
-    def only_self_positional(self, /, a: int) -> None: ...
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
