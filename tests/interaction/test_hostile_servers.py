@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 LIMITS = minimcp.Limits(message_bytes=MIB, backlog_bytes=2 * MIB, cache_bytes=MIB, workers=4)
 
 # Nearly as long as a message may be: what takes very much more memory than bytes, and what takes as much.
-DEAR: Any = [{} for _ in range(MIB // 5)]
+DEAR: Any = [{}] * (MIB // 5)
 LONG = "x" * (MIB - 1000)
 
 

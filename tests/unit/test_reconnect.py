@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
+from minimcp.client import reconnect
 
 from ..answering import R4, R5, Answering, error, initialized, result
 from ..scripted import Task, notice, wait_for
@@ -81,8 +82,9 @@ def waited_for(client: minimcp.Client, calls: int = 1) -> None:
 
 
 @pytest.fixture(params=[R4, R5])
-def both(request: pytest.FixtureRequest) -> Iterator[Tuple[minimcp.Client, Server]]:
-    """A client that begins anew, in either era."""
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tuple[minimcp.Client, Server]]:
+    """A client that begins anew, in either era, and soon however often that was."""
+    monkeypatch.setattr(reconnect, "PAUSE", 0.01)
     server = Server() if request.param == R4 else modern()
     with minimcp.connect(server, revision=request.param, restart=True, timeout=WAIT) as client:
         yield client, server
