@@ -6,7 +6,6 @@ import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, Callable, List, Optional
 
 import pytest
@@ -235,24 +234,6 @@ def test_one_that_begins_again_waits_for_the_thread_before() -> None:
     later.result()
     serial.leave(CONFIG)
     assert order == ["first", "second"] and eventually(lambda: not threads())
-
-
-@pytest.mark.parametrize("make", [Serial, lambda: Submitting(lambda job: job()), Main])
-def test_in_a_fork_it_begins_anew(make: Callable[[], Any]) -> None:
-    executor, made, parents = make(), exchange(), exchange()
-    if not isinstance(executor, Main):
-        run(executor)
-        executor._end()
-        executor._jobs = SimpleQueue()  # as if its thread were in the parent
-    executor.start(parents)
-    executor._changed.acquire()
-    executor.renew_in_fork()
-    assert repr(executor).endswith(" 0 waiting>")
-    executor.start(made)
-    if isinstance(executor, Main):
-        assert executor.pump() == 1
-    assert eventually(lambda: answers(made)) and not answers(parents)
-    executor.leave(CONFIG)
 
 
 def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
