@@ -136,14 +136,14 @@ def test_to_serve_over_http_the_standard_library_is_enough(tmp_path: Path) -> No
     _run(["-I", "-S", "-c", ALONE.format(root=str(ROOT))], tmp_path)
 
 
-MOUNTED = """
+HOST = """
 from http.client import HTTPConnection
 from socketserver import ThreadingMixIn
 from threading import Thread
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import minimcp
-from wsgi import application
+from {} import application
 
 class Host(ThreadingMixIn, WSGIServer):
     daemon_threads = True
@@ -153,8 +153,11 @@ class Quiet(WSGIRequestHandler):
 
 host = make_server("127.0.0.1", 0, application, Host, Quiet)
 Thread(target=host.serve_forever, daemon=True).start()
-for revision in ("2026-07-28", "2025-11-25"):
-    with minimcp.connect(f"http://127.0.0.1:{host.server_port}/mcp", revision=revision) as client:
+url = f"http://127.0.0.1:{{host.server_port}}/mcp"
+"""
+
+MOUNTED = HOST.format("wsgi") + """for revision in ("2026-07-28", "2025-11-25"):
+    with minimcp.connect(url, revision=revision) as client:
         assert client.revision == revision
         assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
 connection = HTTPConnection("127.0.0.1", host.server_port)
@@ -170,24 +173,7 @@ def test_a_host_of_wsgi_serves_it_beside_its_pages(files: Path) -> None:
     _run(["-c", MOUNTED], files)
 
 
-GUARDED = """
-from socketserver import ThreadingMixIn
-from threading import Thread
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-
-import minimcp
-from guarded import application
-
-class Host(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-class Quiet(WSGIRequestHandler):
-    def log_message(self, *words): pass
-
-host = make_server("127.0.0.1", 0, application, Host, Quiet)
-Thread(target=host.serve_forever, daemon=True).start()
-url = f"http://127.0.0.1:{host.server_port}/mcp"
-with minimcp.connect(url, auth="s3cret") as client:
+GUARDED = HOST.format("guarded") + """with minimcp.connect(url, auth="s3cret") as client:
     assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
 for auth in (None, "secret"):
     try:
