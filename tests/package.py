@@ -1,0 +1,152 @@
+"""``python -m tests.package FOLDER``: build the wheel and the sdist into a new folder, and look at what users would get.
+
+Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and hold the files of ``minimcp/``
+and what packaging puts beside them, and nothing else. An environment with the wheel alone (``pip install --no-deps``)
+serves and calls over stdio, serves over HTTP, and says what to install where that is not enough. It needs ``build`` and
+``twine``. Exit code 1 when something is not so.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from typing import List, Set
+
+from .support import ROOT
+
+SECONDS = 300
+
+# Beside the package in both.
+OF_WHEEL = {"licenses/LICENSE", "METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}
+OF_SDIST = {"LICENSE", "README.rst", "CHANGES.rst", "MANIFEST.in", "PKG-INFO", "setup.cfg", "setup.py"}
+EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
+
+EXTRAS = {"jwt", "redis", "test", "examples"}
+
+BARE_SERVER = """
+from minimcp import Server
+server = Server("bare")
+@server.tool
+def double(number: int) -> int:
+    "Double a number."
+    return 2 * number
+if __name__ == "__main__":
+    server.run()
+"""
+
+BARE_CLIENT = """
+import sys, urllib.request, json
+import minimcp
+for name in ("requests", "jsonschema", "urllib3"):
+    try:
+        __import__(name)
+    except ImportError:
+        continue
+    raise SystemExit(f"{name} is installed: this shows nothing")
+with minimcp.connect("server.py") as client:  # over stdio
+    assert client.call_tool("double", {"number": 21}).value == 42
+
+def words(function):
+    try:
+        function()
+    except ImportError as error:
+        return str(error)
+    raise SystemExit("no ImportError")
+
+import server
+with server.server.start_http() as running:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "0"}}})
+    accepted = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(running.url, body.encode(), accepted)) as answer:
+        assert b'"serverInfo"' in answer.read()
+    print(words(lambda: minimcp.connect(running.url)))
+needs_more = {"type": "object", "properties": {"a": {"$dynamicRef": "#x"}}}
+def more(a: int) -> str:
+    "Take what only jsonschema can check."
+    return ""
+print(words(lambda: server.server.tool(name="more", input_schema=needs_more)(more)))
+"""
+
+
+class Wrong(Exception):
+    """Something is not as it should be."""
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    """Run a program to its end; what it printed."""
+    done = subprocess.run(
+        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS
+    )
+    text = done.stdout.decode("utf-8", "replace")
+    if done.returncode:
+        raise Wrong(f"{' '.join(command)} ended with {done.returncode}:\n{text[-4000:]}")
+    return text
+
+
+def compare(what: str, found: Set[str], wanted: Set[str]) -> None:
+    """Raises Wrong: a file is missing, or too many."""
+    if found != wanted:
+        raise Wrong(f"{what}: too many {sorted(found - wanted)}, missing {sorted(wanted - found)}")
+    print(f"{what}: {len(found)} files, as they should be")
+
+
+def check_contents(wheel: Path, sdist: Path) -> None:
+    """Compare what both hold with the files of this tree. Raises Wrong."""
+    paths = (path for path in (ROOT / "minimcp").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    package = {path.relative_to(ROOT).as_posix() for path in paths}
+    name = "-".join(wheel.name.split("-")[:2])
+    with zipfile.ZipFile(wheel) as archive:
+        compare(wheel.name, set(archive.namelist()), package | {f"{name}.dist-info/{each}" for each in OF_WHEEL})
+        metadata = archive.read(f"{name}.dist-info/METADATA").decode()
+    with tarfile.open(sdist) as source:
+        held = {each.name for each in source.getmembers() if each.isfile()}
+    beside = OF_SDIST | {f"minimcp.egg-info/{each}" for each in EGG_INFO}
+    compare(sdist.name, held, {f"{name}/{each}" for each in package | beside})
+    extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.M))
+    if extras != EXTRAS:
+        raise Wrong(f"the extras are {sorted(extras)}")
+    print(f"extras: {', '.join(sorted(extras))}")
+
+
+def check_bare(wheel: Path, folder: Path) -> None:
+    """Use the wheel without what it depends on. Raises Wrong."""
+    venv.create(folder / "bare", with_pip=True)
+    python = str(folder / "bare" / "bin" / "python")
+    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    (folder / "server.py").write_text(BARE_SERVER, "utf-8")
+    (folder / "client.py").write_text(BARE_CLIENT, "utf-8")
+    said = run(python, "client.py", cwd=folder).splitlines()
+    for package, line in zip(("requests", "jsonschema"), said):
+        if f"pip install {package}" not in line:
+            raise Wrong(f"the error does not say how {package} is installed: {line}")
+        print(f"without {package}: {line}")
+    run(python, "-m", "minimcp", "call", "server.py", "double", "number=21", cwd=folder)
+
+
+def main(arguments: List[str]) -> int:
+    """Build and check; the exit code."""
+    if len(arguments) != 1:
+        print(__doc__)
+        return 2
+    folder = Path(arguments[0]).resolve()
+    folder.mkdir(parents=True)
+    try:
+        run(sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT))
+        (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+        run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
+        check_contents(wheel, sdist)
+        check_bare(wheel, folder)
+    except Wrong as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
