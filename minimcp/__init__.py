@@ -65,7 +65,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .server.context import Context, current_context
     from .server.options import app, method, notification, prompt, resource, tool
     from .server.executors import Serial
-    from .server.context import LogHandler
+    from .server.operating import FinishedRequest, LogFilter, LogHandler
     from .server.paths import resolve_inside
     from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server.server import Server, serve
@@ -87,18 +87,18 @@ __all__ = [
     "AccessToken", "Annotations", "Answer", "Apps", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
     "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
     "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
-    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "GetPromptResult", "Group",
-    "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon", "Image",
-    "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogHandler",
-    "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences", "ParseError", "Progress",
-    "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult", "RedisStore", "Refused",
-    "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied", "ResourceLink", "ResourceNotFound",
-    "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest", "SampleResult", "SamplingMessage", "Serial",
-    "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore", "StdioServer", "Store", "Task", "Tasks", "Text",
-    "TextResourceContents", "TokenFile", "TokenMemory", "Tool", "ToolAnnotations", "ToolChoice", "ToolError",
-    "ToolResult", "ToolUse", "UnsupportedRevision", "UrlElicitationRequired", "WorkloadIdentity", "__version__",
-    "app", "connect", "connect_all", "current_context", "method", "notification", "prompt", "resolve_inside",
-    "resource", "serve", "tool",
+    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "FinishedRequest", "GetPromptResult",
+    "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon",
+    "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogFilter",
+    "LogHandler", "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences",
+    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
+    "RedisStore", "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied",
+    "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest",
+    "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore",
+    "StdioServer", "Store", "Task", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory", "Tool",
+    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
+    "UrlElicitationRequired", "WorkloadIdentity", "__version__", "app", "connect", "connect_all", "current_context",
+    "method", "notification", "prompt", "resolve_inside", "resource", "serve", "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -124,8 +124,9 @@ _MODULES = {
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",
     "http.sessions": "EventStore",
-    "server.context": "Context LogHandler current_context",
+    "server.context": "Context current_context",
     "server.executors": "Serial",
+    "server.operating": "FinishedRequest LogFilter LogHandler",
     "server.options": "app method notification prompt resource tool",
     "server.paths": "resolve_inside",
     "server.questions": "Elicit ElicitUrl ListRoots Sample",

@@ -1,4 +1,4 @@
-"""``python -m tests.package FOLDER``: build the wheel and the sdist into a new folder, and look at what users would get.
+"""``python -m tests.package FOLDER``: build wheel and sdist into a new folder, and look at what users would get.
 
 Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and hold the files of ``minimcp/``
 and what packaging puts beside them, and nothing else. An environment with the wheel alone (``pip install --no-deps``)

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union
 
 from .. import types
-from ..engine.pool import Pool, waiting
-from ..engine.requests import CancelToken
+from ..engine.pool import Pool, here, waiting
+from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, MethodNotFound, ToolError, logger
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
@@ -745,9 +745,15 @@ class Client:
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
-    """Run something on a thread of its own."""
-    future = CallFuture(token)
-    pool.spawn(lambda: future.run(work))
+    """Run something on a thread of its own, which carries on the trace context of this one."""
+    future, trace = CallFuture(token), carried_on()
+
+    def run() -> None:
+        here.trace_context = trace
+        future.run(work)
+        here.trace_context = {}
+
+    pool.spawn(run)
     return future
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Un
 from ..engine.connection import Connection, ConnectionRole
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, Route
+from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, Route, carried_on
 from ..engine.timer import NEVER, Deadline
 from ..engine.transport import Transport
 from ..errors import (
@@ -365,11 +365,11 @@ class ClientSession(ConnectionRole):
 
     def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""
-        era = self.era
-        if era is None or not (era.envelope or on_progress):
+        era, trace = self.era, carried_on()
+        if era is None or not (era.envelope or on_progress or trace):
             return dict(params)
         token = {} if on_progress is None else {"progressToken": id}
-        return {**params, "_meta": {**params.get("_meta", {}), **token, **era.envelope}}
+        return {**params, "_meta": {**trace, **params.get("_meta", {}), **token, **era.envelope}}
 
     def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
         """What `request` returns for an answer, or raises, for an implementation of it."""

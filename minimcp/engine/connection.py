@@ -2,10 +2,10 @@
 
 The five rules of its threads:
 
-1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no function of a user but `trace`,
-   and serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the writer's thread; the
-   one lock that it shares with those who write is held for writes that do not wait. So nothing that a handler does can
-   delay a read, and two sides that send each other 20 MB at once both finish.
+1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no function of a user but `trace`
+   and `on_request`, and serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the
+   writer's thread; the one lock that it shares with those who write is held for writes that do not wait. So nothing
+   that a handler does can delay a read, and two sides that send each other 20 MB at once both finish.
 2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
    most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
    without waiting. Everything else goes into one queue, and the writer's thread joins what waits there into one write,
@@ -50,9 +50,10 @@ from ..protocol.messages import (
     encode,
     failure,
 )
+from .batch import Batch, why_no_batch
 from .limits import Limits
 from .pool import Job, Pool, renewed_in_fork, waiting
-from .requests import Batch, Calls, IncomingRequest, Line, Route, RunningRequests, Sink, why_no_batch
+from .requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 
@@ -324,12 +325,13 @@ class Connection(Sink):
         self, transport: Transport, role: ConnectionRole, *, pool: Pool, limits: Optional[Limits] = None,
         cap: Optional[list[None]] = None, name: str = "", trace: Optional[Trace] = None,
     ) -> None:
-        self.name = name or transport.name
+        self.name = self.session_name = name or transport.name
         self.limits = limits or Limits()
         self.pool, self.transport, self._role, self._trace = pool, transport, role, trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
         self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
-        self.requests = RunningRequests(self.limits, cap, until_answered=role.server is None)
+        on_end = getattr(role.server, "on_end", None)
+        self.requests = RunningRequests(self.limits, cap, until_answered=role.server is None, on_end=on_end)
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._jobs: list[Job] = []  # what the reader has for the pool
@@ -404,6 +406,7 @@ class Connection(Sink):
             except RpcError as error:
                 if batch is not None:
                     raise
+                self.requests.refused(message, error)
                 self.deliver(encode(failure(message.id, error)), False)
         elif isinstance(message, (Response, Failure)):
             ending = message.result if isinstance(message, Response) else message

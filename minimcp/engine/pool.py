@@ -24,7 +24,8 @@ IDLE_SECONDS = 10.0
 
 Job = Callable[[], object]
 
-# Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs.
+# Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs; ``trace_context``, of the
+# request whose handler has this thread make a call.
 here = threading.local()
 
 # Objects with locks and threads: their `renew_in_fork` is called in a forked process, where the threads are not.

@@ -8,11 +8,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 from __future__ import annotations
 
 import threading
+import time
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
     Cancelled,
@@ -21,7 +22,6 @@ from ..errors import (
     InternalError,
     InvalidRequest,
     RequestTimeout,
-    RpcError,
     logger,
     one_line,
 )
@@ -29,14 +29,11 @@ from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
     Id,
-    InvalidMessage,
     Json,
-    Message,
     Notification,
     Request,
     Response,
     encode,
-    encode_batch,
     encode_progress,
     encode_result,
     failure,
@@ -44,9 +41,13 @@ from ..protocol.messages import (
     size_of,
     wire_failure,
 )
+from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, here, waiting
 from .timer import NEVER, Deadline, Timeout
+
+if TYPE_CHECKING:
+    from .batch import Batch
 
 log = logger("minimcp.requests")
 
@@ -410,6 +411,10 @@ Handler = Callable[["IncomingRequest"], Union[Result, str]]
 # Of requests that came by other ways than HTTP.
 NO_HEADERS: Mapping[str, str] = {}
 
+# Told of each request that ends: the request as it came, what runs it (None where it was refused), and the line of its
+# answer, the exception that refuses it, or None where it was cancelled.
+OnEnd = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
+
 # Returned by a handler whose answer comes later: somebody calls `Sink.respond` then.
 LATER: Any = object()
 
@@ -436,13 +441,17 @@ class RunningRequests:
         cap: A place for each request of a server that may be begun and unfinished, on all its connections; None makes
             places for these alone. (A `Semaphore` would cost as much as all else of a request here.)
         until_answered: Whether requests that are begun still count as waiting: a host may take long to answer.
+        on_end: Told of each request that ends, by the thread that ends it; None tells nobody.
 
     Attributes:
         most_bytes: How many an answer may have.
     """
 
-    def __init__(self, limits: Limits, cap: Optional[list[None]] = None, *, until_answered: bool = False) -> None:
-        self._limits, self._cap, self._until_answered = limits, cap, until_answered
+    def __init__(
+        self, limits: Limits, cap: Optional[list[None]] = None, *, until_answered: bool = False,
+        on_end: Optional[OnEnd] = None,
+    ) -> None:
+        self._limits, self._cap, self._until_answered, self._on_end = limits, cap, until_answered, on_end
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
@@ -471,6 +480,8 @@ class RunningRequests:
         """
         request.key = request.request.id if key is None else key
         request.size += REQUEST_BYTES
+        if self._on_end is not None:
+            request.arrived = time.monotonic()
         limit = self._limits.backlog_bytes
         if limit is not None and self._queued_bytes + request.size > UNCOUNTED_BYTES:
             request.size = REQUEST_BYTES + size_of(request.request.params, limit)
@@ -520,12 +531,13 @@ class RunningRequests:
         finally:
             self._lock.release()
 
-    def claim(self, request: IncomingRequest, key: object = None) -> bool:
+    def claim(self, request: IncomingRequest, key: object = None, line: Optional[bytes] = None) -> bool:
         """Whether the caller may answer this request, or has to drop it: true once.
 
         Args:
             request: The request.
             key: Under which its handler then waits for the request that goes on with it; None lets it end.
+            line: The answer; None when it is cancelled.
         """
         self._lock.acquire()
         try:
@@ -537,9 +549,16 @@ class RunningRequests:
                 self._requests[key] = request
             if not (self._requests or self._begun):
                 self._changed.notify_all()
-            return True
         finally:
             self._lock.release()
+        if self._on_end is not None:
+            self._on_end(request.request, request, line)
+        return True
+
+    def refused(self, request: Request, error: Exception) -> None:
+        """A request was not taken in, and is answered with this error."""
+        if self._on_end is not None:
+            self._on_end(request, None, error)
 
     def go_on(self, key: object, incoming: Optional[IncomingRequest] = None) -> Optional[IncomingRequest]:
         """Take the request whose handler waits under a key; None for all but the first who ask.
@@ -621,6 +640,9 @@ class Sink:
     requests: RunningRequests
     pool: Pool
 
+    # Of the session, for logs: no secret. Empty where requests stand alone.
+    session_name = ""
+
     # Whether a handler may wait here, when its request is answered with a question, for the one that goes on with it.
     waits_for_rounds = False
 
@@ -645,12 +667,14 @@ class Sink:
             wait: Whether this thread may wait for the peer.
             key: As for `RunningRequests.claim`.
         """
-        claimed = self.requests.claim(request, key)
+        size = len(line) - 1
+        if request.batch is None and size > self.requests.most_bytes:
+            line = self.requests.too_long(request, size)
+        claimed = self.requests.claim(request, key, line)
         if request.batch is not None:
             request.batch.add(request.request.id, line if claimed else b"", wait, request)
         elif claimed:
-            size = len(line) - 1
-            self.deliver(line if size <= self.requests.most_bytes else self.requests.too_long(request, size), wait)
+            self.deliver(line, wait)
         return claimed
 
     def asking(self) -> Calls:
@@ -674,78 +698,6 @@ class Sink:
         return None
 
 
-class Batch:
-    """The answers to the requests of one array, which leave together when the last one is there. Thread-safe.
-
-    Args:
-        sink: Where they leave.
-        lines: Answers that are there already.
-        items: The messages in the array, or its requests alone.
-    """
-
-    def __init__(self, sink: Sink, lines: list[bytes], items: Sequence[Message]) -> None:
-        self._sink, self._lines, self._items, self._lock = sink, lines, items, threading.RLock()
-        ids = [item.id for item in items if type(item) is Request]
-        self._open: list[Optional[Id]] = [*ids, None]  # None: not all are started
-
-    def add(
-        self, id: Optional[Id], line: bytes, wait: bool = False, request: Optional[IncomingRequest] = None
-    ) -> None:
-        """A request of the array has ended.
-
-        Args:
-            id: Of the request.
-            line: Its answer; empty for none.
-            wait: Whether this thread may wait for the peer.
-            request: The request, whose answer may be too long; None where it was not taken in.
-        """
-        with self._lock:
-            if id not in self._open:
-                return  # answered before, because its time was over
-            self._open.remove(id)
-            size = len(line) + sum(map(len, self._lines)) + 1
-            if line and request is not None and size > self._sink.requests.most_bytes:
-                line = self._sink.requests.too_long(request, size)
-            if line:
-                self._lines.append(line)
-            whole = encode_batch(self._lines) if not self._open and self._lines else None
-        if whole is not None:
-            self._sink.deliver(whole, wait)
-
-    def serve(self, start: Callable[[Any], None]) -> None:
-        """Take each message in order; an RpcError is the answer of a request. Never blocks, if `start` does not."""
-        for item in self._items:
-            if type(item) is not Request:
-                start(item)
-                continue
-            try:
-                if item.method == "initialize":
-                    raise InvalidRequest("initialize stands alone, not in an array")
-                start(item)
-            except RpcError as error:
-                self.add(item.id, encode(failure(item.id, error)))
-        self.add(None, b"")
-
-
-def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
-    """Why an array of messages is refused whole; None when it is not.
-
-    Args:
-        items: Its elements, decoded.
-        taken: Whether arrays may arrive now.
-        limit: How many messages it may hold; None means no limit.
-    """
-    kinds = {type(item) for item in items}
-    if not taken:
-        return "a message is one object, not an array"
-    if not items:
-        return "an array of messages is not empty"
-    if limit is not None and len(items) > limit:
-        return f"an array holds at most {limit} messages"
-    mixed = kinds & {Request, Notification} and kinds & {Response, Failure}
-    return "an array holds questions or answers, not both" if mixed else None
-
-
 class IncomingRequest(CancelToken):
     """One request of the peer, and the border where exceptions become errors on the wire.
 
@@ -765,12 +717,16 @@ class IncomingRequest(CancelToken):
         asker: Answers what the handler asks the client, from the first question on.
         interrupted: Whether a KeyboardInterrupt ended its handler.
         waits: Whether it was answered with a question, and its handler waits for the request that goes on with it.
+        arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that end.
+        trace_context: What its handler's calls carry on in their ``_meta``; None before the first look at it.
     """
 
     key: object = None
     finished = interrupted = waits = False
     timeout: Optional[Timeout] = None
     asker: Any = None
+    arrived = 0.0
+    trace_context: Optional[dict[str, str]] = None
     _last_progress = float("-inf")
 
     def __init__(
@@ -792,10 +748,17 @@ class IncomingRequest(CancelToken):
         named: Optional[str] = getattr(self.headers, "principal", None)
         return self.peer.principal if named is None else named
 
+    def carried(self) -> dict[str, str]:
+        """The trace context that its handler's calls carry on; the handler may change it."""
+        if self.trace_context is None:
+            self.trace_context = trace_context(self.request.params.get("_meta"))
+        return self.trace_context
+
     def become(self, other: IncomingRequest) -> None:
         """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
         self.request, self.peer, self.headers, self.batch = other.request, other.peer, other.headers, other.batch
         self.key, self.waits, self._last_progress = other.key, False, float("-inf")
+        self.arrived, self.trace_context = other.arrived, None
         if other.progress_token is not None:
             self._progress_lock = other._progress_lock
         self.progress_token = other.progress_token
@@ -960,3 +923,9 @@ class IncomingRequest(CancelToken):
 def current_request() -> Optional[IncomingRequest]:
     """The request whose handler runs on this thread; None on any other thread."""
     return getattr(here, "request", None)
+
+
+def carried_on() -> dict[str, str]:
+    """The trace context that calls of this thread carry on: of the request whose handler runs here, or began them."""
+    incoming = current_request()
+    return getattr(here, "trace_context", {}) if incoming is None else incoming.carried()

@@ -17,9 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .. import errors
+from ..engine.batch import Batch, why_no_batch
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import Batch, IncomingRequest, Route, RunningRequests, why_no_batch
+from ..engine.requests import IncomingRequest, Route, RunningRequests
 from ..engine.store import StoreUnavailable
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, logger, one_line
@@ -269,7 +270,7 @@ class Endpoint(HttpService):
         if self.shared is not None:
             self.shared.renew_in_fork()
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
-        self.requests = RunningRequests(self._limits, self._cap)
+        self.requests = RunningRequests(self._limits, self._cap, on_end=self._registry.config.on_end)
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, ResponseSink] = {}
@@ -542,9 +543,14 @@ class Endpoint(HttpService):
         if isinstance(message, list):
             self._array(message, headers, writer, streams, size)
             return
-        session, peer, route = self._admit(message, headers)
-        if self.bearer is not None:
-            self._check_scopes(message, headers)
+        try:
+            session, peer, route = self._admit(message, headers)
+            if self.bearer is not None:
+                self._check_scopes(message, headers)
+        except HttpError as error:
+            if isinstance(message, Request):
+                self.requests.refused(message, error)
+            raise
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -565,6 +571,7 @@ class Endpoint(HttpService):
                     writer.on_gone(response.lost)
                 self._start(message, peer, route, response, size, headers, self.pool.run)
             except RpcError as error:
+                self.requests.refused(message, error)
                 response.finish(encode(failure(message.id, error)))
             if not response.done:
                 response.serve()

@@ -26,7 +26,7 @@ from ..engine.store import MemoryStore, Store
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Failure, Id, Notification, Response
+from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
@@ -66,8 +66,6 @@ SHORT_BYTES = 1024
 STREAM_HEADERS = [
     ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
 ]
-
-_CODE = re.compile(rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)')
 
 Trace = Callable[[str, bytes], None]
 # Makes what the messages of a session mean, given its way to send notifications, and how to end it.
@@ -217,6 +215,7 @@ class ResponseSink(Sink):
     ) -> None:
         self._endpoint, self.requests, self.pool = endpoint, endpoint.requests, endpoint.pool
         self.session, self._revision = session, revision
+        self.session_name = "" if session is None else session.key
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
         self.name, self.streaming = "", None if streams else False
@@ -345,7 +344,7 @@ class ResponseSink(Sink):
                     headers = [("Content-Type", JSON_TYPE)]
                     if self._endpoint.trace is not None:
                         self._endpoint.trace("-->", line.rstrip(b"\n"))
-                    found = None if self._revision.handshake else _CODE.match(line)
+                    found = None if self._revision.handshake else re.match(ERROR_CODE, line)
                     status = STATUS.get(int(found[1]), 200) if found else 200
                 self.writer.send(status, [*headers, *self.headers], line)
         except ConnectionLost as error:

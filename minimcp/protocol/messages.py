@@ -49,6 +49,9 @@ Id = Union[str, int]
 # Why a line could not be read is looked for where that is cheap: in the lines that are not longer.
 DIAGNOSED_BYTES = 64 * 1024
 
+# The beginning of a line that is an error, as `encode` writes it, up to its code.
+ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+
 _SURROGATE = "[\ud800-\udfff]"
 
 

@@ -7,16 +7,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/client
 
 from __future__ import annotations
 
-import logging
-import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Optional, Union
 
 from ..engine.requests import IncomingRequest, current_request
-from ..errors import Cancelled, ConnectionLost
 from ..protocol.lifecycle import LOG_LEVELS
-from ..protocol.messages import Id, Json, Notification, encode, to_json
-from ..schema.annotations import write_any
+from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema
 from ..schema.mismatch import nearest
 from ..types import Answer, Implementation, ModelPreferences, Root, SampleResult, Tool, ToolChoice
@@ -426,6 +421,15 @@ class Context:
         return meta if isinstance(meta, dict) else {}
 
     @property
+    def trace_context(self) -> dict[str, str]:
+        """``traceparent``, ``tracestate`` and ``baggage`` of the request's ``_meta``, as far as they came.
+
+        Clients that the handler calls, on its thread or by `submit`, send these in ``_meta``, unless the call has its
+        own. A handler or a middleware may change them, so that what is called sees its span as the parent.
+        """
+        return self._incoming.carried()
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request that it came by, names without regard to case; empty where it was none.
 
@@ -465,68 +469,3 @@ def current_context() -> Context:
     if incoming is None:
         raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
     return Context(incoming)
-
-
-# ------------------------------------------------------------ the standard library's logging
-
-LEVELS = (
-    (logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"), (25, "notice"),
-    (logging.INFO, "info"),
-)  # fmt: skip
-"""The least number of each level of the protocol; what is below all of them is "debug"."""
-
-OURS = "minimcp"
-
-# Attributes that every record has; others were given as ``extra=``.
-_PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
-
-_here = threading.local()
-
-
-class LogHandler(logging.Handler):
-    """Sends what is logged while a handler runs, on its thread, to the client whose request it serves.
-
-    ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client gets those of the level that it wants,
-    with the logger's name, and as data the message, or with ``extra=`` an object of the message and that. A traceback
-    is sent only if a formatter that was set writes one. Outside handlers, after the client has cancelled or gone, and
-    for this library's own loggers it does nothing. It never raises: what goes wrong is `logging.Handler.handleError`'s.
-
-    Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
-    """
-
-    def handle(self, record: logging.LogRecord) -> Union[bool, logging.LogRecord]:  # type: ignore[override]
-        """Emit a record that passes the filters, without the handler's lock."""
-        passed: Any = self.filter(record)
-        if passed:
-            self.emit(passed if isinstance(passed, logging.LogRecord) else record)
-        return passed  # type: ignore[no-any-return]
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, if a handler runs on this thread."""
-        incoming = current_request()
-        if incoming is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
-            return
-        _here.logs = True  # what is logged while this record is made into text would come back here without end
-        try:
-            level = next((name for least, name in LEVELS if record.levelno >= least), "debug")
-            Context(incoming).log(level, self._data(record), record.name)
-        except (Cancelled, ConnectionLost):
-            pass  # nobody reads it; the handler itself finds out where it looks
-        except Exception:
-            self.handleError(record)
-        finally:
-            _here.logs = False
-
-    def _data(self, record: logging.LogRecord) -> Json:
-        text = record.getMessage() if self.formatter is None else self.format(record)
-        extra = {name: _json(value) for name, value in vars(record).items() if name not in _PLAIN}
-        return {"message": text, **extra} if extra else text
-
-
-def _json(value: Any) -> Json:
-    """A value that JSON can write; its repr stands for any other."""
-    with suppress(Exception):
-        written = write_any(value)
-        to_json(written)
-        return written
-    return repr(value)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar
 
 from ..engine.limits import Limits
-from ..engine.requests import IncomingRequest, Route
+from ..engine.requests import IncomingRequest, OnEnd, Route
 from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
@@ -50,6 +50,7 @@ class ServerConfig:
         store: Keeps what outlives a request; None for memory.
         processes: Those that share the store; None where none do.
         tasks: Runs calls of tools as tasks; None where nothing does.
+        on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
         read_resource: Set by the registry.
     """
 
@@ -74,6 +75,7 @@ class ServerConfig:
     store: Optional[Store] = None
     processes: Optional[Processes] = None
     tasks: Any = None
+    on_end: Optional[OnEnd] = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:

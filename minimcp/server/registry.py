@@ -152,6 +152,10 @@ class Registry:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
         return own.route
 
+    def has_method(self, method: str) -> bool:
+        """Whether a method is one of the specification's, or the author's own."""
+        return method in TAKEN or method in self.methods.items
+
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
         info = {name: value for name, value in config.info.items() if name in revision.implementation_members}

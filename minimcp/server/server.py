@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
+    from .operating import FinishedRequest
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,6 +90,9 @@ class Server:
             `MemoryStore`; or a `SqliteStore` or `RedisStore`, which also keeps the sessions of HTTP, so that any
             process with the same store takes any request. None keeps each in memory.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
+        on_request: Called with a `FinishedRequest` for each request when it ends, also lists, pings and those that are
+            refused, before the answer is sent, by the thread that ends it. Be quick: for pings and lists that is the
+            one that reads. None calls nothing.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
         auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is asked.
@@ -126,6 +130,7 @@ class Server:
         state_keys: Optional[Sequence[bytes]] = None,
         store: Optional[Store] = None,
         trace: Any = None,
+        on_request: Optional[Callable[[FinishedRequest], object]] = None,
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
         auth: Optional[Bearer] = None,
@@ -155,6 +160,10 @@ class Server:
         )
         offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
         self._registry = Registry(self._config, offer)
+        if on_request is not None:
+            from .operating import observer
+
+            self._config.on_end = observer(on_request, self._registry.has_method)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")

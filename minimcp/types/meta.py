@@ -23,6 +23,24 @@ DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 """Keys of W3C trace context, which stand without a prefix."""
 
+# Characters of the value of such a key that are carried on: what W3C lets a baggage have.
+_TRACE_LENGTH = 8192
+
+
+def trace_context(meta: Any) -> dict[str, str]:
+    """The trace context in the ``_meta`` of a request, to be carried on; what breaks its rules is left out.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/basic#general-fields
+    """
+    if type(meta) is not dict:
+        return {}
+    found = {key: meta.get(key) for key in TRACE_KEYS}
+    kept = {key: text for key, text in found.items() if isinstance(text, str) and 0 < len(text) <= _TRACE_LENGTH}
+    if not re.match(_TRACE_PARENT, kept.get("traceparent", "")):  # without which the state means nothing
+        kept.pop("traceparent", None)
+        kept.pop("tracestate", None)
+    return kept
+
 
 def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
     """Refuse keys that an author may not write.

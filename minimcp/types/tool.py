@@ -93,6 +93,33 @@ class Tool(Named):
         """The annotations; without any, those that say nothing, whose properties give the defaults."""
         return self.annotations or ToolAnnotations()
 
+    def as_openai(self, name: Optional[str] = None) -> Json:
+        """This tool as one of ``tools`` of OpenAI's chat completions, which many other APIs take too.
+
+        Args:
+            name: What the model calls it; None takes its own. Most models' APIs take letters, digits, "_" and "-"
+                alone, and 64 of them: give tools with other names one, and keep which is which.
+        """
+        function: Json = {"name": name or self.name, "parameters": self._parameters()}
+        if self.description is not None:
+            function["description"] = self.description
+        return {"type": "function", "function": function}
+
+    def as_anthropic(self, name: Optional[str] = None) -> Json:
+        """This tool as one of ``tools`` of Anthropic's messages.
+
+        Args:
+            name: As for `as_openai`.
+        """
+        tool: Json = {"name": name or self.name, "input_schema": self._parameters()}
+        if self.description is not None:
+            tool["description"] = self.description
+        return tool
+
+    def _parameters(self) -> Json:
+        """The input schema, with what some APIs want to see in it."""
+        return {"type": "object", "properties": {}, **self.input_schema}
+
 
 class Outcome(WithContent):
     """What `CallToolResult` and `ToolResult` have in common."""

@@ -1,4 +1,4 @@
-"""`python -m tests.interop.embedding`: the blocks of examples/frameworks.rst, run inside Flask, Celery and Jupyter.
+"""`python -m tests.interop.embedding`: blocks of two pages, run inside Flask, Celery, Jupyter and OpenTelemetry.
 
 The programs are installed at the versions below, into an environment of their own. Exit code 1 when that fails or a
 program does not do what that page says.
@@ -18,11 +18,16 @@ from .environments import InstallFailed, PythonEnvironment
 ROOT = Path(__file__).resolve().parents[2]
 
 ENVIRONMENT = PythonEnvironment(
-    "embedding", ["flask==3.1.3", "celery==5.7.0", "ipykernel==7.4.0", "jupyter_client==8.10.0"]
+    "embedding",
+    [
+        "flask==3.1.3", "celery==5.7.0", "ipykernel==7.4.0", "jupyter_client==8.10.0", "prometheus-client==0.26.0",
+        "opentelemetry-sdk==1.45.2",
+    ],
 )
 
 SECONDS = 120.0
-PAGES = [ROOT / "README.rst", ROOT / "examples" / "frameworks.rst"]  # the server is in the first
+# The server is in the first.
+PAGES = [ROOT / "README.rst", *(ROOT / "examples" / name for name in ("frameworks.rst", "operating.rst"))]
 BLOCK = re.compile(r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M)
 
 FLASK = """
@@ -99,7 +104,75 @@ finally:
     manager.shutdown_kernel(now=True)
 """
 
-PROGRAMS = {"web.py": FLASK, "tasks.py": CELERY, "notebook": JUPYTER}  # a block of a page, and what runs it
+PROMETHEUS = """
+import prometheus_client, minimcp
+from metrics import server
+
+@server.tool
+def forecast(city: str) -> str:
+    "Forecast."
+    return city
+
+with minimcp.connect(server, revision="2025-11-25") as client:
+    client.list_tools()
+    client.call_tool("forecast", {"city": "Oslo"})
+    for made_up in ("a/b", "c/d"):
+        try:
+            client.request(made_up)
+        except minimcp.MethodNotFound:
+            pass
+text = prometheus_client.generate_latest().decode()
+for line in (
+    'mcp_requests_total{method="tools/list",name="",outcome="ok"} 1.0',
+    'mcp_requests_total{method="tools/call",name="forecast",outcome="ok"} 1.0',
+    'mcp_requests_total{method="unknown",name="",outcome="error"} 2.0',
+    'mcp_request_seconds_count{method="tools/call",name="forecast"} 1.0',
+):
+    assert line in text.splitlines(), text
+"""
+
+OPENTELEMETRY = """
+from opentelemetry import propagate, trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+spans, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(provider)
+
+import minimcp
+from traces import server
+
+inner = minimcp.Server("inner")
+
+@inner.tool
+def parent(ctx: minimcp.Context) -> str:
+    "What the call came with."
+    return ctx.meta.get("traceparent", "none")
+
+@server.tool
+def outer() -> str:
+    "Call another server."
+    return client.call_tool("parent").text
+
+with minimcp.connect(inner) as client, minimcp.connect(server) as host:
+    with trace.get_tracer("host").start_as_current_span("question") as question:
+        carrier = {}
+        propagate.inject(carrier)
+        host.request("tools/call", {"name": "outer", "arguments": {}, "_meta": carrier})
+        seen = host.request("tools/call", {"name": "outer", "_meta": carrier})["content"][0]["text"]
+handled = [span for span in spans.get_finished_spans() if span.name == "tools/call"]
+assert len(handled) == 2
+for span in handled:
+    assert span.parent.span_id == question.get_span_context().span_id
+last = handled[-1].get_span_context()
+assert seen.startswith(f"00-{last.trace_id:032x}-{last.span_id:016x}-"), seen
+"""
+
+PROGRAMS = {
+    "web.py": FLASK, "tasks.py": CELERY, "metrics.py": PROMETHEUS, "traces.py": OPENTELEMETRY, "notebook": JUPYTER
+}  # a block of a page, and what runs it
 
 
 def write_blocks(folder: Path) -> None:
