@@ -44,7 +44,7 @@ UPWARD = {
 }
 """What these import inside a function: the transports that a server or a client is asked for by name."""
 
-MOST_FILES, MOST_ENTRIES = 124, 18
+MOST_FILES, MOST_ENTRIES = 125, 18
 
 FOREIGN = frozenset({
     "annotated_types", "attr", "cryptography", "jsonschema", "jsonschema_specifications", "jwt", "pydantic",

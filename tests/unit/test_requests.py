@@ -9,20 +9,19 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp.engine.limits import Limits
+from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.requests import (
     LATER,
     MOST_PAUSES,
     MOST_PROGRESS,
     PROGRESS_BYTES,
     REQUEST_BYTES,
-    Batch,
     Calls,
     CancelToken,
     IncomingRequest,
     Route,
     RunningRequests,
     Sink,
-    why_no_batch,
 )
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
