@@ -284,7 +284,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "call: another argument": [["call", "server.py", "greet", "nam=Ada"], "name is missing, did you mean it by 'nam'?"],
     "call: an unknown argument": [["call", "server.py", "greet", "whom=Ada"],
         "name is missing, and whom is not known: greet(name: string)"],
-    "call: another option": [["call", "server.py", "greet", "--timeut", "4"], "--timeut 4, did you mean --timeout?"],
+    "call: another option": [["call", "server.py", "greet", "--timeut", "4"], "--timeut ... , did you mean --timeout?"],
     "call: another type": [["call", "server.py", "delete", "id=one"], "id: expected an integer, got the string 'one'"],
     "read: another URI": [["read", "server.py", "notes://al"], "not found: notes://al, did you mean notes://all?"],
     "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.limits import Limits
 from minimcp.engine.batch import Batch, why_no_batch
+from minimcp.engine.limits import Limits
 from minimcp.engine.requests import (
     LATER,
     MOST_PAUSES,
