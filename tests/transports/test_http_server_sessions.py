@@ -613,6 +613,18 @@ def test_no_client_loses_what_is_kept_for_it_by_what_others_are_sent(size: int, 
     assert sum(len(events) for events in store._sessions.values()) <= 100 and store._bytes <= 800
 
 
+def test_where_there_is_no_room_for_a_client_that_keeps_little_the_one_that_keeps_most_makes_it() -> None:
+    store = EventStore(max_events=100)
+    store.add("early.1", 1, b"answer")
+    for number in range(1, 100):
+        store.add("greedy.1", number, b"x")
+    for number in range(1, 4):
+        store.add("late.1", number, b"answer")
+    assert store.after("early.1", 0) == [(1, b"answer")]
+    assert store.after("late.1", 0) == [(number, b"answer") for number in range(1, 4)]
+    assert store.after("greedy.1", 2) is None and store.after("greedy.1", 3) is not None
+
+
 def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Server) -> None:
     store = EventStore(max_events=100, max_bytes=80)
     store.add("c.1", 1, b"x" * 11)  # above an eighth
