@@ -12,7 +12,6 @@ from ..protocol.lifecycle import LOG_LEVELS
 from .base import *
 from .content import *
 from .notifications import *
-from .prompt import *
 from .questions import *
 from .tool import *
 
