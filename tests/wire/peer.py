@@ -238,6 +238,15 @@ def grandchild(peer: Peer, *, escapes: bool = False) -> None:
     peer.note("grandchild", child=pid)
 
 
+def helper(peer: Peer) -> None:
+    """Start a process that stays when this one ends, takes note of SIGTERM, and ends by it."""
+    note_signals(peer)
+    pid = os.fork()
+    if pid == 0:
+        hang(peer)
+    peer.note("grandchild", child=pid)
+
+
 def stderr_flood(peer: Peer) -> None:
     """Write 20 MB to stderr before reading anything."""
     block = b"".join(b"line %07d of a very talkative server, up to 64 bytes in all..\n" % n for n in range(16384))
@@ -261,6 +270,7 @@ STARTS: Acts = {
     "ignore-signals": ignore_signals,
     "note-signals": note_signals,
     "grandchild": grandchild,
+    "helper": helper,
     "escaped": lambda peer: grandchild(peer, escapes=True),
     "stderr-flood": stderr_flood,
     "duplex": nothing,

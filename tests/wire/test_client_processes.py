@@ -58,6 +58,14 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
     assert not os.path.exists(f"/proc/{pid}")  # no zombie either
 
 
+def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(scripted: Script) -> None:
+    server = scripted(start="helper")
+    client = server.connect("handshake")
+    client.close()
+    [told] = server.happened("signal")
+    assert (told["pid"], told["number"]) == (server.journal("grandchild")[0]["child"], signal.SIGTERM)
+
+
 # ---------------------------------------------------------------- K23: how a server is started
 
 
