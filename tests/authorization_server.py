@@ -130,7 +130,7 @@ class AuthorizationServer:
 
     def _client(self, asked: Dict[str, str], headers: Mapping[str, str]) -> Optional[str]:
         basic = headers.get("Authorization", "")
-        id, secret = asked.get("client_id"), None
+        id, secret = asked.get("client_id"), asked.get("client_secret")
         if basic.startswith("Basic "):
             id, secret = map(unquote, base64.b64decode(basic[6:]).decode().split(":"))
         return id if id in self.clients and self.clients[id] == secret else None
@@ -185,9 +185,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(302, {}, Location=owner.authorize(values))
         elif path == "/token":
             self.answer(*owner.token(values, self.headers))
-        elif path == "/introspect":
-            claims = owner.tokens.get(values.get("token", ""))
-            self.answer(200, {"active": False} if claims is None else {"active": True, **claims})
         elif path == "/introspect":
             claims = owner.verify(values.get("token", ""))
             self.answer(200, {"active": claims is not None, **(claims or {})})
