@@ -16,9 +16,10 @@ import pytest
 
 import minimcp
 from minimcp import AuthorizationError, ClientCredentials, SignIn, TokenFile, TokenMemory
+from minimcp.engine import timer
 
 from ..authorization_server import METADATA, AuthorizationServer, Browser, protected
-from ..support import ROOT
+from ..support import ROOT, WAIT, MovedTime
 
 requirement = pytest.mark.requirement
 BOTH = pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
@@ -287,15 +288,23 @@ def test_who_gives_up_waits_for_nobody(issuer: AuthorizationServer) -> None:
                 begun.result(20)
 
 
-def test_the_clock_stands_while_a_person_signs_in(issuer: AuthorizationServer) -> None:
-    browser = Browser()
+def test_the_clock_stands_while_a_person_signs_in(
+    issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, moved = Browser(), MovedTime()
+    monkeypatch.setattr(timer, "time", moved)
 
     def slowly(url: str) -> None:
-        time.sleep(0.4)
+        if browser.opened:
+            moved.ahead += 1000
+            calls: Any = client._sessions.newest.calls
+            calls._look()  # as the timer does
         browser.open(url)
 
-    with protected(issuer) as running:
-        assert call(running.url, sign_in(on_redirect=slowly, on_callback=browser.come)[0], connect_timeout=0.3) == "ada"
+    auth, _ = sign_in(on_redirect=slowly, on_callback=browser.come)
+    with protected(issuer) as running, minimcp.connect(running.url, auth=auth, timeout=WAIT) as client:
+        assert client.call_tool("write").text == "written"
+    assert len(browser.opened) == 2
 
 
 @requirement("M:AUTH-18")
