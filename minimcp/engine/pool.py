@@ -90,10 +90,12 @@ class Pool:
         """Begin without threads."""
         self._lock = threading.RLock()  # a signal handler that cancels a call may come in the middle of this
         self.queue: deque[Any] = deque()
-        self._sent: SimpleQueue[Optional[Job]] = SimpleQueue()  # for idle threads: a job; None: look at the queue
+        # Of each thread without a job, where it waits for one. One queue for all would wake two for each job: whoever
+        # gets something from a `SimpleQueue` wakes the next that waits there.
+        self._idle: list[SimpleQueue[Optional[Job]]] = []
+        self._late: deque[Job] = deque()  # for which the system gave no thread
         self._running = 0
         self._called = False  # whether a thread is on its way to the queue
-        self._idle = 0  # threads without a job, less what is sent to them; less than 0 where threads are missing
         self._keeps = True
 
     def submit(self, *jobs: Job) -> None:
@@ -110,9 +112,8 @@ class Pool:
         """Run a job at once, on a thread that does not count."""
         with self._lock:
             self._keeps = True
-            self._sent.put(job)
-            self._idle -= 1
-            self._advance()
+            if not self._send(job):
+                self._late.append(job)
 
     def run(self, job: Job) -> None:
         """Run a job on this thread, when it may start; after those that were submitted before.
@@ -121,7 +122,7 @@ class Pool:
         """
         with self._lock:
             # Where the system gives no threads, nobody comes for those that are queued before.
-            begins = self._running < self._size and (not self.queue or self._idle < 0)
+            begins = self._running < self._size and not (self.queue and self._called)
             if begins:
                 self._running += 1
             else:
@@ -140,7 +141,7 @@ class Pool:
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their jobs. What is queued is still run."""
         with self._lock:
-            for _ in range(self._idle):
+            for _ in list(self._idle):
                 self.spawn(bool)  # a job that does nothing
             self._keeps = False
 
@@ -153,56 +154,59 @@ class Pool:
     # ------------------------------------------------------------ threads
 
     def _advance(self) -> None:
-        """Let the first in the queue begin, if one may, or call a thread for it; start what is missing (lock held)."""
+        """Let the first in the queue begin, if one may, or call a thread for it (lock held)."""
+        while self._late and self._send(self._late[0]):
+            self._late.popleft()
         while self.queue and self._running < self._size:
             if not isinstance(self.queue[0], threading.Event):
-                if not self._called:
-                    self._called = True
-                    self._sent.put(None)
-                    self._idle -= 1
+                self._called = self._called or self._send(None)
                 break
             self._running += 1
             self.queue.popleft().set()
-        while self._idle < 0:
-            self._numbers += 1
-            try:
-                threading.Thread(target=self._live, name=f"{self.name}-{self._numbers}", daemon=True).start()
-            except RuntimeError as error:  # a thread that there is takes it later, or the next look here starts one
-                log.error("%s: %s", self.name, error)
-                return
-            self._idle += 1
 
-    def _live(self) -> None:
+    def _send(self, job: Optional[Job]) -> bool:
+        """Have a thread run a job, or for None look at the queue (lock held); False: the system gives none."""
+        if self._idle:
+            self._idle.pop().put(job)
+            return True
+        self._numbers += 1
+        try:
+            name = f"{self.name}-{self._numbers}"
+            threading.Thread(target=self._live, args=(job,), name=name, daemon=True).start()
+            return True
+        except RuntimeError as error:  # a thread that there is takes it later, or the next look here starts one
+            log.error("%s: %s", self.name, error)
+            return False
+
+    def _live(self, sent: Optional[Job]) -> None:
+        inbox: SimpleQueue[Optional[Job]] = SimpleQueue()
         while True:
-            try:
-                sent = self._sent.get(timeout=IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._idle > 0:
-                        self._idle -= 1
-                        return
-                continue  # one was sent just now
             counts = sent is None
             here.pool = self if counts else None
-            job = self._next(called=True) if sent is None else sent
+            job = self._next(inbox, called=True) if sent is None else sent
             while job is not None:
                 try:
                     job()
                 except BaseException as error:  # jobs answer for themselves: this is a fault of ours
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                 job = sent = None  # an idle thread keeps nothing of what it did
-                job = self._next(ran=counts)
+                job = self._next(inbox, ran=counts)
                 counts, here.pool = True, self
             here.pool = None
-            with self._lock:
-                if not self._keeps and self._idle > 0:
-                    self._idle -= 1
-                    return
+            try:
+                sent = inbox.get(timeout=IDLE_SECONDS if self._keeps else 0)
+            except Empty:
+                with self._lock:
+                    if inbox in self._idle:
+                        self._idle.remove(inbox)
+                        return
+                sent = inbox.get()  # it was sent just now
 
-    def _next(self, *, called: bool = False, ran: bool = False) -> Optional[Job]:
+    def _next(self, inbox: SimpleQueue[Optional[Job]], *, called: bool = False, ran: bool = False) -> Optional[Job]:
         """What a thread runs next; None: nothing may start, and it is idle.
 
         Args:
+            inbox: Where it waits then.
             called: Whether it was called to the queue.
             ran: Whether it has counted until now.
         """
@@ -219,12 +223,12 @@ class Pool:
                 else:
                     job = first
             if job is None:
-                self._idle += 1
-            if self._idle < 0 or (self.queue and not self._called):
+                self._idle.append(inbox)
+            if self._late or (self.queue and not self._called):
                 self._advance()
             return job
         finally:
             self._lock.release()
 
     def __repr__(self) -> str:
-        return f"<Pool {self.name!r} {self._running} running, {len(self.queue)} queued, {self._idle} idle>"
+        return f"<Pool {self.name!r} {self._running} running, {len(self.queue)} queued, {len(self._idle)} idle>"

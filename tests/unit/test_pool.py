@@ -190,19 +190,24 @@ def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(
     wait_for(ran)
 
 
-def test_a_thread_that_was_idle_for_long_takes_the_job_that_was_just_sent(make: Callable[..., Pool]) -> None:
+def test_a_thread_that_was_idle_for_long_takes_the_job_that_was_just_sent(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Late(SimpleQueue):  # type: ignore[type-arg]
-        looks = 0
-
         def get(self, block: bool = True, timeout: Any = None) -> Any:
-            self.looks += 1
-            if self.looks == 1:
+            if timeout is not None:
+                idle.set()
+                wait_for(sent)
                 raise Empty
             return super().get(block, timeout)
 
+    monkeypatch.setattr(pool_module, "SimpleQueue", Late)
+    idle, sent = threading.Event(), threading.Event()
     pool, ran = make(1), threading.Event()
-    pool._sent = Late()
+    pool.submit(bool)
+    wait_for(idle)
     pool.submit(ran.set)
+    sent.set()
     wait_for(ran)
 
 
