@@ -161,6 +161,8 @@ class Store:
 
     def wake(self, keys: Iterable[str]) -> None:
         """Have the threads of this process look again that wait for one of these keys. Never blocks."""
+        if not self._waiters:  # who begins to wait now looks by itself
+            return
         with self._waiters_lock:
             for key in keys:
                 for woken in self._waiters.get(key, ()):

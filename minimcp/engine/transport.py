@@ -273,7 +273,7 @@ class StreamTransport(Transport):
         end = self._in
         with end.lock:
             try:
-                ready = [] if end.closed else [number for number, _ in end.poller.poll()]
+                ready = {} if end.closed else dict(end.poller.poll())
                 if not end.closed:
                     chunk = b"" if ready and end.number not in ready else os.read(end.number, _READ_BYTES)
             except OSError:
