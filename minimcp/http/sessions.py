@@ -22,7 +22,7 @@ from .. import errors
 from ..engine.connection import ConnectionRole
 from ..engine.pool import waiting
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
-from ..engine.store import MemoryStore, Store
+from ..engine.store import Store
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
@@ -85,8 +85,8 @@ class EventStore:
     Args:
         max_events: Events in all, of this process.
         max_bytes: Bytes in all, of this process.
-        store: What keeps them; None keeps them in memory. With a `SqliteStore` each event is written to its file before
-            it is sent, which takes about 0.1 ms.
+        store: Keeps them too, beside memory; None keeps them there alone. With a `SqliteStore` each event is written to
+            its file before it is sent, which takes about 0.1 ms.
 
     Raises:
         ValueError: A number is less than 1.
@@ -98,13 +98,12 @@ class EventStore:
         if max_events < 1 or max_bytes < 1:
             raise ValueError("an event store has room for at least 1 event of at least 1 byte")
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._store = MemoryStore() if store is None else store
-        self._ttl = None if store is None else KEPT_SECONDS
+        self._store = store
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._sessions: dict[str, deque[tuple[str, int]]] = {}  # keys in the store, and sizes
+        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}  # streams, numbers and what the events say
         self._sizes: dict[str, int] = {}
         self._events = self._bytes = 0
         self._lock = threading.Lock()
@@ -127,39 +126,43 @@ class EventStore:
             mark: For other processes: `LAST` in the last of a call, or what `Session.position` was when it was made.
         """
         session = stream.partition(".")[0]
-        key = f"event/{stream}/{number:012}"
         with self._lock:
-            self._store.put(key, data, self._ttl)
+            if self._store is not None:
+                self._store.put(_key(stream, number), data, KEPT_SECONDS)
             events = self._sessions.setdefault(session, deque())
-            events.append((key, len(data)))
+            events.append((stream, number, data))
             self._count(session, 1, len(data))
             if len(data) > self._max_bytes / 8:  # nor what came before it there, behind which nobody can go on
-                self._keep(session, [event for event in events if not event[0].startswith(f"event/{stream}/")])
+                self._keep(session, [event for event in events if event[0] != stream])
             while self._events > self._max_events or self._bytes > self._max_bytes:
                 most = session  # where it has its share or more: to look at all of them takes long
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     most = max(self._sessions, key=self._share)
-                key, size = self._sessions[most].popleft()
-                self._store.delete(key)
-                self._count(most, -1, -size)
+                oldest = self._sessions[most].popleft()
+                self._forget(oldest)
+                self._count(most, -1, -len(oldest[2]))
                 if not self._sessions[most]:
                     self._keep(most, ())
+
+    def _forget(self, event: tuple[str, int, bytes]) -> None:
+        if self._store is not None:
+            self._store.delete(_key(*event[:2]))
 
     def _count(self, session: str, events: int, size: int) -> None:
         self._events += events
         self._bytes += size
         self._sizes[session] = self._sizes.get(session, 0) + size
 
-    def _keep(self, session: str, events: Sequence[tuple[str, int]]) -> None:
+    def _keep(self, session: str, events: Sequence[tuple[str, int, bytes]]) -> None:
         """Have a session no other events than these."""
         before = self._sessions.pop(session, ())
-        for key, _ in {*before} - {*events}:
-            self._store.delete(key)
+        for event in {*before} - {*events}:
+            self._forget(event)
         self._events += len(events) - len(before)
         self._bytes -= self._sizes.pop(session, 0)
         if events:
             self._sessions[session] = deque(events)
-            self._count(session, 0, sum(size for _, size in events))
+            self._count(session, 0, sum(len(data) for _, _, data in events))
 
     def _share(self, session: str) -> float:
         """The part of the room that a session takes."""
@@ -168,8 +171,8 @@ class EventStore:
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
         with self._lock:
-            entries = self._store.list(f"event/{stream}/")
-        events = [(int(entry.key.rpartition("/")[2]), entry.value) for entry in entries]
+            kept = self._sessions.get(stream.partition(".")[0], ())
+            events = [(number, data) for name, number, data in kept if name == stream]
         if not events or not events[0][0] - 1 <= number <= events[-1][0]:
             return None
         return events[number + 1 - events[0][0] :]
@@ -181,6 +184,11 @@ class EventStore:
 
     def __repr__(self) -> str:
         return f"<EventStore {self._events} events, {self._bytes} bytes>"
+
+
+def _key(stream: str, number: int) -> str:
+    """Where a store has an event."""
+    return f"event/{stream}/{number:012}"
 
 
 class ResponseSink(Sink):
