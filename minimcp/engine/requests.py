@@ -66,8 +66,9 @@ MOST_PAUSES = 1000
 # Bytes of memory of a request that waits, besides its params.
 REQUEST_BYTES = 2048
 
-# Bytes of messages that may wait before the memory is counted that each takes.
-UNCOUNTED_BYTES = 64 * 1024
+# Bytes of messages that may wait, or so much of ``Limits.backlog_bytes``, before the memory is counted that each takes:
+# that is no more than 64 times its bytes, and to count it takes as long as to decode it.
+UNCOUNTED_BYTES, UNCOUNTED_PART = 64 * 1024, 1 / 64
 
 Result = dict[str, Json]
 # How a call ended: the result, the peer's error, or the exception that its caller gets.
@@ -156,11 +157,6 @@ class PendingCall:
     sent = True
     # How often its deadline was paused.
     pauses = 0
-
-    @property
-    def failed(self) -> bool:
-        """Whether it has ended, and not by a result."""
-        return isinstance(self.ending, (Failure, BaseException))
 
     def end(self, ending: Ending) -> None:
         """Put the ending in; only who took this call out of its table may do so, and so only once."""
@@ -315,7 +311,8 @@ class Calls:
                     except Empty:
                         pass
                     if isinstance(item, PendingCall):
-                        call = item if item in group and item.failed else call
+                        failed = isinstance(item.ending, (Failure, BaseException))
+                        call = item if failed and item in group else call
                         continue
                     on_item = call.on_item  # which another thread may take away
                     if item is not None and on_item is not None:
@@ -483,7 +480,7 @@ class RunningRequests:
         if self._on_end is not None:
             request.arrived = time.monotonic()
         limit = self._limits.backlog_bytes
-        if limit is not None and self._queued_bytes + request.size > UNCOUNTED_BYTES:
+        if limit is not None and self._queued_bytes + request.size > max(UNCOUNTED_BYTES, limit * UNCOUNTED_PART):
             request.size = REQUEST_BYTES + size_of(request.request.params, limit)
         self._lock.acquire()
         try:

@@ -193,7 +193,7 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         return InvalidMessage(PARSE_ERROR, reason)
     if end < len(text):
         return InvalidMessage(PARSE_ERROR, f"this is no JSON: there is more after its end, at character {end}")
-    if max_depth is not None and _may_be_deeper(text, max_depth) and _deeper_than(value, max_depth):
+    if max_depth is not None and len(text) > 2 * max_depth and _is_deeper(value, max_depth, text):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     return [_message(item) for item in value] if type(value) is list else _message(value)
 
@@ -280,17 +280,12 @@ def size_of(value: Json, most: float = float("inf")) -> int:
     return size
 
 
-def _may_be_deeper(text: str, limit: int) -> bool:
-    """A quick test, nearly always False: all round the deepest place is opened in one half or closed in the other."""
-    half = len(text) // 2
-    if half <= limit:
-        return False
+def _is_deeper(value: Json, limit: int, text: str) -> bool:
+    """Whether arrays and objects nest deeper than `limit`, in a value that was read from a text."""
+    half = len(text) // 2  # all round the deepest place is opened before it or closed behind it
     opened = text.count("[", 0, half) + text.count("{", 0, half)
-    return opened > limit or text.count("]", half) + text.count("}", half) > limit
-
-
-def _deeper_than(value: Json, limit: int) -> bool:
-    """Whether arrays and objects nest deeper than `limit`; level by level."""
+    if opened <= limit and text.count("]", half) + text.count("}", half) <= limit:
+        return False
     level = [value]
     for _ in range(limit + 1):
         level = [item for item in level if type(item) is dict or type(item) is list]
