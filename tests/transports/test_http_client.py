@@ -317,6 +317,9 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
         with pytest.raises(ValueError, match="too large"):
             client.call_tool("t0", {"n": 2**60})
         assert len(peer.methods) == 7
+    with Peer(said) as peer, connect(peer) as client:
+        assert [result.text for result in client.call_tools([("t0", {"r": "x"})] * 3)] == ["done"] * 3
+        assert peer.methods[1:] == ["tools/call"] * 3 + ["tools/list"] + ["tools/call"] * 3
 
 
 @pytest.mark.requirement("SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16")

@@ -434,6 +434,27 @@ def test_requests_of_arrays_count_among_those_that_may_run(stage: Stage) -> None
     server.close()
 
 
+def test_as_many_handlers_run_over_http_as_there_are_workers() -> None:
+    server, running, most = Server("few", limits=Limits(workers=2)), [], []
+    lock, pair = threading.Lock(), threading.Barrier(2)
+
+    @server.tool
+    def work() -> str:
+        """Count those that run beside this."""
+        with lock:
+            running.append(1)
+            most.append(len(running))
+        pair.wait(WAIT)
+        with lock:
+            running.pop()
+        return "done"
+
+    core = core_of(server)
+    calls = [Served(core, call("work")) for _ in range(8)]
+    assert [each.finished().status for each in calls] == [200] * 8 and max(most) == 2
+    server.close()
+
+
 def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)

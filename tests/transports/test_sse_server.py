@@ -9,7 +9,7 @@ import pytest
 
 from minimcp import ConnectionLost, Context, Server
 from minimcp.http.headers import HttpRequest
-from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTransport
+from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SHORT_BYTES, SseServer, SseTransport
 from minimcp.http.options import HttpOptions
 
 from ..support import WAIT, eventually
@@ -161,6 +161,16 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     assert eventually(lambda: not sse._transports)
 
 
+def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
+    client = Old(sse)
+    sse.close()
+    client.stream.finished()
+    late = Served(sse, HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"}))  # type: ignore[arg-type]
+    writer = late.writer
+    writer.wait_for(lambda: writer.status)
+    assert writer.status == 503 and "closing" in writer.json["error"]["message"] and not sse._transports
+
+
 def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     writer = Recording()
     writer.begin(200, [])
@@ -172,6 +182,9 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     assert pipe.put(long[4:]) and pipe.put(b"{}") and not pipe.put(b"123") and len(pipe.receive()) == 2
     assert pipe.send(b"1\n2\n", WAIT) == 4
     assert [event.data for event in writer.events] == ["1", "2"]
+    assert pipe.send(b"x" * SHORT_BYTES, 0) == 0, "it would be written by who may not wait"
+    writer.has_room = lambda: False  # type: ignore[method-assign]
+    assert pipe.send(b"3\n", 0) == 0 and len(writer.events) == 2 and pipe.send(b"3\n", WAIT) == 2
     pipe.close()
     pipe.close()
     assert pipe.receive() == [] and not pipe.is_heard()

@@ -272,3 +272,24 @@ def test_numbers_that_all_have_one_hash_are_no_members_of_a_set_or_dict() -> Non
             kind_of(annotation).read(value)
     assert kind_of(Set[int]).read(alike[:100]) == {*alike[:100]} and len(kind_of(Set[int]).read([*range(10_000)])) == 10_000
     assert kind_of(Dict[int, str]).read({"1": "x", "2": "y"}) == {1: "x", 2: "y"}
+
+
+@dataclass
+class Inner:
+    number: int
+
+
+@dataclass
+class Middle:
+    inner: List[Inner]
+
+
+@dataclass
+class Outer:
+    middle: Middle
+    inner: Optional[Inner] = None
+
+
+def test_definitions_stand_behind_those_that_they_refer_to() -> None:
+    """Clients exist that make their classes of the definitions in this order."""
+    assert [*kind_of(List[Outer]).schema["$defs"]] == ["Inner", "Middle", "Outer"]

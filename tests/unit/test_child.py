@@ -51,6 +51,11 @@ def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) ->
         StdioServer(*arguments)
 
 
+def test_what_becomes_of_stderr_is_said_to_connect() -> None:
+    with pytest.raises(TypeError, match=r"no option stderr=: say connect\(\.\.\., stderr=\.\.\.\)"):
+        StdioServer(["a"], stderr=sys.stderr)
+
+
 def test_a_server_keeps_its_environment_secret(tmp_path: Path) -> None:
     server = StdioServer(["a", tmp_path], env={"TOKEN": "secret"}, cwd=tmp_path)
     assert server.environment()["TOKEN"] == "secret" and "PATH" in server.environment()

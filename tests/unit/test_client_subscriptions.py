@@ -139,6 +139,15 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert not client._sessions.newest.subscriptions._listened and not client._sessions.newest.subscriptions.uris
 
 
+def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
+    host = Host(session=True, **{"resources/unsubscribe": [error(-32603), result(), result()]})
+    with opened(host, revision=R4) as client:
+        with client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]):
+            pass
+        assert host.subscriptions()[3:] == [("unsubscribe", f"a://{number}") for number in (1, 2, 3)]
+        assert not host.calls("notifications/cancelled") and not client._sessions.newest._listened
+
+
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
     host = Host(session=True, **{"resources/subscribe": silence})
     with opened(host, revision=R4) as client:

@@ -43,6 +43,13 @@ def test_without_structured_content_and_with_more_than_text_there_is_no_value(mo
     assert result.value is None
 
 
+@pytest.mark.parametrize("mark", ["x-minimcp-wrapped", "x-fastmcp-wrap-result"])
+def test_our_wrapping_and_that_of_fastmcp_are_taken_off(mark: str) -> None:
+    made = checks({**NUMBER, mark: True})
+    assert filled(made, structured_content={"result": 3.5}).value == 3.5
+    assert filled(checks({**NUMBER, mark: "yes"}), structured_content={"result": 3.5}).value == {"result": 3.5}
+
+
 @pytest.mark.parametrize("error", [ImportError("no jsonschema"), ValueError("no schema")])
 def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -1,0 +1,103 @@
+"""What a tool does before it asks is done once, over stdio and in memory, in every revision."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import CallToolResult
+
+from ..answering import R1, R2, REVISIONS
+from ..scripted import Task, wait_for
+from ..support import WAIT, eventually
+from .links import served
+
+
+class Scene:
+    """A server, how it is reached, and a user."""
+
+    def __init__(self, transport: str, revision: str, ledger: Path) -> None:
+        self.transport, self.revision, self.ledger = transport, revision, ledger
+        self.forms = revision not in (R1, R2)
+        self.asked: List[str] = []
+        self.holds, self.go = threading.Event(), threading.Event()
+        self.hold = False
+
+    def connect(self, **options: Any) -> minimcp.Client:
+        return minimcp.connect(
+            served(self.transport, "effects_server", **options), revision=self.revision, elicit=self.elicit,
+            sample=self.sample, timeout=WAIT,
+        )
+
+    def act(self, client: minimcp.Client, name: str, questions: int = 1, **options: Any) -> CallToolResult:
+        arguments = {"ledger": str(self.ledger), "name": name, "questions": questions}
+        return client.call_tool("act", arguments, **options)
+
+    def done(self) -> List[str]:
+        return self.ledger.read_text("utf-8").split()
+
+    def _hear(self, text: str) -> None:
+        self.asked.append(text)
+        if self.hold:
+            self.holds.set()
+            self.go.wait(WAIT)
+
+    def elicit(self, request: Any) -> Any:
+        self._hear(request.message)
+        return None if request.message == "1?" else {"n": 1}
+
+    def sample(self, request: Any) -> str:
+        self._hear(request.text)
+        return "decline" if request.text == "1?" else "accept"
+
+
+@pytest.fixture(params=[(way, revision) for way in ("memory", "stdio") for revision in REVISIONS])
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(*request.param, tmp_path / "ledger")
+    yield scene
+    scene.go.set()
+
+
+def test_a_tool_runs_once_whatever_is_answered(scene: Scene) -> None:
+    with scene.connect() as client:
+        assert scene.act(client, "one").text == "accept"
+        assert scene.act(client, "two", 2).text == "accept decline"
+        assert scene.asked == ["0?", "0?", "1?"] and scene.done() == ["one", "two"]
+
+
+def test_a_tool_whose_question_is_answered_too_late_ran_once(scene: Scene) -> None:
+    scene.hold = True
+    with scene.connect(ask_timeout=0.05) as client:
+        call = Task(lambda: scene.act(client, "late"))
+        wait_for(scene.holds)
+        assert eventually(lambda: scene.done() == ["late", "timeout"])
+        scene.go.set()
+        with pytest.raises((minimcp.ToolError, minimcp.RequestStateRejected)):
+            call.result()
+        assert scene.done() == ["late", "timeout"]
+
+
+def test_a_tool_whose_client_dies_before_it_answers_ran_once(scene: Scene) -> None:
+    scene.hold = True
+    with scene.connect() as client:
+        call = Task(lambda: scene.act(client, "lost"))
+        wait_for(scene.holds)
+        client.close()
+        with pytest.raises(minimcp.ConnectionLost):
+            call.result()
+    assert scene.done() == ["lost"]
+    scene.hold = False
+    with scene.connect() as client:
+        assert scene.act(client, "again").text == "accept" and scene.done() == ["lost", "again"]
+
+
+def test_fifty_calls_at_once_run_once_each(scene: Scene) -> None:
+    names = [f"call-{number}" for number in range(50)]
+    calls = [("act", {"ledger": str(scene.ledger), "name": name, "questions": 2}) for name in names]
+    with scene.connect() as client:
+        assert [result.text for result in client.call_tools(calls)] == ["accept decline"] * 50
+    assert sorted(scene.done()) == sorted(names)
