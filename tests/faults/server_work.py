@@ -356,7 +356,7 @@ def signals(t: Trial) -> None:
         if times == 2:
             time.sleep(0.3)
             server.signal(number)
-        exits(t, server, f"{number.name} x {times}, in flight", 6 if times == 1 else 1.5, None)
+        exits(t, server, f"{number.name} x {times}, in flight", 1.5, None)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         server = t.server()
