@@ -145,7 +145,7 @@ def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
         with client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]):
             pass
         assert host.subscriptions()[3:] == [("unsubscribe", f"a://{number}") for number in (1, 2, 3)]
-        assert not host.calls("notifications/cancelled") and not client._sessions.newest._listened
+        assert not host.calls("notifications/cancelled") and not client._sessions.newest.subscriptions._listened
 
 
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
