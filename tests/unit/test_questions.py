@@ -48,6 +48,8 @@ def test_each_revision_has_its_shape() -> None:
     assert by_revision(ListRoots()) == [{}] * 5
     said = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 1000}
     assert by_revision(Sample("hi")) == [said] * 5
+    for given in (said["messages"], said["messages"][0]):  # type: ignore[index]
+        assert by_revision(Sample(given)) == [said] * 5, "a message may be a dict"  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "ELIC-24")
