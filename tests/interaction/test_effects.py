@@ -11,9 +11,10 @@ import pytest
 import minimcp
 from minimcp import CallToolResult
 
-from ..answering import R1, R2, REVISIONS
+from ..answering import R1, R2, R5, REVISIONS
 from ..scripted import Task, wait_for
 from ..support import WAIT, eventually
+from . import effects_server
 from .links import served
 
 
@@ -27,9 +28,9 @@ class Scene:
         self.holds, self.go = threading.Event(), threading.Event()
         self.hold = False
 
-    def connect(self, **options: Any) -> minimcp.Client:
+    def connect(self, target: Any = None, **options: Any) -> minimcp.Client:
         return minimcp.connect(
-            served(self.transport, "effects_server", **options), revision=self.revision, elicit=self.elicit,
+            target or served(self.transport, "effects_server", **options), revision=self.revision, elicit=self.elicit,
             sample=self.sample, timeout=WAIT,
         )
 
@@ -100,3 +101,11 @@ def test_fifty_calls_at_once_run_once_each(scene: Scene) -> None:
     with scene.connect() as client:
         assert [result.text for result in client.call_tools(calls)] == ["accept decline"] * 50
     assert sorted(scene.done()) == sorted(names)
+
+
+@pytest.mark.parametrize("revision", REVISIONS[1:])
+def test_over_http_it_runs_again_for_each_answer_where_requests_stand_alone(revision: str, tmp_path: Path) -> None:
+    scene, server = Scene("http", revision, tmp_path / "ledger"), effects_server.build()
+    with server.start_http() as running, scene.connect(running.url) as client:
+        assert scene.act(client, "run", 2).text == "accept decline"
+        assert scene.asked == ["0?", "1?"] and scene.done() == ["run"] * (3 if revision == R5 else 1)
