@@ -127,6 +127,7 @@ def test_nothing_undeclared_is_asked(revision: str) -> None:
         assert client.asked == []
     with serving(revision, capabilities={}) as client:
         assert client.call("needs") == (-32021 if revision == R5 else [NEEDS_SAMPLING])
+        assert client.call("summarise", text="x") == lacking("sampling", "sampling/createMessage", revision)
         if revision == R5:
             message = client.once("tools/call", name="pay", arguments={})
             assert message["error"]["data"] == {"requiredCapabilities": {"elicitation": {"url": {}}}}

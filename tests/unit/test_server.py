@@ -83,6 +83,20 @@ def test_close_from_a_handler() -> None:
             other.call_tool("echo")
 
 
+def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> None:
+    server = made(limits=Limits(drain_grace=6 * WAIT))
+    server.add_tool(echo, name="main", executor="main")
+    with minimcp.connect(server, timeout=WAIT) as client:
+        call = client.submit(client.call_tool, "main")
+        assert eventually(lambda: "1 waiting" in repr(server._config.main))
+        Task(server.close).result()
+        assert call.exception(WAIT) and server.pump() == 0, "it is not run any more"
+    pumping = Task(server.pump, None)
+    assert eventually(lambda: server._config.main._changed._waiters)  # type: ignore[attr-defined]
+    server.close()
+    assert pumping.result() == 0
+
+
 def test_shutdown_is_answered_before_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed, deliver, close = threading.Event(), Connection.deliver, Connection.close
 
