@@ -105,6 +105,7 @@ FAILURES = {
     "content": lambda: ToolError("unused", content=["words", Image(PICTURE, "image/png"), LINK]),
     "content-wrong": lambda: ToolError("unused", content=[5]),
     "params": lambda: minimcp.InvalidParams("not this", {"field": "how"}),
+    "declined": lambda: minimcp.Declined("not now"),
     "url": lambda: minimcp.UrlElicitationRequired("open it", {"elicitations": []}),
     "old": lambda: RpcError(-32003, "it failed", [2]),
     "own": lambda: RpcError(7, "seven", [1]),

@@ -404,7 +404,7 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     sink.requests.abandon("the connection has ended")
     assert draining.result() and left.cancelled and not other.cancelled
     left.run()
-    assert len(sink.answers) == 2
+    assert len(sink.answers) == 2 and sink.answers[1] == (b'{"other":1}\n', True), "who answers may wait for the peer"
     sink.requests.renew_in_fork()
     assert len(sink.requests) == 0
 
