@@ -13,11 +13,10 @@ from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, 
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
-from .completion import Completions, TextHandler
 from .context import Context
 from .input_rounds import GO_ON, goes_on
 from .options import OPTIONS, check_names, positions, where
-from .prompts import RegisteredPrompt
+from .prompts import Completions, RegisteredPrompt, TextHandler
 from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
 from .resources import Readable, Resources
 from .subscriptions import Subscriptions

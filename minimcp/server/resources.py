@@ -17,17 +17,18 @@ from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
-from .completion import TextHandler
+from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
 from .context import Context
 from .executors import route_to
 from .options import annotated, where
+from .prompts import TextHandler
 from .registered import ServerConfig, Table, only
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
 
-# The MIME types of text, bytes and other values, where nobody says another.
-PLAIN_TEXT, ANY_BYTES, JSON_TEXT = "text/plain", "application/octet-stream", "application/json"
+# The MIME type of values that are neither text nor bytes, where nobody says another.
+JSON_TEXT = "application/json"
 
 # Characters of a URI that templates are tried on: each of them takes time for each character.
 LONGEST_MATCHED = 64 * 1024
@@ -126,13 +127,6 @@ class Readable(TextHandler):
         if "annotations" in wire:
             wire["annotations"] = only(wire["annotations"], revision.annotation_members)
         return wire
-
-
-def with_type(item: types.ResourceContents, mime_type: Optional[str] = None) -> types.ResourceContents:
-    """A copy of the item with a MIME type; None takes the one of its kind."""
-    made = copy(item)
-    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, types.BlobResourceContents) else PLAIN_TEXT)
-    return made
 
 
 def _about(uri: str, error: BaseException) -> BaseException:

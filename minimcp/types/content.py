@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from copy import copy
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, Optional, TypeVar, Union
 
 from . import base
@@ -206,6 +207,17 @@ def contents_from_wire(mapping: Any) -> ResourceContents:
     if mapping.get("text") is None and mapping.get("blob") is None:
         raise ValueError("resource contents: neither text nor blob is there")
     return (BlobResourceContents if mapping.get("text") is None else TextResourceContents).from_wire(mapping)
+
+
+# The MIME types of text and of bytes, where nobody says another.
+PLAIN_TEXT, ANY_BYTES = "text/plain", "application/octet-stream"
+
+
+def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
+    """A copy of the item with a MIME type; None takes the one of its kind."""
+    made = copy(item)
+    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT)
+    return made
 
 
 base.add_kind(ResourceContents, contents_from_wire)
