@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
-from ..errors import ProtocolViolation
 from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
@@ -375,30 +374,30 @@ def _capabilities(probe: Probe) -> str:
     return ", ".join(told)
 
 
-def _each(probe: Probe, method: str, read: Callable[[Any], Any], *needed: str) -> list[Any]:
+def _read(kind: Any, given: Any) -> Any:
+    """An object of the protocol. Raises Failed: it is none."""
+    try:
+        return kind.from_wire(given)
+    except ValueError as error:
+        raise Failed(f"{error}: {given!r:.100}") from None
+
+
+def _each(probe: Probe, method: str, kind: Any) -> list[Any]:
     """The entries of a list, each of which can be read."""
     entries = probe.listed(method)
     for entry in entries:
-        for name in needed:
-            expect(isinstance(entry, dict) and isinstance(entry.get(name), str), f"{name} is no text in {entry!r:.100}")
-        try:
-            read(entry)
-        except (ProtocolViolation, ValueError, TypeError) as error:
-            raise Failed(f"{error}: {entry!r:.100}") from None
+        _read(kind, entry)
     return entries
 
 
 @check("a tool has a name and a schema of an object", "TOOL-03", "M:TOOL-4")
 def _tools(probe: Probe) -> str:
-    entries = _each(probe, "tools/list", Tool.from_wire, "name")
+    entries = _each(probe, "tools/list", Tool)
     for entry in entries:
-        for member in ("inputSchema", "outputSchema"):
-            schema, where = entry.get(member), f"{member} of {entry['name']}"
-            if schema is None and member == "outputSchema":
-                continue
-            is_object = isinstance(schema, dict) and (schema.get("type") == "object" or (
-                member == "outputSchema" and probe.revision.structured == "any"))
-            expect(is_object, f"{where} has type 'object', and is {schema!r:.100}")
+        for member in [name for name in ("inputSchema", "outputSchema") if entry.get(name) is not None]:
+            schema, where = entry[member], f"{member} of {entry['name']}"
+            is_free = member == "outputSchema" and probe.revision.structured == "any"
+            expect(is_free or schema.get("type") == "object", f"{where} has type 'object', and is {schema!r:.100}")
             try:
                 compile_peer_check(schema, where=where)
             except (SchemaNotSupported, ImportError):
@@ -450,7 +449,7 @@ def _cursor(probe: Probe) -> str:
 
 @check("a resource has a URI and a name", "RES-03", "M:RES-1")
 def _resources(probe: Probe) -> str:
-    entries = _each(probe, "resources/list", Resource.from_wire, "uri", "name")
+    entries = _each(probe, "resources/list", Resource)
     for entry in entries:
         expect(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", entry["uri"]), f"{entry['uri']!r:.100} is no URI")
     return f"{len(entries)} resources"
@@ -464,13 +463,12 @@ def _unknown_resource(probe: Probe) -> str:
 
 @check("a template has a URI template and a name", "RES-10", "M:RES-9")
 def _templates(probe: Probe) -> str:
-    entries = _each(probe, TEMPLATES, ResourceTemplate.from_wire, "uriTemplate", "name")
-    return f"{len(entries)} templates"
+    return f"{len(_each(probe, TEMPLATES, ResourceTemplate))} templates"
 
 
 @check("a prompt has a name, and so have its arguments", "PRM-02", "M:PRM-1")
 def _prompts(probe: Probe) -> str:
-    return f"{len(_each(probe, 'prompts/list', Prompt.from_wire, 'name'))} prompts"
+    return f"{len(_each(probe, 'prompts/list', Prompt))} prompts"
 
 
 refused("an unknown prompt is refused with -32602", "PRM-11", "M:PRM-2",
@@ -507,10 +505,7 @@ def _contents(probe: Probe) -> str:
     if not listed:
         raise NotApplicable("no resource is listed")
     found = probe.result("resources/read", {"uri": listed[0].get("uri")})
-    try:
-        return f"{len(ReadResourceResult.from_wire(found).contents)} items"
-    except ValueError as error:
-        raise Failed(str(error)) from None
+    return f"{len(_read(ReadResourceResult, found).contents)} items"
 
 
 @check("the result of the tool of --call has content, and fits its schema", "TOOL-17", "M:TOOL-6")
