@@ -27,9 +27,9 @@ COMMANDS = {
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "ask whether a server is there"),
-    "login": ("authorization", "sign in at a server with a URL, and keep the token"),
-    "logout": ("authorization", "forget that token"),
-    "whoami": ("authorization", "show what is known of it"),
+    "login": ("commands", "sign in at a server with a URL, and keep the token"),
+    "logout": ("commands", "forget that token"),
+    "whoami": ("commands", "show what is known of it"),
     "trace": ("trace", "record what goes between a host and a server, and what in it breaks the specification"),
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
@@ -134,7 +134,9 @@ def _run(arguments: list[str], program: str) -> int:
             print(f"  {command:<8}{what}")
         print(f"\n{program} COMMAND --help says more. Start with: {program} demo")
     else:
-        raise UsageError(f"there is no command {name!r}: {', '.join(COMMANDS)}")
+        near = nearest(name, COMMANDS)
+        meant = f", did you mean {near}? There are" if near else ":"
+        raise UsageError(f"there is no command {name!r}{meant} {', '.join(COMMANDS)}")
     return 0 if arguments else 2
 
 

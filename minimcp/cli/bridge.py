@@ -624,7 +624,7 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
     parser = Parser(prog, "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
                           "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
                           "passed on both ways.")
-    parser.add_argument("url", metavar="URL", nargs="?", help="of the server to serve over stdin and stdout")
+    parser.add_argument("words", metavar="URL", nargs="*", help="of the server to serve over stdin and stdout")
     parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
                         help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)")
     parser.add_argument("--shared", action="store_true", help="one process for all clients (default: for each session)")
@@ -660,21 +660,22 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
 
 
 def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
-    if options.url is None or command:
+    url = " ".join(options.words)
+    if not url or command:
         raise UsageError(f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL")
-    if not options.url.lower().startswith(("http://", "https://")):
-        raise UsageError(f"{options.url!r} is no URL: a command is served by {prog} --http 8000 -- {options.url}")
+    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
+        raise UsageError(f"{url!r} is no URL: a command is served by {prog} --http 8000 -- {url}")
     if options.shared or options.idle is not None or options.allow_host:
         raise UsageError(f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND")
-    found = read_target(options.url, web=web_of(options))
+    found = read_target(url, web=web_of(options))
     signed = found.object if found.object.has_auth else with_stored_token(found.object)
     return found._replace(object=signed)
 
 
 def _command(options: Namespace, command: Sequence[str], prog: str) -> tuple[Target, HttpOptions, Any]:
-    if options.url is not None or options.header is not None or not command:
+    if options.words or options.header is not None or not command:
         where = "--header goes with URL alone: " if options.header else ""
-        raise UsageError(f"{where}write {prog} --http 8000 -- {options.url or 'COMMAND'}")
+        raise UsageError(f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}")
     if options.http[0] not in LOOPBACK and not (options.token and options.allow_host):
         raise UsageError(f"other machines reach {options.http[0]}: write --token TOKEN, which clients have to send, "
                          "and --allow-host NAME, by which they know this machine")

@@ -419,9 +419,11 @@ def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
 @pytest.mark.parametrize(("words", "told"), [
     ([], "write minimcp bridge --http 8000 -- COMMAND, or minimcp bridge URL"),
     (["server.py"], "'server.py' is no URL: a command is served by minimcp bridge --http 8000 -- server.py"),
+    (["node", "it.js"], "'node it.js' is no URL: a command is served by minimcp bridge --http 8000 -- node it.js"),
     (["--", "a", "b"], "write minimcp bridge --http 8000 -- a b, or minimcp bridge URL"),
     (["--http", "8000"], "write minimcp bridge --http 8000 -- COMMAND"),
     (["--http", "8000", "server.py"], "write minimcp bridge --http 8000 -- server.py"),
+    (["--http", "8000", "python", "it.py"], "write minimcp bridge --http 8000 -- python it.py"),
     (["--http", "8000", "--header", "A: b", "--", "x"], "--header goes with URL alone"),
     (["--http", "x", "--", "y"], "'x' is no [HOST:]PORT, as in 8000"),
     (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients have to send, and --allow-host NAME"),

@@ -31,6 +31,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
+    (["chek"], "there is no command 'chek', did you mean check? There are demo, list,"),
     (["bake"], "there is no command 'bake': demo, list, call, tasks, read, prompt, ping, login, logout, whoami,"),
     (["call"], "the following arguments are required: TARGET, TOOL"),
     (["read", "x.py"], "the following arguments are required: URI"),
