@@ -138,15 +138,12 @@ class EventStore:
                 most = session  # where it has its share or more: to look at all of them takes long
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     most = max(self._sessions, key=self._share)
-                oldest = self._sessions[most].popleft()
-                self._forget(oldest)
-                self._count(most, -1, -len(oldest[2]))
+                name, at, oldest = self._sessions[most].popleft()
+                if self._store is not None:
+                    self._store.delete(_key(name, at))
+                self._count(most, -1, -len(oldest))
                 if not self._sessions[most]:
                     self._keep(most, ())
-
-    def _forget(self, event: tuple[str, int, bytes]) -> None:
-        if self._store is not None:
-            self._store.delete(_key(*event[:2]))
 
     def _count(self, session: str, events: int, size: int) -> None:
         self._events += events
@@ -156,8 +153,9 @@ class EventStore:
     def _keep(self, session: str, events: Sequence[tuple[str, int, bytes]]) -> None:
         """Have a session no other events than these."""
         before = self._sessions.pop(session, ())
-        for event in {*before} - {*events}:
-            self._forget(event)
+        for name, number, _ in {*before} - {*events}:
+            if self._store is not None:
+                self._store.delete(_key(name, number))
         self._events += len(events) - len(before)
         self._bytes -= self._sizes.pop(session, 0)
         if events:

@@ -400,7 +400,8 @@ def encode_progress(token: Id, done: float, total: Optional[float], message: Opt
     Raises:
         TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
     """
-    told = f'{{"progressToken":{to_json(token)},"progress":{_number(done)}'
+    written = str(token) if type(token) is int else to_json(token)
+    told = f'{{"progressToken":{written},"progress":{_number(done)}'
     if total is not None:
         told += f',"total":{_number(total)}'
     if message is not None:
@@ -411,9 +412,11 @@ def encode_progress(token: Id, done: float, total: Optional[float], message: Opt
 
 
 def _number(value: float) -> str:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"progress is a number, not {type(value).__name__}")
-    return int.__repr__(value) if isinstance(value, int) else to_json(value)
+    return int.__repr__(value) if isinstance(value, int) else to_json(value)  # also an IntEnum's
 
 
 def encode_batch(lines: list[bytes]) -> bytes:
