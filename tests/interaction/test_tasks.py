@@ -600,6 +600,24 @@ def test_there_are_so_many_tasks_at_most() -> None:
         assert task["status"] == "completed"
 
 
+@pytest.mark.parametrize("revision", [CORE, EXTENSION])
+def test_results_of_tasks_have_a_bound_each_and_together(revision: str) -> None:
+    server = make(tasks=Tasks(max_bytes=10_000), limits=Limits(message_bytes=32 * 1024))
+
+    @server.tool(task="optional")
+    def write(characters: int) -> str:
+        """Return so many characters."""
+        return "x" * characters
+
+    with client(server, revision) as connected:
+        failed = until(connected, begin(connected, "write", characters=20_000), "failed")
+        assert failed["statusMessage"] == "the result is longer than 16384 bytes"
+        for _ in range(2):
+            until(connected, begin(connected, "write", characters=6_000), "completed")
+        with pytest.raises(InternalError, match="3 tasks are kept already"):
+            begin(connected, "write", characters=1)
+
+
 def test_tasks_hold_no_thread_before_they_begin() -> None:
     gates, before = Gates(), threading.active_count()
     with client(make(gates, limits=Limits(workers=2)), EXTENSION) as newer:
