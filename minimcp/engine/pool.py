@@ -149,7 +149,8 @@ class Pool:
         """A thread counts from now on (1), or does not any more (-1)."""
         with self._lock:
             self._running += change
-            self._advance()
+            if self.queue or self._late:
+                self._advance()
 
     # ------------------------------------------------------------ threads
 

@@ -357,7 +357,8 @@ class ResponseSink(Sink):
             log.debug("an answer could not be written: %s", error)
         finally:
             self.done = True  # not before: who is in `serve` takes the response for complete then
-            self.wake()
+            if self._changed is not None:
+                self.wake()
 
     def _end_stream(self, line: bytes) -> None:
         with self._write_lock:
