@@ -300,9 +300,10 @@ class Wire:
         cls._declared = {**cls._declared, **{name: (said, vars(cls).get(name, MISSING)) for name, said in own.items()}}
         for name in own.keys() & vars(cls).keys():
             default = vars(cls)[name]
-            delattr(cls, name)  # the default, which would hide a property of a base class
-            if isinstance(default, Field) and default.metadata.get("local"):
-                setattr(cls, name, default.default)  # nothing that is read sets it
+            if isinstance(default, Field) and default.metadata["local"]:
+                setattr(cls, name, default.default)  # no member, so `from_wire` does not set it
+            else:
+                delattr(cls, name)  # it would hide a property of a base class
         for name in _Prepared.NAMES:
             setattr(cls, name, _Prepared(name))
         tag = getattr(cls, "type", None)
