@@ -433,11 +433,12 @@ class RunningHttp:
         """Serve until the server is closed; then cut what is left, and when that has not helped, leave it behind."""
         try:
             self._loop(lambda: self.closing)
+            self._accept()  # who has connected by now is told to come again
             if self._accept_at == math.inf:
                 self._selector.unregister(self._listener)
             self._accept_at = math.inf
             self._listener.close()
-            for connection in [each for each in self._kept if each.phase != LEAVING]:
+            for connection in [each for each in self._kept if each.phase == IDLE]:
                 self._move(connection, CLOSED)
             self._loop(lambda: not (self._kept or self.lent), CUT_SECONDS)
             for connection, writer in [(each, each.writer) for each in self.lent]:
@@ -550,7 +551,7 @@ class RunningHttp:
     def _move(self, connection: HttpConnection, awaited: str) -> None:
         """Have a connection go, or stay, where what is awaited of its peer is seen."""
         self.lent.discard(connection)
-        if self.ended or (self.closing and awaited != LEAVING):
+        if self.ended or (self.closing and awaited == IDLE):
             awaited = CLOSED
         kept, most = connection in self._kept, self.max_body_bytes
         if awaited in (READY, CLOSED) and kept:

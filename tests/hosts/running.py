@@ -23,7 +23,7 @@ SECONDS = 60.0  # how long anything may take
 
 ENVIRONMENT = PythonEnvironment("hosts", [
     "gunicorn==27.0.1", "waitress==3.0.2", "cheroot==11.1.2", "flask==3.1.3", "django==5.2.19", "requests==2.34.2",
-    "jsonschema==4.26.0",
+    "jsonschema==4.26.0", "redis==8.1.0",
 ])
 
 SITE = "tests.hosts.site"
