@@ -127,9 +127,10 @@ class Processes:
             return
         with self._lock:
             self._users.add(user)
-            begins, self.started = not self.started, True
-        if begins:
-            stopped = self._stopped = CancelToken()
+            if self.started:
+                return
+            self.started, stopped = True, CancelToken()
+            self._stopped = stopped
             self._thread = threading.Thread(
                 target=self._hear, args=(stopped,), name="minimcp-processes", daemon=True
             )
@@ -144,11 +145,11 @@ class Processes:
             self._users -= {user, None}
             if self._users:
                 return
-            self.started = False
-        self._stopped.cancel()
-        self._called.cancel()
-        if self._thread not in (None, threading.current_thread()):
-            self._thread.join(STOP_SECONDS)
+            self.started, thread = False, self._thread
+            self._stopped.cancel()
+            self._called.cancel()
+        if thread not in (None, threading.current_thread()):
+            thread.join(STOP_SECONDS)
 
     def hold(self) -> None:
         """Have the store know that this process runs, before it says its id to anybody. Raises what the store raises.

@@ -34,6 +34,7 @@ HEADERS = {
     "Host": "localhost", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 }
 SESSIONS = 1000
+AT_ONCE = 2  # scenes: much of the time is spent waiting
 MOST_BYTES = 2048  # of Redis for each of them
 
 ROUND_ROBIN = """
@@ -404,7 +405,7 @@ def proxied(stage: Stage) -> str:
                 told: List[Any] = []
                 client.call_tool("steps", {"number": 5, "seconds": 0.01}, on_progress=told.append)
                 assert [each.progress for each in told] == [1, 2, 3, 4, 5], told
-            assert revision == "auto" or len(places) >= 4, places
+            assert revision == "auto" or len(places) >= 3, places
         return "questions, progress and a count in both eras"
 
 
@@ -441,7 +442,8 @@ def play(name: str, kind: str) -> bool:
 def main(names: List[str]) -> int:
     usual_signals()
     plays = [(name, kind) for name, (_, kinds) in SCENES.items() for kind in kinds if not names or name in names]
-    passed = [play(*each) for each in plays]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        passed = list(pool.map(lambda each: play(*each), plays))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if passed and all(passed) else 1
 
