@@ -8,7 +8,10 @@ An error that a peer sent has ``from_peer`` true; one made here and raised in a 
 from __future__ import annotations
 
 import logging
-from typing import Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+
+if TYPE_CHECKING:
+    from .types import CallToolResult
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -228,7 +231,7 @@ class ToolError(McpError):
     def __init__(self, message: str = "", *, content: Optional[Sequence[Any]] = None) -> None:
         super().__init__(message)
         self.content = None if content is None else list(content)
-        self.result: Any = None
+        self.result: Optional[CallToolResult] = None
 
 
 class ProtocolViolation(McpError):

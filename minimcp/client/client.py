@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, overload
 
 from .. import types
 from ..engine.pool import Pool, here, waiting
@@ -33,8 +33,12 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, s
 from .subscriptions import Changes, ClientSubscriptions, Filter
 
 if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
     from .skills import Skill
     from .tasks import Task
+
+    P = ParamSpec("P")
 
 log = logger("minimcp.client")
 
@@ -313,7 +317,7 @@ class Client:
         except ToolError as error:  # an old server's own code for it
             if raise_on_error or error.result is None:
                 raise
-            return error.result  # type: ignore[no-any-return]
+            return error.result
         except HeaderMismatch:  # its schema is not known, or has changed since it was listed
             if call.session.mirror is None:
                 raise
@@ -360,10 +364,20 @@ class Client:
             schemas.fill_in(name, typed, wraps=False)
         return typed
 
+    @overload
+    def call_tools(
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        return_exceptions: Literal[False] = False,
+    ) -> list[CallToolResult]: ...
+    @overload
+    def call_tools(
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        return_exceptions: bool,
+    ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
         self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         return_exceptions: bool = False,
-    ) -> list[Any]:
+    ) -> Any:
         """Send many calls at once, from this thread, and return their results in the order of the calls.
 
         Args:
@@ -672,7 +686,7 @@ class Client:
         wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {})
         return self._subscriptions(lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel)
 
-    def submit(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:
         """Run one of this client's calls on a thread of its own.
 
         Args:
@@ -690,11 +704,13 @@ class Client:
                 "submit takes a method of this client and then its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
             )
-        given, token = keywords.get("cancel"), CancelToken()
+        given: Any = keywords.get("cancel")
+        token = CancelToken()
 
-        def call() -> Any:
+        def call() -> T:
             with following(given, token):
-                return function(*args, **{**keywords, "cancel": token})
+                keywords["cancel"] = token
+                return function(*args, **keywords)
 
         return spawn(self._host.pool, call, token)
 

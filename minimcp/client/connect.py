@@ -45,7 +45,19 @@ from .session import Cancel, ClientSession, check_token, deadline_of, expect
 from .subscriptions import ClientSubscriptions
 
 if TYPE_CHECKING:
-    from ..types import ElicitRequest, SampleRequest, SampleResult
+    from typing import Protocol
+
+    from ..engine.transport import Transport
+    from ..http.client import HttpServer
+    from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
+
+    class Served(Protocol):
+        """A server of this process, as `Server` is."""
+
+        def open_pipe(self) -> Transport:
+            """A client's end of a new connection."""
+
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, Served]
 
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is over then."""
@@ -74,7 +86,7 @@ MOST_PROBES = 3
 
 @keywords_shown
 def connect(
-    target: Any,
+    target: Connectable,
     *,
     revision: str = "auto",
     timeout: Optional[float] = 60.0,
@@ -83,7 +95,7 @@ def connect(
     restart: bool = False,
     cache: bool = True,
     handlers: Any = None,
-    on_log: Optional[Callable[[Any], Any]] = None,
+    on_log: Optional[Callable[[LogMessage], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
     on_resources_changed: Optional[Callable[[], Any]] = None,
     on_prompts_changed: Optional[Callable[[], Any]] = None,
@@ -192,7 +204,7 @@ def connect(
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
         handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=extensions, limits=limits, cache=cache, connection=target if config is not None else None,
+        extensions=extensions, limits=limits, cache=cache, connection=str(target) if config is not None else None,
     )
     if client_info is None:
         client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)

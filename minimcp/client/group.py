@@ -6,7 +6,20 @@ from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterator,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from ..engine.pool import Pool, waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError, logger
@@ -128,10 +141,20 @@ class Group:
         return client.call_tool(own, arguments, timeout=timeout, cancel=cancel, on_progress=on_progress,
                                 raise_on_error=raise_on_error)
 
+    @overload
+    def call_tools(
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        return_exceptions: Literal[False] = False,
+    ) -> list[CallToolResult]: ...
+    @overload
+    def call_tools(
+        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        return_exceptions: bool,
+    ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
         self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
         return_exceptions: bool = False,
-    ) -> list[Any]:
+    ) -> Any:
         """Send many calls to their servers at once. As `Client.call_tools`, with the names of this group.
 
         Without ``return_exceptions`` nothing is sent when a name cannot be resolved.

@@ -98,6 +98,22 @@ try:
     assert [run(cell) for cell in cells] == [[], [], [], ["42"]]
     run(cells[1].replace("2 * number", "3 * number"))
     assert run(cells[3]) == ["63"]
+    # A kernel that is interrupted ends the call that waits, and the client goes on.
+    run('@server.tool(replace=True)\\ndef hold(ctx: minimcp.Context) -> str:\\n    "Wait."\\n'
+        '    ctx.progress(1)\\n    ctx.sleep(600)\\n    return ""')
+    def interrupt(message):
+        if "begun" in str(message["content"]):
+            manager.interrupt_kernel()
+    waiting = 'client.call_tool("hold", on_progress=lambda report: print("begun", flush=True), timeout=60)'
+    reply = kernel.execute_interactive(waiting, timeout=60, output_hook=interrupt)["content"]
+    assert (reply["status"], reply.get("ename")) == ("error", "KeyboardInterrupt"), reply
+    assert run(cells[3]) == ["63"]
+    # A server process, whose stderr goes where that of the kernel does; then to an object without a descriptor.
+    process = ('with minimcp.connect("server.py") as other:\\n'
+               '    print(other.call_tool("forecast", {"city": "Oslo"}).value[0])')
+    run(process)
+    run("import io, sys; sys.stderr = io.StringIO()")
+    run(process)
     run("client.close()")
 finally:
     kernel.stop_channels()
