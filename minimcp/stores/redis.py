@@ -125,9 +125,9 @@ class RedisStore(Store):
     shared = True
 
     def __init__(self, url: str, prefix: str = "minimcp:") -> None:
-        super().__init__()
         self._url, self._prefix = url, prefix
         self._begin()
+        super().__init__()  # last: what raises before is renewed in no fork
 
     def _begin(self) -> None:
         try:
