@@ -28,7 +28,7 @@ FOR_A_PERSON = (
 LOOK_SECONDS = 0.5
 
 # After a signal the process ends within this time, because hosts kill after two seconds.
-SIGNAL_SECONDS = 1.4
+SIGNAL_SECONDS = 1.2
 
 # What a handler on the main thread gets to return in when all else has ended.
 LAST_SECONDS = 1.0

@@ -508,7 +508,7 @@ class Server:
     ) -> None:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
 
-        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.4 seconds: running requests are cancelled at once,
+        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests are cancelled at once,
         and a second signal does not wait for them. In any other thread signals are left alone. The main thread also
         pumps; a handler there, or in an executor of your own, that does not return in that time ends the process with
         exit code 1. At the end of the input and after `close` running requests get ``Limits.drain_grace`` seconds.
