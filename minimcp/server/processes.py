@@ -7,7 +7,7 @@ everybody. So nothing is lost while a process is slow, or the store away for a m
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import threading
 import time
 from collections import deque
@@ -68,7 +68,7 @@ class Processes:
 
     def renew_in_fork(self) -> None:
         """Begin as another process. Python calls this in a forked one."""
-        self.id, self.heard, self.started = secrets.token_hex(8), 0, False
+        self.id, self.heard, self.started = os.urandom(8).hex(), 0, False
         self._lock, self._unsent = threading.Lock(), deque[bytes]()
         self._thread: Any = None
         self._users: set[object] = set()
@@ -109,7 +109,7 @@ class Processes:
     def secret(self) -> bytes:
         """What all of them sign with, made by the first that wants it. Raises what the store raises."""
         key = f"{self.folder}secret"
-        self.store.put(key, secrets.token_bytes(SECRET_BYTES), expect=0)
+        self.store.put(key, os.urandom(SECRET_BYTES), expect=0)
         entry = self.store.get(key)
         if entry is None or len(entry.value) != SECRET_BYTES:
             raise StoreUnavailable(f"{self.store!r} keeps no secret of {SECRET_BYTES} bytes")
