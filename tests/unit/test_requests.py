@@ -22,6 +22,7 @@ from minimcp.engine.requests import (
     Route,
     RunningRequests,
     Sink,
+    carried_on,
 )
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
@@ -537,6 +538,32 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     done.expire(b'{"late":2}\n', "too slow")
     assert late.cancelled and not done.cancelled
     assert [line for line, _ in sink.answers][0] == b'{"late":1}\n' and len(sink.answers) == 2
+
+
+def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:
+    told: List[Any] = []
+    sink = RecordingOutlet()
+    sink.requests = RunningRequests(Limits(), on_end=lambda request, *ending: told.append((request.id, *ending)))
+    done, cancelled = incoming(sink, lambda request: {"x": 1}), incoming(sink, id=2)
+    done.run()
+    sink.requests.cancel({"requestId": 2})
+    cancelled.run()
+    error = MethodNotFound("no work")
+    sink.requests.refused(Request(3, "work"), error)
+    assert done.arrived > 0
+    assert told == [(1, done, sink.answers[0][0]), (2, cancelled, None), (3, None, error)]
+
+
+def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> None:
+    seen: List[Any] = []
+
+    def handle(request: IncomingRequest) -> Dict[str, Any]:
+        carried_on()["tracestate"] = "a=1"
+        seen.append(carried_on())
+        return {}
+
+    incoming(RecordingOutlet(), handle).run()
+    assert seen == [{"tracestate": "a=1"}] and carried_on() == {}
 
 
 # ------------------------------------------------------------ arrays
