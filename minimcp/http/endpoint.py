@@ -257,7 +257,7 @@ class Endpoint(HttpService):
         self.shared = None if processes is None else SharedSessions(self, processes, options.session_ttl)
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
-            self.store = EventStore(store=registry.config.store) if self.shared is None else self.shared.events
+            self.store = EventStore() if self.shared is None else self.shared.events
         self.trace = trace
         self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
         self.renew_in_fork()

@@ -22,7 +22,6 @@ from .. import errors
 from ..engine.connection import ConnectionRole
 from ..engine.pool import waiting
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
-from ..engine.store import Store
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
@@ -44,9 +43,6 @@ STATUS = {
 
 # Why a request that stands alone is cancelled.
 GONE = "the client has closed the connection"
-
-# Seconds for which an event is kept in a store that is not its own: a process that is killed cannot delete it.
-KEPT_SECONDS = 3600.0
 
 # Seconds that a session may be unused whose client has not said `notifications/initialized`.
 BEGIN_SECONDS = 60.0
@@ -78,27 +74,20 @@ class EventStore:
     When there is no room, the oldest goes first of the session that takes most of it; one event above an eighth of the
     bytes is not kept, so that no client loses much by what another one is sent.
 
-    Only the process that opened a session knows it. In a store that several processes share each therefore replays,
-    counts and deletes its own events alone, and none after a restart: the keys begin with "event/" and the random name
-    of the session. What a killed process leaves expires after an hour.
+    It is in the memory of one process. Those that share a ``Server(store=...)`` keep events there, for all of them.
 
     Args:
         max_events: Events in all, of this process.
         max_bytes: Bytes in all, of this process.
-        store: Keeps them too, beside memory; None keeps them there alone. With a `SqliteStore` each event is written to
-            its file before it is sent, which takes about 0.1 ms.
 
     Raises:
         ValueError: A number is less than 1.
     """
 
-    def __init__(
-        self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024, store: Optional[Store] = None
-    ) -> None:
+    def __init__(self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024) -> None:
         if max_events < 1 or max_bytes < 1:
             raise ValueError("an event store has room for at least 1 event of at least 1 byte")
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._store = store
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -127,8 +116,6 @@ class EventStore:
         """
         session = stream.partition(".")[0]
         with self._lock:
-            if self._store is not None:
-                self._store.put(_key(stream, number), data, KEPT_SECONDS)
             events = self._sessions.setdefault(session, deque())
             events.append((stream, number, data))
             self._count(session, 1, len(data))
@@ -138,9 +125,7 @@ class EventStore:
                 most = session  # where it has its share or more: to look at all of them takes long
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     most = max(self._sessions, key=self._share)
-                name, at, oldest = self._sessions[most].popleft()
-                if self._store is not None:
-                    self._store.delete(_key(name, at))
+                _, _, oldest = self._sessions[most].popleft()
                 self._count(most, -1, -len(oldest))
                 if not self._sessions[most]:
                     self._keep(most, ())
@@ -153,9 +138,6 @@ class EventStore:
     def _keep(self, session: str, events: Sequence[tuple[str, int, bytes]]) -> None:
         """Have a session no other events than these."""
         before = self._sessions.pop(session, ())
-        for name, number, _ in {*before} - {*events}:
-            if self._store is not None:
-                self._store.delete(_key(name, number))
         self._events += len(events) - len(before)
         self._bytes -= self._sizes.pop(session, 0)
         if events:
@@ -182,11 +164,6 @@ class EventStore:
 
     def __repr__(self) -> str:
         return f"<EventStore {self._events} events, {self._bytes} bytes>"
-
-
-def _key(stream: str, number: int) -> str:
-    """Where a store has an event."""
-    return f"event/{stream}/{number:012}"
 
 
 class ResponseSink(Sink):

@@ -9,8 +9,8 @@ from typing import Any, Iterator
 
 import pytest
 
-from minimcp import Context, EventStore, Limits, MemoryStore, Server, SqliteStore
-from minimcp.http import endpoint, sessions
+from minimcp import Context, EventStore, Limits, Server, SqliteStore
+from minimcp.http import endpoint
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
@@ -673,29 +673,10 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_processes_that_share_a_store_keep_their_events_apart() -> None:
-    kept = MemoryStore()
-    cores = [
-        core_of(stage_server(Stage()), event_store=EventStore(max_events=4, store=kept)) for _ in range(2)
-    ]  # as in two processes
-    one, two = (Shaken(core) for core in cores)
-    first = one.request("tools/call", called("count", **PROGRESS)).events
-    mine = kept.list("event/")
-    assert mine
-    for _ in range(3):
-        two.request("tools/call", called("count", **PROGRESS))  # more than one of them may keep
-    assert [entry for entry in kept.list("event/") if entry in mine] == mine
-    assert serve(cores[1], two.get(Last_Event_ID=first[-2].id)).status == 400, "a stream of the other process"
-    two.delete()
-    assert kept.list("event/") == mine
-    cores[0].renew_in_fork()  # as in a forked process, which leaves what is its parent's
-    assert cores[0].store is not None and "EventStore 0 events" in repr(cores[0].store)
-    assert serve(cores[0], one.get(Last_Event_ID=first[-2].id)).status == 404
-    assert kept.list("event/") == mine
-
-
-def test_what_a_killed_process_leaves_of_its_events_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "KEPT_SECONDS", 0.05)
-    kept = MemoryStore()
-    EventStore(store=kept).add("a.1", 1, b"x")
-    assert eventually(lambda: not kept.list(""))
+def test_a_forked_process_begins_without_the_streams_of_its_parent() -> None:
+    core = core_of(stage_server(Stage()), event_store=EventStore(max_events=4))
+    client = Shaken(core)
+    first = client.request("tools/call", called("count", **PROGRESS)).events
+    core.renew_in_fork()
+    assert core.store is not None and "EventStore 0 events" in repr(core.store)
+    assert serve(core, client.get(Last_Event_ID=first[-2].id)).status == 404
