@@ -83,7 +83,7 @@ def test_a_code_that_json_rpc_reserves_is_refused() -> None:
 
 @pytest.mark.requirement("M:ERR-3", "X-27")
 def test_one_code_of_ours_lies_in_the_range_of_servers() -> None:
-    ours = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)}
+    ours = {value for name, value in vars(errors).items() if name.isupper() and type(value) is int}
     assert ours == {*CODES.values(), errors.USER_REJECTED}
     assert {code for code in ours if -32019 <= code <= -32000} == {-32002}
 
