@@ -54,7 +54,7 @@ class SignIn(Grant):
             reads them; None has none.
         client_name: Shown to the person where a client is registered.
         scopes: What to ask for beside what the server names.
-        timeout: Seconds that the person gets. The clock of the call that waits stands meanwhile.
+        timeout: Seconds that the person gets. The deadline of the call that waits is paused meanwhile.
 
     Raises:
         ValueError: A URL cannot be what it is.

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, overload
 
 from .. import types
-from ..engine.pool import Pool, here, waiting
+from ..engine.pool import Pool, this_thread, waiting
 from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
 from ..errors import HeaderMismatch, McpError, MethodNotFound, ToolError, logger
@@ -405,7 +405,7 @@ class Client:
         with following(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
-                part = call.within(None, token)  # its deadline stands only while the host answers this one
+                part = call.within(None, token)  # its deadline is paused only while the host answers this one
                 work = partial(self._carry_out, part, one, first)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
@@ -765,9 +765,9 @@ def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture
     future, trace = CallFuture(token), carried_on()
 
     def run() -> None:
-        here.trace_context = trace
+        this_thread.trace_context = trace
         future.run(work)
-        here.trace_context = {}
+        this_thread.trace_context = {}
 
     pool.spawn(run)
     return future

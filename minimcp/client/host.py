@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Seque
 
 from .. import errors, schema, types
 from ..engine.limits import BoundedQueue, Limits
-from ..engine.pool import Pool, here
+from ..engine.pool import Pool, this_thread
 from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
@@ -184,7 +184,7 @@ class Host:
         Raises:
             RpcError: Whatever the server is told.
         """
-        here.request = None  # a host's handler is no server's handler: it has no context
+        this_thread.request = None  # a host's handler is no server's handler: it has no context
         method = incoming.request.method
         try:
             return self.read(method, incoming.request.params, incoming.peer, incoming)()

@@ -2,8 +2,9 @@
 
 The five rules of its threads:
 
-1. One reader. One thread reads, decodes, changes the tables and hands over. It runs no function of a user but `trace`
-   and `on_request`, and serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the
+1. One reader. One thread reads, decodes, changes the tables and hands over. Of a user's functions it
+   runs `trace` and `on_request` alone, and what a subclass of `Extension` overrides of `route`, `declare`, `listened`
+   and `notified`. It serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the
    writer's thread; the one lock that it shares with those who write is held for writes that do not wait. So nothing
    that a handler does can delay a read, and two sides that send each other 20 MB at once both finish.
 2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
@@ -143,7 +144,8 @@ class Writer:
     Attributes:
         pending: Bytes that wait to be written.
         most: How many of them may before who sends more waits.
-        reader_bytes: How many of them the reader posted.
+        reader_bytes: How many of these come from the reader's thread: errors, pings, lists. The reader never waits for
+            room in `send`; it stops reading while more than `READER_BYTES` of them wait (`reader_may_go_on`).
     """
 
     def __init__(
@@ -310,7 +312,7 @@ class Connection(Sink):
         role: Decides what requests and notifications mean.
         pool: Runs the peer's requests.
         limits: What the connection may cost; None takes the defaults.
-        cap: As `RunningRequests`.
+        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them.
         name: Shown in logs, and in the names of its threads; empty takes the transport's.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
 

@@ -24,16 +24,20 @@ class Limits:
             answer that is sent (`Sink.respond`).
         depth: How deep arrays and objects of a message may nest (`decode`).
         batch: Messages in one array (`why_no_batch`).
-        workers: Handlers of a server, or of a client, that run at the same time (`Pool`); those that wait in the
-            library do not count.
-        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in an executor's queue:
-            of all clients of a server together (`RunningRequests.begin`).
-        backlog_bytes: Bytes of memory that wait: requests that no worker has begun, of a client those that its host has
-            not answered (`RunningRequests.add`; one may be alone with more), lines that the peer does not take
-            (`Writer.send`), and notifications for callbacks of a host (`Dispatcher`). Per connection each; over HTTP
-            requests of all clients of a server together.
+        workers: Handlers that run at the same time (`Pool`): of a server, for all its clients; of a client, for what
+            its host is asked. Those that wait in the library do not count, nor do those that run on an executor.
+            Callbacks of a client have one thread beside it (`Dispatcher`); tasks, as many threads once more.
+        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in an executor's queue
+            (`RunningRequests.begin`): of a server on all its connections together. Of a client, what one connection
+            asks its host; in 2026-07-28 nothing is counted there, for the questions come in a result.
+        backlog_bytes: Bytes of memory that wait, each of these by itself: requests that no worker and no executor has
+            taken, of a client those that its host has not answered (`RunningRequests.add`; one may be alone with more),
+            per connection, over Streamable HTTP of a server per `Endpoint`, which is for all clients of one path; lines
+            that the peer does not take, per connection (`Writer.send`); notifications for callbacks, per client
+            (`Dispatcher`).
         streams: Streams of change notifications that a server has open at once: `subscriptions/listen`
-            (`Subscriptions.listen`), and all over HTTP with GET (`Endpoint._reserve`). 0 serves none.
+            (`Subscriptions.listen`); and over HTTP also all that are open at one `Endpoint`, by GET or POST
+            (`Endpoint.reserve`). 0 serves none.
         rounds: How often one request may come back to a server with more answers (2026-07-28; `ReplayAsker`,
             `WaitingAsker`). A client has the constant `MOST_ROUNDS`.
         ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request state between rounds

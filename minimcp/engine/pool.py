@@ -1,8 +1,12 @@
 """`Pool`: the threads that run handlers, with a cap on how many of them run at the same time.
 
-Every server has one for all its connections, every client one. The bundled HTTP server has another, without a cap, of
-the threads that read requests: the handlers that those run count in the server's (`Pool.run`). A handler that waits
-inside this library does not count meanwhile; see `waiting`.
+A server has one for all its connections, and so has a client; tasks, at a server (`extensions.tasks.Tasks`) or at a
+client (`extensions.host_tasks.HostTasks`), run in one of their own with the same cap. A handler that waits inside this
+library does not count meanwhile; see `waiting`.
+
+Others have no handlers of their own: that of the bundled HTTP server, without a cap, whose threads read requests (the
+handlers that those run count in the server's, `Pool.run`); one thread by which a client over HTTP sends what nobody
+waits for (`http.client`); and threads by which a group works with all its clients at once (`client.group`).
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ Job = Callable[[], object]
 
 # Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs; ``trace_context``, of the
 # request whose handler has this thread make a call.
-here = threading.local()
+this_thread = threading.local()
 
 # Objects with locks and threads: their `renew_in_fork` is called in a forked process, where the threads are not.
 renewed_in_fork: WeakSet[Any] = WeakSet()
@@ -47,17 +51,17 @@ def waiting() -> Iterator[None]:
     On threads that no pool counts it does nothing. Waits for an answer, for time, for another's call and for room in a
     queue of lines are in one; those for a slow HTTP peer, to which a handler writes, are not.
     """
-    pool: Optional[Pool] = getattr(here, "pool", None)
+    pool: Optional[Pool] = getattr(this_thread, "pool", None)
     if pool is None:
         yield
         return
-    here.pool = None
+    this_thread.pool = None
     pool.count(-1)
     try:
         yield
     finally:
         pool.count(1)  # over the cap, if need be: then no job starts until it is below it again
-        here.pool = pool
+        this_thread.pool = pool
 
 
 class Pool:
@@ -131,11 +135,11 @@ class Pool:
                 self._advance()
         if not begins:
             place.wait()
-        outer, here.pool = getattr(here, "pool", None), self
+        outer, this_thread.pool = getattr(this_thread, "pool", None), self
         try:
             job()
         finally:
-            here.pool = outer
+            this_thread.pool = outer
             self.count(-1)
 
     def close(self) -> None:
@@ -183,7 +187,7 @@ class Pool:
         inbox: SimpleQueue[Optional[Job]] = SimpleQueue()
         while True:
             counts = sent is None
-            here.pool = self if counts else None
+            this_thread.pool = self if counts else None
             job = self._next(inbox, called=True) if sent is None else sent
             while job is not None:
                 try:
@@ -192,8 +196,8 @@ class Pool:
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                 job = sent = None  # an idle thread keeps nothing of what it did
                 job = self._next(inbox, ran=counts)
-                counts, here.pool = True, self
-            here.pool = None
+                counts, this_thread.pool = True, self
+            this_thread.pool = None
             try:
                 sent = inbox.get(timeout=IDLE_SECONDS if self._keeps else 0)
             except Empty:

@@ -43,7 +43,7 @@ from ..protocol.messages import (
 )
 from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
-from .pool import Job, Pool, here, waiting
+from .pool import Job, Pool, this_thread, waiting
 from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ SHORTEST_WAIT = 0.001
 # Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only grows.
 MOST_PROGRESS, PROGRESS_BYTES = 1000, 1024 * 1024
 
-# How often the deadline of a call may stand for a question: a server may ask and ask.
+# How often the deadline of a call may be paused for a question: a server may ask and ask.
 MOST_PAUSES = 1000
 
 # Bytes of memory of a request that waits, besides its params.
@@ -368,9 +368,9 @@ class Calls:
         return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
 
     def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
-        """Let the deadlines of these calls, or of all, stand while the host answers a question; returns what ends that.
+        """Pause the deadlines of these calls, or of all, while the host answers a question; returns what ends that.
 
-        After very many questions those of a call do not stand any more.
+        After `MOST_PAUSES` questions that of a call is not paused any more.
         """
         deadlines = {}
         for call in calls or self.pending():
@@ -435,9 +435,11 @@ class RunningRequests:
 
     Args:
         limits: Of the connection or session.
-        cap: A place for each request of a server that may be begun and unfinished, on all its connections; None makes
-            places for these alone. (A `Semaphore` would cost as much as all else of a request here.)
-        until_answered: Whether requests that are begun still count as waiting: a host may take long to answer.
+        cap: The free places of ``Limits.requests``, as a list with one item for each: a request that begins takes one
+            out (`begin`), and puts it back when it has finished. All connections of a server share one list; None makes
+            one for these requests alone. (A `Semaphore` would cost as much as all else of a request here.)
+        until_answered: When the bytes of a request stop to count towards ``Limits.backlog_bytes``: True, as in a
+            client, when it has finished, because a host may take long to answer; False, as in a server, when it begins.
         on_end: Told of each request that ends, by the thread that ends it; None tells nobody.
 
     Attributes:
@@ -529,7 +531,10 @@ class RunningRequests:
             self._lock.release()
 
     def claim(self, request: IncomingRequest, key: object = None, line: Optional[bytes] = None) -> bool:
-        """Whether the caller may answer this request, or has to drop it: true once.
+        """Take a request out of the table, for its answer or because it is cancelled.
+
+        Several threads may try to end one request: its handler, its timeout, a cancellation, the loss of the peer. The
+        first of them gets True, and may send the answer; the others get False, and send nothing.
 
         Args:
             request: The request.
@@ -764,14 +769,14 @@ class IncomingRequest(CancelToken):
 
     def run(self) -> None:
         """Run the handler and give the answer. Never raises."""
-        requests, outer = self.sink.requests, getattr(here, "request", None)
+        requests, outer = self.sink.requests, getattr(this_thread, "request", None)
         result: Any = None
         try:
             if not self.route.immediate:
                 requests.begin(self)
             if self.cancelled:
                 raise Cancelled("cancelled before it began")
-            here.request = self
+            this_thread.request = self
             result = self.route.handle(self)
             if result is not LATER:
                 id = self.request.id
@@ -779,7 +784,7 @@ class IncomingRequest(CancelToken):
         except BaseException as error:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             line = self._failed(error)
-        here.request = outer
+        this_thread.request = outer
         if result is not LATER:
             self.finished = True
             self.sink.respond(self, line, not self.route.immediate)
@@ -834,7 +839,7 @@ class IncomingRequest(CancelToken):
     def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
         """Ask the peer: all questions are sent before the first answer is waited for.
 
-        The handler's own time stands meanwhile. When one question fails, the others are withdrawn.
+        The handler's own timeout is paused meanwhile. When one question fails, the others are withdrawn.
 
         Args:
             questions: Method and params of each.
@@ -919,10 +924,10 @@ class IncomingRequest(CancelToken):
 
 def current_request() -> Optional[IncomingRequest]:
     """The request whose handler runs on this thread; None on any other thread."""
-    return getattr(here, "request", None)
+    return getattr(this_thread, "request", None)
 
 
 def carried_on() -> dict[str, str]:
     """The trace context that calls of this thread carry on: of the request whose handler runs here, or began them."""
     incoming = current_request()
-    return getattr(here, "trace_context", {}) if incoming is None else incoming.carried()
+    return getattr(this_thread, "trace_context", {}) if incoming is None else incoming.carried()

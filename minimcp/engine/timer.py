@@ -17,7 +17,7 @@ log = logger("minimcp.timer")
 # Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated day by day.
 LONGEST_WAIT = 86400.0
 
-# How often a deadline that stands is looked at, at most.
+# How often a deadline that is paused is looked at, at most.
 LOOK_SECONDS = 0.02
 
 
@@ -38,7 +38,7 @@ class Deadline:
         self._left, self._pauses = 0.0, 0
 
     def pause(self) -> None:
-        """Let it stand still until `resume` has been called as often as this."""
+        """Stop its clock until `resume` has been called as often as this."""
         with self._lock:
             if not self._pauses:
                 self._left = self._at - time.monotonic()

@@ -31,7 +31,12 @@ class Extension:
     One object serves one server, or any number of clients. A marked ``def say(self, params, ctx)`` serves the requests
     of clients, as under `Server.method`, on worker threads, several at once; a client that did not declare the
     extension gets -32021. A marked ``def heard(self, params)`` gets the notifications of the other side: of clients on
-    worker threads, of the server on the client's thread for callbacks, in order. Everything that comes is untrusted.
+    worker threads, of the server on the client's thread for callbacks, in order. In 2026-07-28 a server sends what
+    `tell` is given only to streams that listen to it: there a client hears nothing until its program holds
+    ``client.listen(filters=...)`` open. Everything that comes is untrusted.
+
+    `declare`, `route`, `notified` and `listened` are called by the thread that takes messages in, over stdio the one
+    that reads: a subclass that overrides them must be quick, and must not wait.
 
     Attributes, which a subclass sets:
         identifier: What both sides declare it by, with a prefix that belongs to its author: "com.example/greetings".

@@ -288,7 +288,7 @@ class _HttpCalls(Calls):
 
     def _look_in(self, left: Optional[float]) -> None:
         """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
-        seconds = max(left or 0.0, LOOK_SECONDS)  # a deadline that stands is looked at again and again
+        seconds = max(left or 0.0, LOOK_SECONDS)  # a deadline that is paused is looked at again and again
         at = time.monotonic() + seconds
         with self._lock:
             if left is not None and at < self._next_look:
@@ -337,7 +337,7 @@ class HttpClientSession(ClientSession):
         self.mirror: Any = RequestHeaders(self.name, host.names)
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
-        self._session: Optional[str] = None
+        self._session_id: Optional[str] = None
         self._gone: Optional[SessionGone] = None
         self.calls = _HttpCalls(self)
         # HTTP requests of ours that belong to no call.
@@ -350,7 +350,7 @@ class HttpClientSession(ClientSession):
 
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
-        self._lock, self._session = threading.RLock(), None
+        self._lock, self._session_id = threading.RLock(), None
         for call in self.calls.pending():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
         self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
@@ -389,7 +389,7 @@ class HttpClientSession(ClientSession):
         self._fetcher.close()
 
     def abandon(self) -> None:
-        ends_session = self._session is not None and self.cause is None
+        ends_session = self._session_id is not None and self.cause is None
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:
             delete = partial(self._fetcher.send, method="DELETE", headers=self._session_headers())
@@ -480,8 +480,8 @@ class HttpClientSession(ClientSession):
 
     def _session_headers(self) -> dict[str, str]:
         headers = {} if self.era is None else {VERSION_HEADER: self.era.revision.name}
-        if self._session is not None:
-            headers[SESSION_HEADER] = self._session
+        if self._session_id is not None:
+            headers[SESSION_HEADER] = self._session_id
         return headers
 
     # ------------------------------------------------------------ responses
@@ -497,7 +497,7 @@ class HttpClientSession(ClientSession):
             self._lose_session(call)
         call.sent = True
         with closing(self._post(call.http, call.line, call.request)) as response:
-            if response.status == 404 and self._session is not None and not opens:
+            if response.status == 404 and self._session_id is not None and not opens:
                 self._lose_session(call)
             if response.status >= 300:
                 self.refused = response.status if opens else None
@@ -511,7 +511,7 @@ class HttpClientSession(ClientSession):
             if session is not None and not _SESSION_ID.fullmatch(session):
                 what = "a session id has visible ASCII characters only, and not very many"
                 raise ProtocolViolation(what, session[:100])
-            self._session = session
+            self._session_id = session
         kind = media_type(response.headers.get("Content-Type"))[0]
         if kind == MEDIA_TYPE:
             self._follow(call.http, response, call)

@@ -234,7 +234,7 @@ class Endpoint(HttpService):
         options: How it is served over HTTP.
         limits: What clients may cost.
         pool: Runs handlers; that of the server.
-        cap: How many requests may be begun; that of the server.
+        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the server.
         max_streams: Streams of change notifications that are open at once; None means no limit, 0 serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
         bearer: Who may send requests; None lets everybody.

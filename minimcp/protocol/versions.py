@@ -238,8 +238,8 @@ BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISION
 NEWEST_HANDSHAKE = _2025_11_25
 
 # The lists of a server that change, in all revisions: the capability of each to its member in the filter of
-# `subscriptions/listen`. Other names follow from it: ``tools.listChanged``, ``notifications/tools/list_changed``; in a
-# client ``tools_list_changed``, a member of `Filter` and keyword of `listen`; ``on_tools_changed``, one of `connect`.
+# `subscriptions/listen`. Some names are made of it: ``tools.listChanged``, ``notifications/tools/list_changed``. A new
+# one also has to be written elsewhere: see "Adding a notification" in examples/design.rst.
 LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 
 # What a client speaks over HTTP when neither a header nor a session says it.

@@ -54,7 +54,7 @@ class Context:
     again from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice
     goes into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old
     state until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by
-    their order. A helper thread that asks is unwound too, by `input_rounds.Suspend`, a BaseException: have it run by
+    their order. A helper thread that asks is unwound too, by `questions.Suspend`, a BaseException: have it run by
     ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
 
     Args:

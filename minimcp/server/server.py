@@ -91,8 +91,9 @@ class Server:
             process with the same store takes any request. None keeps each in memory.
         trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
         on_request: Called with a `FinishedRequest` for each request when it ends, also lists, pings and those that are
-            refused, before the answer is sent, by the thread that ends it. Be quick: for pings and lists that is the
-            one that reads. None calls nothing.
+            refused, before the answer is sent, by the thread that ends it. Be quick: for pings, lists and refusals
+            that is the one that reads; for a timeout the timer; over HTTP, for a client that has left, the one that
+            accepts connections. None calls nothing.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
         auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is asked.

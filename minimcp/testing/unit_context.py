@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
-from ..engine.pool import here
+from ..engine.pool import this_thread
 from ..engine.requests import IncomingRequest, Route, Sink
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
@@ -66,12 +66,12 @@ class UnitContext(Context):
         self._incoming.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(here, "request", None))
-        here.request = self._incoming
+        self._outer.append(getattr(this_thread, "request", None))
+        this_thread.request = self._incoming
         return self
 
     def __exit__(self, *_: object) -> None:
-        here.request = self._outer.pop()
+        this_thread.request = self._outer.pop()
 
 
 def context(

@@ -50,9 +50,8 @@ CHANGES = {
     **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
     "notifications/resources/updated": "resource_updated",
 }
-"""Method of the notification to the kind of `Change`. A kind that is no list's also needs what it names in `Change`, a
-callback (`client.host.CALLBACKS`, `Host.tell`), a member of `client.subscriptions.Filter`, and in the server who sends
-it (`server.subscriptions.Subscriber`)."""
+"""Method of the notification to the kind of `Change`. What a new one needs elsewhere: "Adding a notification" in
+examples/design.rst."""
 
 
 class Change(Wire):

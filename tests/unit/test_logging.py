@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 import minimcp
-from minimcp.engine.pool import here
+from minimcp.engine.pool import this_thread
 
 from .requests import RecordingSink, exchange, sent
 
@@ -32,9 +32,9 @@ def logger() -> Iterator[logging.Logger]:
 @pytest.fixture
 def request_here() -> Iterator[Any]:
     """A request whose handler runs on this thread, and whose client wants everything."""
-    here.request = made = exchange(log_rank=0)
+    this_thread.request = made = exchange(log_rank=0)
     yield made
-    here.request = None
+    this_thread.request = None
 
 
 def said(made: Any) -> List[Dict[str, Any]]:
@@ -78,11 +78,11 @@ def test_a_traceback_is_the_formatters_business(logger: logging.Logger, request_
 def test_when_nothing_is_sent(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
     logger.error("outside of any handler")
     quiet = exchange(log_rank=None)
-    here.request = quiet
+    this_thread.request = quiet
     try:
         logger.error("the client wants none")
         wanted = exchange(log_rank=3)
-        here.request = wanted
+        this_thread.request = wanted
         logger.info("less than it wants")
         logger.addFilter(lambda record: "hidden" not in record.getMessage())
         logger.handlers[0].addFilter(lambda record: "secret" not in record.getMessage())
@@ -100,7 +100,7 @@ def test_when_nothing_is_sent(logger: logging.Logger, capsys: pytest.CaptureFixt
         thread.start()
         thread.join()
     finally:
-        here.request = None
+        this_thread.request = None
         logger.filters.clear()
     assert sent(quiet) == sent(wanted) == []
     assert "Traceback" not in capsys.readouterr().err
@@ -141,6 +141,6 @@ def test_it_never_raises_and_never_comes_back(
     assert "RuntimeError: no text" in capsys.readouterr().err, "as logging reports it, on stderr"
     logger.error("goes on")
     assert len(said(request_here)) == 2
-    here.request = exchange(log_rank=0, sink=LosingOutlet())
+    this_thread.request = exchange(log_rank=0, sink=LosingOutlet())
     logger.error("to nobody")
     assert "Traceback" not in capsys.readouterr().err

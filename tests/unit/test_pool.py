@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, List
 import pytest
 
 from minimcp.engine import pool as pool_module
-from minimcp.engine.pool import Pool, here, waiting
+from minimcp.engine.pool import Pool, this_thread, waiting
 
 from ..scripted import Task, no_threads, wait_for
 from ..support import WAIT, eventually
@@ -104,7 +104,7 @@ def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[.
     other.result()
     with pytest.raises(LookupError):
         pool.run(lambda: {}["x"])
-    assert eventually(lambda: "0 running" in repr(pool)) and getattr(here, "pool", None) is None
+    assert eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
 
 
 def test_a_thread_of_ours_begins_where_another_ends(make: Callable[..., Pool]) -> None:
@@ -130,7 +130,7 @@ def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[...,
             with waiting():  # within another it does nothing
                 pool.submit(lambda: level(number + 1))
                 wait_for(deepest)
-        assert here.pool is pool
+        assert this_thread.pool is pool
 
     pool.submit(lambda: level(0))
     wait_for(deepest)
