@@ -9,7 +9,7 @@ import argparse
 import base64
 import logging
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import minimcp
 from minimcp import (
@@ -129,12 +129,12 @@ def add_tasks(server: Server) -> None:
         return f"Hello, {name}!"
 
 
-def make_server() -> Server:
+def make_server(store: Optional[minimcp.Store] = None) -> Server:
     """The fixture: tools, resources and prompts by the suite's names."""
     server = Server(
         "conformance-fixture", version="1.0.0",
         capabilities=["tools", "prompts", "resources", "logging", "completions"],
-        extensions=[Tasks(poll_interval=0.2), Skills(Path(__file__).with_name("skills"))],
+        extensions=[Tasks(poll_interval=0.2), Skills(Path(__file__).with_name("skills"))], store=store,
     )  # fmt: skip
     add_tasks(server)
 
@@ -383,9 +383,10 @@ def make_server() -> Server:
 def main() -> None:
     parser = argparse.ArgumentParser(prog=Path(__file__).stem)
     parser.add_argument("--port", type=int, default=3001)
+    parser.add_argument("--redis", help="the URL of what several processes share")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    make_server().run("http", port=arguments.port)
+    make_server(None if arguments.redis is None else minimcp.RedisStore(arguments.redis)).run("http", port=arguments.port)
 
 
 if __name__ == "__main__":

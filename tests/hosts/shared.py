@@ -34,7 +34,7 @@ HEADERS = {
     "Host": "localhost", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 }
 SESSIONS = 1000
-AT_ONCE = 2  # scenes: much of the time is spent waiting
+AT_ONCE = 3  # scenes: much of the time is spent waiting
 MOST_BYTES = 2048  # of Redis for each of them
 
 ROUND_ROBIN = """
@@ -409,6 +409,28 @@ def proxied(stage: Stage) -> str:
         return "questions, progress and a count in both eras"
 
 
+def official(stage: Stage) -> str:
+    """The official suite's scenarios for a server, each request at the next of five processes."""
+    from ..conformance import suite
+    from ..conformance.__main__ import SETS, required
+
+    suite.ENVIRONMENT.ready()
+    with Place(stage.folder) as place:
+        ports, passed = [free_port() for _ in range(5)], []
+        for port in ports:
+            command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port), "--redis", stage.store]
+            place._run(command, port, {})
+        servers = " ".join(f"server 127.0.0.1:{port};" for port in ports)
+        at = place.proxy(ROUND_ROBIN.replace("{servers}", servers).replace("Host localhost", "Host $http_host"))
+        for revision, count in SETS.items():
+            found = suite.servers(f"http://localhost:{at}/mcp", "--requirements", revision)
+            names = required(revision, count)
+            failed = [name for name in names if name not in found or found[name].problem]
+            assert not failed, (revision, failed)
+            passed.append(f"{len(names)} of {revision}")
+        return ", ".join(passed)
+
+
 SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
     "any process": (any_process, ("redis", "sqlite")),
     "answers": (answers, ("redis", "sqlite")),
@@ -416,6 +438,7 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
     "resumed": (resumed, ("redis", "sqlite")),
     "rolling restart": (rolling, ("redis", "sqlite")),
     "proxied": (proxied, ("redis", "sqlite")),
+    "official": (official, ("redis",)),
     "stopped": (lambda stage: away(stage, "stopped"), ("redis",)),
     "paused": (lambda stage: away(stage, "paused"), ("redis",)),
     "flushed": (lambda stage: away(stage, "flushed"), ("redis",)),
