@@ -386,7 +386,8 @@ def main() -> None:
     parser.add_argument("--redis", help="the URL of what several processes share")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    make_server(None if arguments.redis is None else minimcp.RedisStore(arguments.redis)).run("http", port=arguments.port)
+    store = None if arguments.redis is None else minimcp.RedisStore(arguments.redis)
+    make_server(store).run("http", port=arguments.port)
 
 
 if __name__ == "__main__":
