@@ -192,8 +192,7 @@ class RedisStore(Store):
         while not back and not closed.wait(PROBE_SECONDS):
             with suppress(Exception):
                 back = client.ping() is True
-        while self._idle:
-            self._idle.pop()[0].disconnect()
+        self._disconnect()
         if back:
             log.warning("%r is back", self)
         self._away = None
@@ -207,6 +206,7 @@ class RedisStore(Store):
     def _script(self, name: str, keys: Sequence[str], *values: Any) -> Any:
         """What a script returns: on a connection of our own, which takes a third of the time of `redis.Redis.evalsha`.
         """
+        closed, (text, digest) = self._closed, SCRIPTS[name]
         try:
             connection, used = self._idle.pop()
             if time.monotonic() - used > TRUSTED_SECONDS and connection.can_read(0):
@@ -214,21 +214,27 @@ class RedisStore(Store):
         except IndexError:
             connection = self._client.connection_pool.make_connection()
         try:
-            text, digest = SCRIPTS[name]
-            connection.send_command("EVALSHA", digest, len(keys), *keys, *values)
             try:
-                answer = connection.read_response()
+                connection.send_command("EVALSHA", digest, len(keys), *keys, *values)
+                return connection.read_response()
             except self._unknown_script:
                 connection.send_command("EVAL", text, len(keys), *keys, *values)
-                answer = connection.read_response()
+                return connection.read_response()
         except self._refused:
-            self._idle.append((connection, time.monotonic()))
             raise
-        except BaseException:
+        except BaseException:  # who knows what comes on it
             connection.disconnect()
             raise
-        self._idle.append((connection, time.monotonic()))
-        return answer
+        finally:
+            self._idle.append((connection, time.monotonic()))
+            if closed.is_set():
+                self._disconnect()
+
+    def _disconnect(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            with suppress(IndexError):  # another thread was faster
+                self._idle.pop()[0].disconnect()
 
     def _channel(self, key: str) -> str:
         return f"{self._prefix}c:{key}"
@@ -339,8 +345,7 @@ class RedisStore(Store):
         self._closed.set()
         self._closed = threading.Event()
         self._client.connection_pool.disconnect(inuse_connections=False)
-        while self._idle:
-            self._idle.pop()[0].disconnect()
+        self._disconnect()
 
     def __repr__(self) -> str:
         return f"<RedisStore {self._prefix!r}>"  # never the URL: it may hold a password
