@@ -297,6 +297,7 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     site.servers[1].resource_updated("notes://one")
     first.writer.wait_for(lambda: first.writer.messages)
     first.writer.lose()
+    first.finished()
     site.kill(site.cores[0])
     site.servers[1].resource_updated("notes://one")
     assert eventually(lambda: not site.servers[1]._config.processes._unsent)
