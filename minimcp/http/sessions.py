@@ -316,7 +316,7 @@ class ResponseSink(Sink):
             first, self._answered = not self._answered, True
         if not (first or self.streaming):
             return
-        if self.session is not None:
+        if self.session is not None and self._of_call:
             self.session.before_answer()
         try:
             if self.streaming:

@@ -183,12 +183,13 @@ class RedisStore(Store):
                 probing, self._away = self._away is not None, f"{type(error).__name__}: {error}"
             if not probing:
                 log.error("%r is away: %s", self, self._away)
-                threading.Thread(target=self._probe, name="minimcp-redis-probe", daemon=True).start()
+                arguments = (self._client, self._closed)
+                threading.Thread(target=self._probe, args=arguments, name="minimcp-redis-probe", daemon=True).start()
             raise StoreUnavailable(f"{self!r}: {error}") from error
 
-    def _probe(self) -> None:
+    def _probe(self, client: Any, closed: threading.Event) -> None:
         """Look once a second whether Redis is back."""
-        client, closed, back = self._client, self._closed, False
+        back = False
         while not back and not closed.wait(PROBE_SECONDS):
             with suppress(Exception):
                 back = client.ping() is True
