@@ -347,6 +347,15 @@ def test_every_function_of_the_walk_is_there() -> None:
         assert callable(found), name
 
 
+def test_every_place_of_a_notification_is_there() -> None:
+    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section("Adding a notification"))
+    assert len(named) > 20
+    for path, name in named:
+        found = importlib.import_module("minimcp." + path.replace("/", "."))
+        for part in name.split("."):
+            found = getattr(found, part)
+
+
 def test_the_examples_are_those_that_are_there() -> None:
     there = sorted(path.name for path in ROOT.glob("examples/*.py"))
     assert [name.strip("`") for name, _ in rows("The course")] == there
