@@ -290,7 +290,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
     "prompt: JSON": [["prompt", "server.py", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
     "another command": [["lst", "server.py"],
-        "there is no command 'lst': demo, list, call, tasks, read, prompt, ping, login"],
+        "there is no command 'lst', did you mean list? There are demo, list, call, tasks, read, prompt, ping, login"],
     "demo: another chapter": [["demo", "99"], "there is no such chapter: they are 1 to 16"],
     # in a config
     "config: a command line": [["list", "words"],
@@ -345,7 +345,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a web page": [answered(200, "text/html", b"<html></html>"),
         "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
-        "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http"],
+        "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http ... a token that you have is "
+        "--token TOKEN, or connect(..., auth=TOKEN)"],
     "prints before it serves": [connects("prints.py"), EARLY],
     # registering
     "no annotation": [takes("a, b"),
@@ -400,6 +401,13 @@ MISTAKES: Dict[str, List[Any]] = {
     "run with a port, over stdio": [author("server.run(port=8123, legacy_sse=True)"),
         'run(port=8123): "stdio" has none; did you mean run("http", port=8123, legacy_sse=True)?'],
     "run with the default port": [author("server.run('stdio', port=8000)"), 'did you mean run("http", port=8000)?'],
+    "an option, later": [author("server.auth = Bearer.static('x')"),
+        "AttributeError: auth is given when the server is made: Server('s', auth=...)"],
+    "a misspelt option, later": [author("server.mask_error = True"),
+        "AttributeError: a Server has no 'mask_error': did you mean Server('s', mask_errors=...)?"],
+    "an attribute of a server": [author("server.database = 1"),
+        "AttributeError: a Server has no 'database': keep it in an object of your own"],
+    "another name, later": [author("server.name = 'x'"), "name is given when the server is made: Server(...)"],
     "an option of run": [author("Server('s', port=1)"), "has no option port=: say it to server.run(...)"],
     "a port in use": [a_port_in_use,
         "OSError: ... another program listens there; choose another port, or 0 for a free one"],
@@ -430,6 +438,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "ctx.call_tool": [does("ctx.call_tool('x')"), "ctx has no 'call_tool': call the function itself"],
     "ctx.progres": [does("ctx.progres(1)"), "ctx has no 'progres': did you mean ctx.progress?"],
     "ctx.report_progress": [does("ctx.report_progress(1)"), "did you mean ctx.progress?"],
+    "answer[...]": [does("return ctx.elicit('?', {'n': int})['n']"),
+        "an Answer is not subscriptable: what was filled in is .require(), or .content"],
     "asks 20 times": [does("return str([ctx.elicit(str(n), {'n': int}) for n in range(20)])"),
         "raise Limits.rounds: Server(..., limits=Limits(rounds=...))"],
     "asks by chance": [
@@ -507,6 +517,21 @@ def test_the_message_says_what_to_write(
         at = told.index(part, at) + len(part)
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
     assert not message.startswith("WARNING") or len(warnings) == 1, "what is not refused is told once"
+
+
+def test_yes_or_no_is_an_empty_form() -> None:
+    code = "@server.tool\ndef f(ctx: Context) -> bool:\n    'F.'\n    return bool(ctx.elicit('Delete all?', {}))"
+    server = written(code)["server"]
+    for revision in ("2025-06-18", "2025-11-25", "2026-07-28"):
+        for said, accepted in (({}, True), (None, False), (minimcp.Answer("accept"), True)):
+            with minimcp.connect(server, revision=revision, elicit=lambda request, said=said: said) as client:
+                assert client.call_tool("f").value is accepted
+
+
+def test_a_class_of_ones_own_has_attributes() -> None:
+    own = type("Own", (Server,), {})("x")
+    own.database = DATABASE
+    assert own.database is DATABASE
 
 
 def test_clients_that_are_there() -> None:

@@ -713,7 +713,8 @@ class _AnswerSink(Sink):
 
 def how_to_sign_in(url: str) -> str:
     """The end of a message that a server wants a token."""
-    return f": sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
+    way = f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
+    return f": {way}; a token that you have is --token TOKEN, or connect(..., auth=TOKEN)"
 
 
 def _page(kind: str) -> str:

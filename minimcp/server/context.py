@@ -170,7 +170,8 @@ class Context:
     def elicit(self, message: str, schema: Schema, *, key: Optional[str] = None) -> Answer:
         """Ask the user to fill in a form; over HTTP (2026-07-28) the handler runs again from the top with the answer.
 
-        Never for secrets: use `elicit_url` for those.
+        Never for secrets: use `elicit_url` for those. For yes or no ask with an empty form, which the user accepts or
+        declines: ``if ctx.elicit("Delete all?", {}):``. What a field such as ``{"ok": bool}`` holds is in ``content``.
 
         Args:
             message: What is asked, for the user.

@@ -25,7 +25,7 @@ from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.mismatch import keywords_shown, refuse_options
+from ..schema.mismatch import keywords_shown, nearest, refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
@@ -103,6 +103,9 @@ class Server:
         ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
     """
 
+    name: str
+    version: str
+
     @keywords_shown
     def __init__(
         self,
@@ -140,7 +143,7 @@ class Server:
         given = dict(locals())
         _check_given(given)
         info = Implementation(name, version, title=title, description=description, website_url=website_url, icons=icons)
-        self.name, self.version = name, version
+        self.__dict__.update(name=name, version=version)
         self._limits = limits = limits or Limits()
         self._http, self._auth, self._trace = http, auth, tracer(trace)
         main = Main(on_pump_needed)
@@ -177,6 +180,18 @@ class Server:
             self._config.extensions.append(extension)
             extension.install(self)
         self.add(*handlers)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse an option that is set later, which nothing would read. Subclasses may have attributes of their own."""
+        options = Server.__init__.__kwdefaults__ or {}
+        if name == "name" or name in options:
+            way = "..." if name == "name" else f"{self.name!r:.60}, {name}=..."
+            raise AttributeError(f"{name} is given when the server is made: Server({way})")
+        if type(self) is Server and not name.startswith("_") and not hasattr(Server, name):
+            near = nearest(name, options)
+            way = f"did you mean Server({self.name!r:.60}, {near}=...)?" if near else "keep it in an object of your own"
+            raise AttributeError(f"a Server has no {name!r}: {way}")
+        super().__setattr__(name, value)
 
     def renew_in_fork(self) -> None:
         """Begin without a connection, as at first: in a forked process they are the parent's. Python calls this."""

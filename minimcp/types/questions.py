@@ -25,7 +25,7 @@ ACTIONS = ("accept", "decline", "cancel")
 
 @dataclass(repr=False)
 class Answer:
-    """What a user did with a question. True when it was accepted.
+    """What a user did with a question. True when it was accepted, whatever the fields of the form hold.
 
     Args:
         action: "accept", "decline" (said no) or "cancel" (made no choice).
@@ -56,6 +56,11 @@ class Answer:
         if self.action != "accept":
             raise Declined("the user declined" if self.action == "decline" else "the user made no choice")
         return self.content
+
+    if not TYPE_CHECKING:  # which would take any subscript then
+
+        def __getitem__(self, key: Any) -> Any:
+            raise TypeError("an Answer is not subscriptable: what was filled in is .require(), or .content")
 
     def __repr__(self) -> str:
         return f"Answer({self.action!r}, {self.content!r})" if self.content is not None else f"Answer({self.action!r})"
