@@ -15,9 +15,9 @@ from .support import WAIT, eventually
 
 
 def program() -> str:
-    """The path of redis-server, which is installed when it is not there and that is allowed."""
+    """The path of redis-server, which CI installs when it is not there."""
     found = shutil.which("redis-server")
-    if found is None and hasattr(os, "geteuid") and os.geteuid() == 0:
+    if found is None and os.environ.get("CI"):
         for command in (["apt-get", "-q", "update"], ["apt-get", "-q", "-y", "install", "redis-server"]):
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         found = shutil.which("redis-server")

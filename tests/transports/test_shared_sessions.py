@@ -123,7 +123,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.redis)])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     made = Site(open_stores(request.param, tmp_path, lambda: request.getfixturevalue("redis")))
     yield from closing(made)
@@ -444,6 +444,7 @@ def is_refused(response: Recording) -> bool:
 
 
 @pytest.mark.parametrize("how", ["stopped", "paused"])
+@pytest.mark.redis
 def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
     far: Site, redis: RedisServer, how: str
 ) -> None:
@@ -480,6 +481,7 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
     assert question.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
 
 
+@pytest.mark.redis
 def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer) -> None:
     client = Roaming(far.cores)
     stream = client.at(far.cores[0]).listen()
@@ -534,6 +536,7 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
     thread.join(WAIT)
 
 
+@pytest.mark.redis
 def test_a_slow_redis_costs_a_request_one_round_trip(far: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Roaming(far.cores)
     for core in far.cores:
