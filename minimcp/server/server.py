@@ -25,7 +25,7 @@ from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.mismatch import keywords_shown, nearest, refuse_options
+from ..schema.mismatch import keywords_shown, refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
@@ -182,15 +182,11 @@ class Server:
         self.add(*handlers)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse an option that is set later, which nothing would read. Subclasses may have attributes of their own."""
+        """Refuse an option that is set later, which nothing would read; other attributes are the author's."""
         options = Server.__init__.__kwdefaults__ or {}
         if name == "name" or name in options:
             way = "..." if name == "name" else f"{self.name!r:.60}, {name}=..."
             raise AttributeError(f"{name} is given when the server is made: Server({way})")
-        if type(self) is Server and not name.startswith("_") and not hasattr(Server, name):
-            near = nearest(name, options)
-            way = f"did you mean Server({self.name!r:.60}, {near}=...)?" if near else "keep it in an object of your own"
-            raise AttributeError(f"a Server has no {name!r}: {way}")
         super().__setattr__(name, value)
 
     def renew_in_fork(self) -> None:
