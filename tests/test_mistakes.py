@@ -48,6 +48,11 @@ def ask(ctx: Context) -> str:
     "Ask the user."
     return str(ctx.elicit("How many?", {"n": int}).require())
 
+@server.tool
+def look(key: str) -> str:
+    "Look."
+    return {}[key]
+
 @server.resource("notes://all")
 def notes() -> dict[str, int]:
     "All."
@@ -79,6 +84,8 @@ FILES = {
     "server.py": SERVER, "01typo.py": SERVER, "exits.py": "import sys\nsys.exit(3)\n", "none.py": "x = 1\n",
     "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
     "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
+    "escape.json": '{"mcpServers": {"a": {"command": "C:\\python"}}}', "claude_desktop_config.json": '{"servers": {}}',
+    "cnt_server.py": "", "norun.py": "",
     "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
 }
 
@@ -86,6 +93,8 @@ FILES = {
 @pytest.fixture
 def beginner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of somebody who has a server, the same under other names, and a config file."""
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text('{"mcpServers": {}}', encoding="utf-8")
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -271,12 +280,17 @@ MISTAKES: Dict[str, List[Any]] = {
     "run: another file": [["run", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: a file without server": [["run", "none.py"], 'none.py has no server object: write  server = Server("name")'],
     "list: a file without server": [["list", "none.py"], "a server runs until its stdin ends: does this program call"],
+    "list: a file that is like another in its ending": [["list", "notes_server.py"],
+        "there is no file 'notes_server.py' in {folder}\n"],
+    "list: a file that is not there": [["list", "nosuch.py"], "there is no file 'nosuch.py' in {folder}\n"],
     "list: a folder": [["list", "{folder}"], A_FOLDER],
     "list: a config": [["list", "mcp.json"],
         "say which: connect(NAME, config='mcp.json'), or all of them: connect_all("],
     "list: exit code 3": [["list", "exits.py"], "it wrote nothing to stderr: run this command in a terminal"],
     "call: another tool": [["call", "server.py", "gret"],
         "has no tool 'gret', did you mean greet? It has greet, delete"],
+    "call: a tool that fails": [["call", "server.py", "look", "key=k"],
+        "KeyError: 'k' (the traceback: --verbose)"],
     "call: JSON": [["call", "server.py", "greet", '{"name": "Ada"}'], "write --json '{\"name\": \"Ada\"}'"],
     "call: a word": [["call", "server.py", "greet", "Ada"], "'Ada' is not key=value, such as name=Ada"],
     "call: no JSON": [["call", "server.py", "greet", "--json", "{a: 1}"], '--json: no JSON, such as {"name": 1}: '],
@@ -310,6 +324,14 @@ MISTAKES: Dict[str, List[Any]] = {
         "starts an interpreter without a program: write the file of the server behind it, in a config as \"args\":"],
     "config: a comma after the last": [lambda: minimcp.client.config.read_servers("comma.json"),
         "WARNING ... comma.json has comments, or a comma after the last item: other hosts than VS Code may refuse it"],
+    "config: Claude Desktop's with servers": [
+        lambda: minimcp.client.config.read_servers("claude_desktop_config.json"),
+        "WARNING ... has servers, and the host of a file of this name reads mcpServers"],
+    "config: VS Code's with mcpServers": [
+        lambda: minimcp.client.config.read_servers(".vscode/mcp.json"),
+        "WARNING ... has mcpServers, and the host of a file of this name reads servers"],
+    "config: a backslash": [lambda: minimcp.connect_all("escape.json"),
+        "no JSON: Invalid \\escape: write backslashes twice, or use /"],
     "config: mcpServer": [lambda: minimcp.connect_all("bad.json"),
         "ValueError: bad.json: must have mcpServers or servers"],
     # connecting
@@ -331,7 +353,9 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: no executable": [connects("./server.sh"), "is not executable: name what runs it first, as in ['bash', "],
     "connect: raises at import": [connects("raises.py"), "exited with code 1 ... RuntimeError: no database"],
     "connect: the class": [connects(Server), "TypeError: Server is a class: give an instance of it"],
-    "connect: no scheme": [connects("localhost:8000/mcp"), "write http:// or https:// before a URL"],
+    "connect: no scheme": [connects("localhost:8000/mcp"), "write 'http://localhost:8000/mcp' for a URL"],
+    "connect: no scheme, with a token": [connects("127.0.0.1:8765/mcp", auth="x"),
+        "write 'http://127.0.0.1:8765/mcp' for a URL"],
     "connect: auth for a file": [connects("server.py", auth="x"), "apply to a server with a URL only"],
     "connect: another option": [connects("server.py", time_out=3), "has no option time_out=: did you mean timeout=?"],
     "connect: ellicit": [connects(Server("s"), handlers=type("Host", (), {"ellicit": print})()),
@@ -377,7 +401,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "an option of HTTP": [author("HttpOptions(session=False)"),
         "TypeError: HttpOptions(...) has no option session=: did you mean sessions=?"],
     "another option": [takes("", "@server.tool(desc='x')"),
-        "a tool has no option desc=: there is name, title, description"],
+        "a tool has no option desc=: did you mean description=?"],
     "a name twice": [author("def f(): 'F.'\nserver.tool(f)\nserver.tool(f)"),
         "Give one another name, or say replace=True"],
     "no URI": [takes("", "@server.resource"), 'the URI comes first: @server.resource("notes://all")'],
@@ -414,9 +438,10 @@ MISTAKES: Dict[str, List[Any]] = {
     "returns bytes": [does("return b'x'"), "return Image(data, mime_type), Audio or EmbeddedResource"],
     "returns another type": [
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
-        "ToolError: f returned a wrong value: expected an integer, got the string 'x'",
+        "ToolError: f returned a wrong value: expected an integer, got the string 'x' (-> int)",
     ],
-    "forgets to return": [returns("str", "pass"), "expected a string, got null (None: has a branch no return?)"],
+    "forgets to return": [returns("str", "pass"),
+        "expected a string, got null (-> str) (None: has a branch no return?)"],
     "returns a number for text": [returns("str", "return 34.5"), "expected a string, got the number 34.5"],
     "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
     "returns a long text": [
@@ -442,7 +467,8 @@ MISTAKES: Dict[str, List[Any]] = {
         does("ctx.elicit(str(__import__('random').random()), {'n': int})", "server = Server('s', check_replay=True)"),
         "was asked in other words when the handler ran before: keep what it depends on with ctx.step",
     ],
-    "a bare except": [does(BARE_EXCEPT, "server = Server('s', check_replay=True)"), "it must let Suspend pass"],
+    "a bare except": [does(BARE_EXCEPT, "server = Server('s', check_replay=True)"),
+        "it must let Suspend pass: catch Exception, not BaseException"],
     "acts, then asks, over HTTP": [replayed,
         "INFO ... settle (written.py:5), runs again from the top: what must not be done twice goes into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
@@ -458,6 +484,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "arguments by position": [client_does(lambda c: c.call_tool("greet", "Ada")),
         "are a dict by parameter name, such as "],
     "a set": [client_does(lambda c: c.call_tool("greet", {"name": {1}})), "name is a set, {1}: write list(...)"],
+    "an Event as cancel": [client_does(lambda c: c.call_tool("ask", cancel=threading.Event())),  # type: ignore[arg-type]
+        "TypeError: cancel is a CancelToken or None, not ... : make a CancelToken(), and call its cancel()"],
     "progress_callback": [client_does(lambda c: c.call_tool("greet", progress_callback=print)),
         "did you mean on_progress=?"],
     "result[...]": [client_does(lambda c: c.call_tool("greet", {"name": "A"})["id"]), "TypeError: ... " + OF_RESULT],
@@ -500,7 +528,7 @@ def test_the_message_says_what_to_write(
     caplog.set_level(logging.INFO)
     told = ""
     if isinstance(mistake, list):
-        assert main([word.format(folder=beginner) if word == "{folder}" else word for word in mistake]) > 1
+        assert main([word.format(folder=beginner) if word == "{folder}" else word for word in mistake]) > 0
     else:
         try:
             mistake()

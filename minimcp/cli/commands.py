@@ -150,8 +150,11 @@ def _warn_of_host(server: Any, prog: str) -> None:
 def _with_class(text: str, written: Iterable[str]) -> str:
     """What a tool that failed says, with the class of the exception if the server's stderr has its traceback."""
     lines = (re.match(r"[ |]*([A-Za-z_][\w.]*): (.+)", line) for line in written)
-    kind = next((line[1] for line in lines if line and text.startswith(line[2].rstrip())), None)
-    return text if kind is None else f"{kind}: {text} (the traceback: --verbose)"
+    for line in filter(None, lines):
+        told = text if text.startswith(f"{line[1]}: ") else f"{line[1]}: {text}"
+        if told.startswith(line[0].strip(" |")):
+            return f"{told} (the traceback: --verbose)"
+    return text
 
 
 def _tasks() -> list[Any]:

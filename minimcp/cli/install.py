@@ -107,7 +107,7 @@ def _path_of(host: HostFile, options: Any) -> str:
             raise UsageError(f"{host.title} has no file for a project: leave out --project")
         return os.path.abspath(host.project)
     folder = os.path.dirname(host.user_path)
-    if not os.path.isdir(folder):
+    if not os.path.isdir(folder) and not options.dry_run:
         instead = f", or write its file for this folder: --project ({host.project})" if host.project else ""
         raise UsageError(f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}")
     return host.user_path

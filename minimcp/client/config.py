@@ -31,6 +31,12 @@ REMOTE = {"stdio": False, "http": True, "streamable-http": True, "streamableHttp
 MEMBERS = ("command", "args", "env", "cwd", "url", "headers", "type", "disabled")
 """What is read of an entry."""
 
+READ_BY_HOSTS = {
+    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers", ".cursor/mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers",
+}  # fmt: skip
+"""Files of hosts, and what the object of servers is called there."""
+
 MISSPELT = {"cmd": "command", "arguments": "args", "envFile": "env", "environment": "env", "uri": "url"}
 """What members of an entry are called by mistake, beside what is near a right name, and what they are called."""
 
@@ -140,6 +146,10 @@ def _file(path: str) -> Mapping[str, Any]:
         raise ValueError(f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}")
     if found[0] == "mcpServers" and strict_json(text) != text:
         log.warning("%s has comments, or a comma after the last item: other hosts than VS Code may refuse it", path)
+    whole_path = os.path.abspath(path).replace(os.sep, "/")
+    read = [table for end, table in READ_BY_HOSTS.items() if whole_path.endswith("/" + end)]
+    if read and found != read:
+        log.warning("%s has %s, and the host of a file of this name reads %s", path, found[0], read[0])
     table = whole[found[0]]
     if not isinstance(table, dict):
         raise ValueError(f"{path}: {found[0]}: must be an object, not {described(table)}")
@@ -148,7 +158,11 @@ def _file(path: str) -> Mapping[str, Any]:
 
 def read_json(text: str) -> Any:
     """What a config says. Raises ValueError: it is no JSON, or has something twice."""
-    return json.loads(strict_json(text), object_pairs_hook=_once)
+    try:
+        return json.loads(strict_json(text), object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        way = f"{error.msg.rstrip(': ')}: write backslashes twice, or use /" if "escape" in error.msg else error.msg
+        raise json.JSONDecodeError(way, text, error.pos) from None
 
 
 def strict_json(text: str) -> str:

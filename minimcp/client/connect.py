@@ -495,6 +495,8 @@ def read_target(
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
+    if web and isinstance(target, str):
+        _refuse_address(target)
     _refuse(web, f"{_WEB} are part of the HttpServer" if is_web else f"{_WEB} apply to a server with a URL only")
     if is_web:
         _refuse(local, "env and cwd do not apply to a server with a URL")
@@ -562,11 +564,17 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
             first = "sys.executable" if runner is sys.executable else repr(runner)
             way = f"write connect([{first}, {', '.join(map(repr, words))}])"
             raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
-        if len(words) == 1 and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target):
-            raise ConnectionFailed(f"{target!r} was taken for a command line: write http:// or https:// before a URL")
         if len(words) == 1:
+            _refuse_address(target)
             _refuse_word(words[0])
     return "a command line", words
+
+
+def _refuse_address(target: str) -> None:
+    """Raises ConnectionFailed: this looks like a URL without its scheme."""
+    if re.fullmatch(r"[\w.-]+:\d+(/\S*)?", target):
+        way = f"write 'http://{target}' for a URL, or https://"
+        raise ConnectionFailed(f"{target!r} was taken for a command line: {way}")
 
 
 def _refuse_word(word: str) -> None:
@@ -584,7 +592,8 @@ def no_file(path: str, cwd: str = "") -> str:
     """The message that there is no such file: where it was looked for, and which one may be meant."""
     near, wanted = None, Path(cwd, path)
     with suppress(OSError):  # there is no such folder either
-        near = nearest(wanted.name, [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix])
+        there = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]
+        near = nearest(wanted.name, there, 0.87)  # names of files have much in common
     where = "" if os.path.isabs(path) else f" in {os.path.abspath(cwd)}"
     return f"there is no file {path!r}{where}" + (f", did you mean {near}?" if near else "")
 

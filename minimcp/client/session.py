@@ -441,7 +441,10 @@ def check_token(cancel: Cancel) -> None:
         TypeError: It is no token.
         Cancelled: It is cancelled.
     """
-    if cancel is not None and expect(cancel, CancelToken, "cancel is a CancelToken or None").cancelled:
+    if not isinstance(cancel, (CancelToken, type(None))):
+        way = "make a CancelToken(), and call its cancel()"
+        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}: {way}")
+    if cancel is not None and cancel.cancelled:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 

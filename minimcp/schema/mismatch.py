@@ -24,6 +24,9 @@ LONGEST_VALUE = 60
 # Names among which a misspelt one is looked for: comparing costs up to a millisecond for each.
 MOST_KNOWN = 500
 
+# Characters of what may stand for a longer name that begins with it.
+SHORTEST_BEGINNING = 3
+
 Key = Union[str, int]
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -128,18 +131,25 @@ class Mismatch(ValueError):
         return printable(f"{where}: {problem}" if where else problem)  # a peer's text stands in it
 
 
-def nearest(name: str, known: Iterable[str]) -> Optional[str]:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.65) -> Optional[str]:
     """The known name that `name` was probably meant to be; None when none is near.
 
     Case and separators do not count. Names that are very long are never near, so that the search is bounded.
+
+    Args:
+        name: What was written.
+        known: What could be meant.
+        cutoff: How like it a name has to be, between 0 and 1, if it does not begin with what was written.
     """
     from difflib import get_close_matches
 
     if len(name) > LONGEST_VALUE:
         return None
     plain = {_plain(each): each for each in reversed(list(islice(known, MOST_KNOWN))) if len(each) <= 2 * LONGEST_VALUE}
-    found = get_close_matches(_plain(name), plain, n=1, cutoff=0.65)
-    return plain[found[0]] if found else None
+    found = get_close_matches(_plain(name), plain, n=1, cutoff=cutoff)
+    if not found and len(_plain(name)) >= SHORTEST_BEGINNING:
+        found = [each for each in plain if each.startswith(_plain(name))]
+    return plain[found[0]] if len(found) == 1 else None
 
 
 def unknown_field(value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()) -> Mismatch:

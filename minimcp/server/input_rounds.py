@@ -273,7 +273,8 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
         return result
     if not isinstance(error, Suspend):
         did = "went on" if error is None else f"raised {error!r}"
-        log.warning("%s %s while a question waits: it must let Suspend pass", name_of(incoming), did)
+        way = "it must let Suspend pass: catch Exception, not BaseException"
+        log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
     if incoming.peer.revision.handshake:
         incoming.asker = ReplayAsker(incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values())))
         return again(incoming)

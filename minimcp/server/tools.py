@@ -7,6 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import re
+from inspect import formatannotation
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
@@ -17,7 +18,7 @@ from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import compile_check
 from ..schema.header_params import in_headers, mirrored
-from ..schema.mismatch import NOTHING, Mismatch
+from ..schema.mismatch import NOTHING, Mismatch, cut
 from ..types.base import Wire
 from ..types.content import Audio, BlobResourceContents, EmbeddedResource, Image, ResourceLink, Text, UnknownContent
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
@@ -231,7 +232,10 @@ class RegisteredTool(RegisteredFunction):
         told += next((advice for kind, words, advice in _ADVICE if kind == name and words in told), "")
         if returned and isinstance(error, Exception):
             is_none = told.startswith("expected") and told.endswith("got null")
-            told = f"{self.key} returned a wrong value: {told}" + " (None: has a branch no return?)" * is_none
+            told = f"{self.key} returned a wrong value: {told}"
+            if self._check_output is None and self.signature.returns is not NOTHING:
+                told += f" (-> {cut(formatannotation(self.signature.returns, self.function.__module__), 80)})"
+            told += " (None: has a branch no return?)" * is_none
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)

@@ -135,6 +135,14 @@ def test_a_link_is_followed_and_a_server_of_a_class_is_run(
     assert written["args"][:3] == ["-m", "minimcp", "run"] and _file("cursor").is_symlink()
 
 
+def test_a_change_is_shown_where_the_host_is_not_installed(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    done = minimcp("install", shop, "--client", "claude", "--dry-run")
+    assert done.code == 0 and "+++ the same with this change" in done.out and shop in done.out, done
+    assert not Path(HOSTS["claude"].user_path).parent.exists()
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (["none.py", "--client", "cursor"], "there is no file 'none.py' in "),
     (["shop.py"], "the following arguments are required: --client"),

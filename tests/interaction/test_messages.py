@@ -212,11 +212,11 @@ CALLS: List[Tuple[str, Any, str]] = [
     ("book", {"stays": [], "tags": {"a b": "x"}}, "tags['a b']: expected an integer, got the string 'x'"),
     ("book", {"stays": [], "tags": []}, "tags: expected an object or null, got an empty list"),
     ("book", {"stays": "x\ny" * 99}, "stays: expected a list, got the string 'x\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\ny...'"),
-    ("broken", {"what": "none"}, "broken returned a wrong value: expected a Place, got null "
+    ("broken", {"what": "none"}, "broken returned a wrong value: expected a Place, got null (-> Place) "
                                  "(None: has a branch no return?)"),
-    ("broken", {"what": "dict"}, "broken returned a wrong value: expected a Place, got an object with name, latitude"),
-    ("broken", {"what": "name"}, "broken returned a wrong value: name: expected a string, got the number 5"),
-    ("broken", {"what": "nan"}, "broken returned a wrong value: latitude: expected a number, got the number nan"),
+    ("broken", {"what": "dict"}, "broken returned a wrong value: expected a Place, got an object with name, latitude (-> Place)"),
+    ("broken", {"what": "name"}, "broken returned a wrong value: name: expected a string, got the number 5 (-> Place)"),
+    ("broken", {"what": "nan"}, "broken returned a wrong value: latitude: expected a number, got the number nan (-> Place)"),
 ]  # fmt: skip
 
 NAMES: List[Tuple[str, str]] = [

@@ -129,7 +129,7 @@ def test_what_names_no_server() -> None:
         ([], ValueError, "empty"),
         ("", ValueError, "empty"),
         ("'open", ValueError, "a command line"),
-        ("localhost:8000/mcp", minimcp.ConnectionFailed, "command line: write http:// or https:// before a URL"),
+        ("localhost:8000/mcp", minimcp.ConnectionFailed, "command line: write 'http://localhost:8000/mcp' for a URL"),
     ):
         with pytest.raises(kind, match=text):
             read_target(target)

@@ -148,7 +148,7 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
     ):  # fmt: skip
         caplog.clear()
         assert set(Call(handler).once()["inputRequests"]) == keys
-        assert f"tools/call t {did} while a question waits: it must let Suspend pass" in caplog.text
+        assert f"tools/call t {did} while a question waits: it must let Suspend pass: catch Exception" in caplog.text
     caplog.clear()
     Call(ask).once()
     assert caplog.text == ""
