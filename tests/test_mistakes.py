@@ -85,7 +85,7 @@ FILES = {
     "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
     "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
     "escape.json": '{"mcpServers": {"a": {"command": "C:\\python"}}}', "claude_desktop_config.json": '{"servers": {}}',
-    "cnt_server.py": "", "norun.py": "",
+    "cnt_server.py": "", "norun.py": "", "web.py": SERVER.replace("server.run()", "server.run('http', port=0)"),
     "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
 }
 
@@ -371,6 +371,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
         "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http ... a token that you have is "
         "--token TOKEN, or connect(..., auth=TOKEN)"],
+    "connect: a file that serves over HTTP": [connects("web.py", probe_timeout=2.0, connect_timeout=WAIT),
+        "ConnectionFailed: ... it serves over HTTP: connect to http://127.0.0.1: ... , or call run() without \"http\""],
     "prints before it serves": [connects("prints.py"), EARLY],
     # registering
     "no annotation": [takes("a, b"),

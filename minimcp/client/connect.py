@@ -77,6 +77,9 @@ LIKELY = {
 }
 """What to mend where a server ended at once, by words of its stderr."""
 
+SERVES_HTTP = re.compile(r" serves at (https?://[\w.:/\[\]-]{1,200})")
+"""What a server of this library writes to stderr when it serves over HTTP."""
+
 DESCRIPTION_BYTES = 4 * 1024 * 1024
 """Bytes of memory that a server may take to describe itself."""
 
@@ -421,8 +424,16 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
 
 
 def _described(session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
-    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and as `agree`."""
-    result = session.request(method, params, deadline)
+    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and as `negotiate`."""
+    try:
+        result = session.request(method, params, deadline)
+    except RequestTimeout:
+        tail = getattr(session.transport, "stderr_tail", "")
+        served = SERVES_HTTP.search(tail)
+        if served is None:
+            raise
+        way = f'it serves over HTTP: connect to {served[1]}, or call run() without "http"'
+        raise ConnectionFailed(f"{session.name} does not answer: {way}", stderr_tail=tail) from None
     if size_of(result, DESCRIPTION_BYTES) > DESCRIPTION_BYTES:
         raise ProtocolViolation(f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory")
     return result
