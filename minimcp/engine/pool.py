@@ -199,7 +199,7 @@ class Pool:
                 counts, this_thread.pool = True, self
             this_thread.pool = None
             try:
-                sent = inbox.get(timeout=IDLE_SECONDS if self._keeps else 0)
+                sent = inbox.get(self._keeps, IDLE_SECONDS)  # a timeout of 0 never ends in some Pythons
             except Empty:
                 with self._lock:
                     if inbox in self._idle:
