@@ -369,7 +369,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: a web page": [answered(200, "text/html", b"<html></html>"),
         "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
-        "AuthorizationError: ... 401: a token, please ... sign in by 'minimcp login http ... a token that you have is "
+        "AuthorizationError: ... 401: a token, please ... give the token that you have by "
         "--token TOKEN, or connect(..., auth=TOKEN)"],
     "connect: a file that serves over HTTP": [connects("web.py", probe_timeout=2.0, connect_timeout=WAIT),
         "ConnectionFailed: ... it serves over HTTP: connect to http://127.0.0.1: ... , or call run() without \"http\""],

@@ -453,7 +453,8 @@ def _fields(content: Any) -> Result:
     """The members of a dict or an object; an object's member that is None has no value."""
     written = {} if content is None else schema.write_any(content)
     if not isinstance(written, dict):
-        raise TypeError(f"elicit returns a dict, a dataclass, None or an Answer, not {type(content).__name__}")
+        what = f"a dict, a dataclass, None or an Answer, not {type(content).__name__}"
+        raise TypeError(f"elicit returns {what}: {{}} accepts a form without fields, None declines")
     if isinstance(content, dict):
         return written
     return {name: value for name, value in written.items() if value is not None}

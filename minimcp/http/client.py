@@ -714,7 +714,7 @@ class _AnswerSink(Sink):
 def how_to_sign_in(url: str) -> str:
     """The end of a message that a server wants a token."""
     way = f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
-    return f": {way}; a token that you have is --token TOKEN, or connect(..., auth=TOKEN)"
+    return f": give the token that you have by --token TOKEN, or connect(..., auth=TOKEN); without one {way}"
 
 
 def _page(kind: str) -> str:
