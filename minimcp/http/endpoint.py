@@ -521,6 +521,8 @@ class Endpoint(HttpService):
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
+        if self.shared is not None:
+            self.shared.processes.start(self)
         if request.method == "GET":
             self._get(self._session(headers), headers, writer)
             return

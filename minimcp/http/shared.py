@@ -295,7 +295,6 @@ class SharedSessions:
 
     def open(self, principal: Optional[str], id: str = "") -> SharedSession:
         """One that was not written yet, or not read."""
-        self.processes.start(self._endpoint)
         session = SharedSession(self, self._endpoint.make_role, self._endpoint.end_behind, principal)
         session.id = id or session.id
         session.key = _key_of(session.id)

@@ -164,6 +164,14 @@ class Processes:
         self.heard = self.heard or newest
         self._held_at = time.monotonic()
 
+    def follow(self) -> None:
+        """Hear all that is told from now on; while the store is away, from when it is back. Never raises."""
+        self.start()
+        try:
+            self.hold()
+        except StoreUnavailable as error:
+            log.warning("what other processes tell may not get here: %s", error)
+
     def _hear(self, stopped: CancelToken) -> None:
         while not stopped.cancelled:
             self._called = called = CancelToken()  # by who wants something to be sent, or this to end

@@ -287,6 +287,8 @@ class Subscriptions:
                     stream.extended.update((member, key) for key in keys)
                     stream.bytes += sum(map(_bytes_of, (*keys, *keys.values())))
                     honoured[member] = True if wanted[member] is True else list(keys.values())
+        if self._config.processes is not None:
+            self._config.processes.follow()  # before the client knows that it hears of changes
         most = self._config.limits.streams
         with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:

@@ -270,6 +270,38 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
     listening.finished()
 
 
+def test_changes_reach_who_listens_where_no_process_serves_sessions(site: Site) -> None:
+    assert serve(site.cores[2], alone("tools/list")).status == 200
+    filter = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["notes://one"]}}
+    listening = Served(site.cores[0], alone("subscriptions/listen", filter))
+    listening.writer.wait_for(lambda: listening.writer.messages)
+    site.servers[2].resource_updated("notes://one")
+    site.servers[2].add_tool(lambda: 1, name="more", description="One more.")
+    methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
+    listening.writer.wait_for(lambda: methods <= {each["method"] for each in listening.writer.messages})
+    listening.writer.lose()
+    listening.finished()
+
+
+@pytest.mark.redis
+def test_who_listens_while_redis_is_away_is_served(
+    far: Site, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.stop()
+    filter = {"notifications": {"resourceSubscriptions": ["notes://one"]}}
+    listening = Served(far.cores[0], alone("subscriptions/listen", filter))
+    listening.writer.wait_for(lambda: listening.writer.messages)
+    assert "what other processes tell may not get here" in caplog.text
+    redis.start()
+    processes = far.servers[0]._config.processes
+    assert processes is not None
+    assert eventually(lambda: processes.heard), "it is back"
+    far.servers[1].resource_updated("notes://one")
+    listening.writer.wait_for(lambda: len(listening.writer.messages) > 1)
+    listening.writer.lose()
+    listening.finished()
+
+
 def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Site) -> None:
     client = Roaming(site.cores)
     assert client.request("resources/subscribe", {"uri": "notes://one"}).json["result"] == {}
