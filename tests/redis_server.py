@@ -11,7 +11,14 @@ import subprocess
 from pathlib import Path
 from typing import Iterator, List, Optional
 
+import minimcp
+
 from .support import WAIT, eventually
+
+
+def store_at(place: str) -> minimcp.Store:
+    """The store at a URL of Redis, or in the file of this path."""
+    return minimcp.RedisStore(place) if "://" in place else minimcp.SqliteStore(place)
 
 
 def program() -> str:

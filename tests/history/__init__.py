@@ -34,7 +34,17 @@ middle, and puts another server in the place of one that ends or is killed. Ther
 * What a cut stream still had to bring is asked for where the server can be asked for it; else the call is lost.
 * When nothing is wrong any more, the next call is answered: the client begins a new session when it has to.
 
+With ``--shared`` three server processes share a store, a file or Redis, and the relay sends each request to the next
+one; at some requests it kills one of them by SIGKILL, and starts another one. There is more to it still:
+
+* No session ends, and none is unknown to a process: nothing is refused, and what is left of the processes answers.
+* Only what ran in a process that was killed is lost: the call ends with its connection, or, where the client asks for
+  the rest of the stream elsewhere, with an error that says so. Who has the time for it is never left without a word.
+* Progress is whole, however often a stream was resumed: nothing is left out, nothing comes twice. Two clients with
+  the same ids in sessions of their own call side by side, and each has its own answers.
+
 ``python -m tests.history --seeds 200`` runs seeds, and three over HTTP for ten others, and prints what came of them;
-``--seed 17`` runs one, ``--seed h17`` one over HTTP, and prints all of its record. A seed that fails prints its record.
+``--seed 17`` runs one, ``--seed h17`` one over HTTP, ``--seed s17`` one with a store, and prints all of its record. A
+seed that fails prints its record.
 Threads run as the system lets them, so a seed repeats what happens to each line, and not the moment.
 """

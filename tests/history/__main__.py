@@ -1,6 +1,7 @@
 """``python -m tests.history --seeds 200 --web 60``: run seeds, print what came of them.
 
-``--seed 17`` runs one and prints its record, ``--seed h17`` one over HTTP.
+``--shared 200`` runs seeds over HTTP to several processes that share a store, of which some are killed. ``--seed 17``
+runs one and prints its record, ``--seed h17`` one over HTTP, ``--seed s17`` one with a store.
 """
 
 from __future__ import annotations
@@ -29,9 +30,14 @@ EXPECTED = {  # endings and faults of which there has to be one in many seeds: e
         "value", "tool error", "error", "timeout", "cancelled", "lost",
         "drop", "duplicate", "delay", "slow", "cut", "half", "restart", "resume",
     }),
+    "shared": frozenset({
+        "value", "tool error", "error", "timeout", "cancelled", "lost", "killed",
+        "drop", "duplicate", "delay", "slow", "cut", "half", "kill", "resume",
+    }),
 }
 
-MANY = {"lines": 100, "http": 50}
+MANY = {"lines": 100, "http": 50, "shared": 100}
+BEFORE = {"lines": "", "http": "h", "shared": "s"}  # what stands before the number of a seed
 STUCK = 280.0  # seconds after which a run that does not end shows where its threads are; it has no outcome then
 
 
@@ -41,6 +47,7 @@ def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many over lines (default: 200)")
     parser.add_argument("--web", type=int, help="how many over HTTP (default: three for ten over lines)")
+    parser.add_argument("--shared", type=int, default=0, help="how many over HTTP to several processes (default: none)")
     parser.add_argument("--jobs", type=int, default=6, help="processes at the same time; they mostly wait (default: 6)")
     parser.add_argument("--seed", help="run this one, and print its record; over HTTP with an h before its number")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -55,7 +62,8 @@ def main(arguments: List[str]) -> int:
     if options.part is not None:
         return _part(options.part.split(","))
     web = options.seeds * 3 // 10 if options.web is None else options.web
-    seeds = [*(str(number + 1) for number in range(options.seeds)), *(f"h{number + 1}" for number in range(web))]
+    many = {"lines": options.seeds, "http": web, "shared": options.shared}
+    seeds = {kind: [f"{BEFORE[kind]}{number + 1}" for number in range(many[kind])] for kind in many}
     return _all(seeds, options.jobs)
 
 
@@ -80,8 +88,8 @@ def _complain(outcome: Outcome) -> None:
         print(f"seed {outcome.plan.name}: {wrong}", file=sys.stderr, flush=True)
 
 
-def _all(seeds: List[str], jobs: int) -> int:
-    begun = time.monotonic()
+def _all(kinds: Dict[str, List[str]], jobs: int) -> int:
+    begun, seeds = time.monotonic(), sum(kinds.values(), [])
     parts = [seeds[start::jobs] for start in range(min(jobs, len(seeds)))]
     command = [sys.executable, "-m", "tests.history", "--part"]
     children = [
@@ -89,8 +97,7 @@ def _all(seeds: List[str], jobs: int) -> int:
     ]
     lines = [json.loads(line) for child in children for line in child.communicate()[0].splitlines()]
     good = True
-    for kind in EXPECTED:
-        mine = [seed for seed in seeds if seed.startswith("h") == (kind == "http")]
+    for kind, mine in kinds.items():
         good &= not mine or _judge(kind, mine, [line for line in lines if line["seed"] in mine])
     print(f"all in {time.monotonic() - begun:.1f} s")
     return 0 if good else 1

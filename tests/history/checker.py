@@ -15,7 +15,7 @@ GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error",
 
 ENDINGS = {  # what an ending is judged by
     **dict.fromkeys(("value", "tool error", "error"), "answer"), "refused": "refusal", "timeout": "timeout",
-    "cancelled": "cancel", "lost": "loss", "failed": "loss",
+    "cancelled": "cancel", "lost": "loss", "failed": "loss", "killed": "kill",
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
@@ -23,10 +23,12 @@ TWICE = -32600  # the code of the refusal of a request whose id is in use
 USED = -32602  # and of one whose state an earlier request has used
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
+PATIENT = 10.0  # seconds of a call in which it is told of the end of the process that runs it
+
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
 
-WEB_BREAKS = {"drop", "cut", "half", "restart"}  # faults that end a connection, and what is under way on it
+WEB_BREAKS = {"drop", "cut", "half", "restart", "kill"}  # faults that end a connection, and what is under way on it
 
 
 class Wrong(NamedTuple):
@@ -286,6 +288,29 @@ class OverHttp(AnyLine):
         for place, event in self.all(call, "end") if call == "last" else ():
             if event.what not in ANSWERS and not any(n < place for n in closed):
                 yield f"nothing was wrong any more, and it ended with {event.what} {event.payload!r}"
+
+
+class OverShared(OverHttp):
+    """What holds where several processes share the sessions: one that is killed takes along only what ran in it."""
+
+    def _by_refusal(self, call: str, place: int, begun: Event) -> str:
+        return "its session lives on"
+
+    def _by_kill(self, call: str, place: int, begun: Event) -> str:
+        return "" if self.happened(place, "fault", {"kill"}, set()) else "no process was killed"
+
+    def _by_timeout(self, call: str, place: int, begun: Event) -> str:
+        patient = begun.value >= PATIENT and begun.what != "hold"
+        return "nobody said what became of it" if patient else super()._by_timeout(call, place, begun)
+
+    def the_session_lives_on(self, call: str) -> Iterator[str]:
+        if self.count(call, "delivered", "gone"):
+            yield "its session was unknown to a process"
+
+    def progress_is_whole(self, call: str) -> Iterator[str]:
+        items = [event.value for _, event in self.all(call, "item")]
+        if items != [*range(1, len(items) + 1)]:
+            yield f"the caller was told {items}"
 
 
 def check(events: Sequence[Event], kind: Type[Story] = OverLines) -> List[Wrong]:

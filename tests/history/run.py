@@ -10,15 +10,16 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 
 import minimcp
 from minimcp import CancelToken, Client, RpcError, ToolError
 from minimcp.engine.transport import Transport
 from minimcp.stdio.child import ChildTransport, StdioServer
 
+from ..redis_server import redis_server
 from ..support import ROOT, WAIT, eventually, held
-from .checker import ALL_ANSWERED, ANSWERS, OverHttp, OverLines, Wrong, check
+from .checker import ALL_ANSWERED, ANSWERS, PATIENT, OverHttp, OverLines, OverShared, Story, Wrong, check
 from .record import Event, Journal, Record
 from .relay import Relay
 from .server import ERROR, make_server, padded
@@ -27,7 +28,7 @@ from .web_relay import WebRelay
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
 SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
 TIMEOUT = 0.3  # seconds that a call gets while the line is bad
-PATIENT = 3.0  # the same of a patient plan
+RESUMING = 3.0  # the same of a patient plan
 
 Calls = List[List[Tuple[str, int, bool]]]
 """For each caller its calls: the tool, a size, and whether the call is submitted or made."""
@@ -43,7 +44,7 @@ def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> 
 class Plan(NamedTuple):
     """What a seed stands for."""
 
-    name: str  # what runs it again: the seed, with an h before it over HTTP
+    name: str  # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with one store
     process: bool  # whether the server is a process of its own, over HTTP one which ends by being killed
     revision: str
     breaks: Dict[str, float]  # how often a line, or a request, brings what ends or confuses a connection
@@ -51,14 +52,26 @@ class Plan(NamedTuple):
     closes: bool  # whether the client is closed while calls are under way
     restart: bool = False
     patient: bool = False  # whether streams are often cut, and calls have the time that resuming takes: a second
+    store: str = ""  # what several processes share: "redis" or "sqlite"
 
     @property
     def web(self) -> bool:
-        return self.name.startswith("h")
+        return self.name.startswith(("h", "s"))
+
+    @property
+    def rules(self) -> Type[Story]:
+        """What holds in it."""
+        return OverShared if self.store else OverHttp if self.web else OverLines
 
     @classmethod
     def of(cls, name: str) -> Plan:
         """The plan of a seed."""
+        if name.startswith("s"):
+            dice = random.Random(f"shared {name[1:]}")
+            revision, store = dice.choice(["handshake", "handshake", "2026-07-28"]), dice.choice(["redis", "sqlite"])
+            patient = revision == "handshake" and dice.random() < 0.7
+            callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
+            return cls(name, True, revision, {"kill": 0.06}, callers, False, patient=patient, store=store)
         if name.startswith("h"):
             dice = random.Random(f"http {name[1:]}")
             revision = dice.choice(["handshake", "2026-07-28"])
@@ -76,7 +89,7 @@ class Plan(NamedTuple):
 
     def __str__(self) -> str:
         words = [
-            "HTTP" if self.web else "a line", "a process" if self.process else "in memory", self.revision,
+            "HTTP" if self.web else "a line", "a process" if self.process else "in memory", self.store, self.revision,
             "restarting" * self.restart, f"{len(self.callers)} callers", *(self.breaks or ["no breaks"]),
             "closed midway" * self.closes, "patient" * self.patient,
         ]
@@ -90,15 +103,17 @@ class Outcome(NamedTuple):
 
 
 class Callers:
-    """Those who call."""
+    """Those who call; those with even numbers by the other client, where there is one."""
 
-    def __init__(self, client: Client, record: Record, timeout: float = TIMEOUT) -> None:
-        self._client, self._record, self.timeout = client, record, timeout
+    def __init__(
+        self, client: Client, record: Record, timeout: float = TIMEOUT, other: Optional[Client] = None
+    ) -> None:
+        self._clients, self._record, self.timeout = (client, other or client), record, timeout
         self._submitted: List[threading.Event] = []
 
     def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0) -> str:
         """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout of all."""
-        timeout = timeout or self.timeout
+        timeout, client = timeout or self.timeout, self._clients[tag.startswith(("2", "4"))]
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
         options: Dict[str, Any] = {
@@ -111,12 +126,12 @@ class Callers:
             timer.start()
         try:
             if submitted:
-                future = self._client.submit(self._client.call_tool, tool, arguments, **options)
+                future = client.submit(client.call_tool, tool, arguments, **options)
                 noted = threading.Event()  # a future is done before those hear of it who asked to
                 self._submitted.append(noted)
                 future.add_done_callback(lambda done: [self._end(tag, arguments, done.result), noted.set()])
                 return ""
-            return self._end(tag, arguments, lambda: self._client.call_tool(tool, arguments, **options))
+            return self._end(tag, arguments, lambda: client.call_tool(tool, arguments, **options))
         except BaseException as error:  # submit itself
             return self._end(tag, arguments, partial(_throw, error))
         finally:
@@ -155,6 +170,8 @@ def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
     except RpcError as error:
         if error.from_peer and error.code == ERROR:
             return "error", str(error.data), 0
+        if error.from_peer and "the process that ran this has ended" in str(error):
+            return "killed", "", 0
         return ("refused" if error.from_peer and error.code in REFUSALS else repr(error)), str(error), error.code
     except minimcp.McpError as error:
         kind = next((name for known, name in ENDS.items() if isinstance(error, known)), None)
@@ -192,7 +209,7 @@ def run(plan: Plan) -> Outcome:
     if not eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE):
         names = [thread.name for thread in held().threads - before.threads]
         wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
-    return Outcome(plan, happened, wrong + check(happened, OverHttp if plan.web else OverLines))
+    return Outcome(plan, happened, wrong + check(happened, plan.rules))
 
 
 def _elicit(request: Any) -> Dict[str, str]:
@@ -221,11 +238,23 @@ def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: 
 
 
 def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack) -> None:
-    seed, restarts = int(plan.name[1:]), plan.breaks.get("restart", 0.0)
-    relay = WebRelay(lambda: _start(plan, record, journal), record, seed, restarts, plan.patient)
+    store = [ending.enter_context(redis_server(journal.parent)).url] if plan.store == "redis" else []
+    store += [str(journal.with_name("store.db"))] if plan.store == "sqlite" else []
+    servers = 3 if plan.store else 1
+    relay = WebRelay(
+        lambda: _start(plan, record, journal, *store), record, int(plan.name[1:]), plan.breaks, plan.patient, servers
+    )
     ending.callback(relay.close)
-    with minimcp.connect(relay.url, revision=plan.revision, elicit=_elicit, connect_timeout=WAIT) as client:
-        callers = Callers(client, record, PATIENT if plan.patient else TIMEOUT)
+
+    def connected(name: str) -> Client:
+        return clients.enter_context(minimcp.connect(
+            relay.url, revision=plan.revision, elicit=_elicit, connect_timeout=WAIT, headers={"X-Client": name}
+        ))
+
+    with ExitStack() as clients:
+        client, other = connected("1"), connected("2") if plan.store else None
+        timeout = (PATIENT if plan.store else RESUMING) if plan.patient else TIMEOUT
+        callers = Callers(client, record, timeout, other)
         relay.raging.set()
         call_side_by_side(client, callers, plan, record)
         relay.raging.clear()
@@ -234,12 +263,12 @@ def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack
         record.note("close")
 
 
-def _start(plan: Plan, record: Record, journal: Path) -> Tuple[int, Callable[[], None]]:
+def _start(plan: Plan, record: Record, journal: Path, *store: str) -> Tuple[int, Callable[[], None]]:
     """A server over HTTP: its port, and what ends it."""
     if not plan.process:
         server = make_server(record.note)
         return server.start_http().port, server.close
-    command = [sys.executable, "-S", "-m", "tests.history.server", str(journal), "http"]
+    command = [sys.executable, *([] if store else ["-S"]), "-m", "tests.history.server", str(journal), "http", *store]
     child = subprocess.Popen(
         command, cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

@@ -1,20 +1,24 @@
 """The server of these runs, in this process or, with the path of a journal, as a process of its own.
 
-With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input.
+With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input; with the place of a
+store behind that, it is one of several processes that share their sessions.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
-from minimcp import Context, Limits, RpcError, Server, ToolError
+from minimcp import Context, HttpOptions, Limits, RpcError, Server, ToolError
+from minimcp.server import processes
 
+from ..redis_server import store_at
 from .record import Journal
 
 ERROR = 4660  # the code of the errors that ``refuse`` answers with
 GRACE = 0.2  # seconds that it gives its handlers at the end of its input
+LEASE = 2.0  # seconds after which one of several processes counts as ended that does not say that it runs
 
 
 def padded(tag: str, size: int) -> str:
@@ -76,9 +80,16 @@ def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
     return server
 
 
+def sharing(place: str) -> Dict[str, Any]:
+    """The options of a server that shares a store: a URL of Redis, or the path of a file."""
+    processes.LEASE_SECONDS, processes.RENEW_SECONDS = LEASE, LEASE / 4
+    return {"store": store_at(place), "http": HttpOptions(keepalive=1)}
+
+
 if __name__ == "__main__":
-    journaled = make_server(Journal(Path(sys.argv[1])).note)
-    if sys.argv[2:] == ["http"]:
+    options = sharing(sys.argv[3]) if sys.argv[3:] else {}
+    journaled = make_server(Journal(Path(sys.argv[1])).note, **options)
+    if sys.argv[2:]:
         with journaled.start_http() as running:
             print(running.port, flush=True)
             sys.stdin.read()

@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Set, Tuple
 
 import pytest
 
-from .checker import OverLines, check, rules
+from .checker import OverLines, OverShared, check, rules
 from .record import Event, Journal, Record
 from .run import Plan
 
@@ -172,6 +172,37 @@ def test_one_change_is_seen(name: str) -> None:
 def test_every_rule_is_broken_by_some_change() -> None:
     known = {name.replace("_", " ") for name in rules(OverLines)}
     assert {rule for rule, _ in MUTATIONS.values()} == {*known, "was made"}
+
+
+SHARED: Dict[str, Tuple[str, Change]] = {  # the same where several processes share the sessions
+    "a refusal": ("ends rightfully", _with("end", "b", what="refused", value=-32600)),
+    "the end of a process that nobody killed": ("ends rightfully", _with("end", "l", what="killed")),
+    "an answer that is waited for in vain": ("ends rightfully", _all(
+        _with("begin", "t", value=10.0, what="work"), lambda events: events.__setitem__(
+            slice(_place(events, "end", "t"), None),
+            [event._replace(at=event.at + 20.0) for event in events[_place(events, "end", "t") :]],
+        ),
+    )),
+    "a session that a process does not know": ("the session lives on", _with("delivered", "b", what="gone")),
+    "progress that never came": ("progress is whole", _all(_without("item", "a"), _without("delivered", "a"))),
+    "progress that came twice": ("progress is whole", _all(_twice("item", "a"), _twice("delivered", "a"))),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_one_change_is_seen_where_processes_share_sessions(name: str) -> None:
+    rule, change = SHARED[name]
+    events = _calls()
+    assert check(events, OverShared) == []
+    change(events)
+    found = check(events, OverShared)
+    assert rule in {wrong.rule for wrong in found}, "\n".join(map(str, found))
+
+
+def test_the_end_of_a_process_ends_what_ran_in_it() -> None:
+    events = _calls()
+    _all(_with("end", "l", what="killed"), _with("fault", "", what="kill"))(events)
+    assert check(events, OverShared) == []
 
 
 def test_what_is_rightful_is_not_complained_of() -> None:

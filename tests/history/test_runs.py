@@ -14,7 +14,7 @@ from minimcp.http.client import HttpClientSession
 from ..support import WAIT
 from . import relay, web_relay
 from .__main__ import main
-from .checker import OverHttp, OverLines, check
+from .checker import check
 from .record import shown
 from .run import Outcome, Plan, run
 from .server import make_server
@@ -30,17 +30,16 @@ def rules(outcome: Outcome) -> "set[str]":
     return {wrong.rule for wrong in outcome.wrong}
 
 
-@pytest.mark.parametrize("plan", [Plan.of("12"), Plan.of("h18")], ids=["12", "h18"])
+@pytest.mark.parametrize("plan", [Plan.of("12"), Plan.of("h18"), Plan.of("s4")], ids=["12", "h18", "s4"])
 def test_c66_every_call_ends_once_and_rightfully(plan: Plan) -> None:
     outcome = run(plan)
     assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
     ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
     assert len(ends) > 4
-    held = OverHttp if plan.web else OverLines
     for place in ends:  # and the checker would have seen it
         event = outcome.events[place]
         for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):
-            assert check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]], held) != []
+            assert check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]], plan.rules) != []
 
 
 def test_seeds_over_http_are_plans_of_every_kind() -> None:
@@ -49,6 +48,14 @@ def test_seeds_over_http_are_plans_of_every_kind() -> None:
     assert len({(plan.process, plan.revision) for plan in plans}) == 4
     assert {(bool(plan.breaks), plan.closes, plan.patient) for plan in plans} == {
         (False, False, False), (False, False, True), (False, True, False), (True, False, False), (True, True, False),
+    }
+
+
+def test_seeds_with_several_processes_are_plans_of_every_kind() -> None:
+    plans = [Plan.of(f"s{seed}") for seed in range(100)]
+    assert {(plan.revision, plan.patient, plan.store) for plan in plans} == {
+        (revision, patient, store) for store in ("redis", "sqlite")
+        for revision, patient in (("handshake", False), ("handshake", True), ("2026-07-28", False))
     }
 
 

@@ -12,7 +12,8 @@ import select
 import socket
 import threading
 from collections import Counter
-from typing import BinaryIO, Callable, List, NamedTuple, Optional, Tuple
+from itertools import count
+from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from minimcp.protocol.sse import EventReader
 
@@ -104,23 +105,24 @@ class WebRelay(Proxy):
     Args:
         start: Starts a server: its port, and what ends it.
         record, seed: Takes what happens; decides what happens.
-        restarts: How often a request brings the end of the server; another one begins before.
+        breaks: How often a request brings the end of a server: by "restart" another one begins before, by "kill" after.
         halves: Whether responses are often cut in the middle.
+        servers: How many there are; each request goes to the next one.
     """
 
     def __init__(
-        self, start: Callable[[], Tuple[int, Callable[[], None]]], record: Record, seed: int, restarts: float,
-        halves: bool = False,
+        self, start: Callable[[], Tuple[int, Callable[[], None]]], record: Record, seed: int, breaks: Dict[str, float],
+        halves: bool = False, servers: int = 1,
     ) -> None:
         super().__init__()
         self.record, self._reader = record, Reader()
         self.raging = threading.Event()
         self._start_server, self._seed = start, seed
-        calls = (("restart", restarts), *CHANCES, *((("half", OFTEN),) if halves else ()))
-        self._chances = {"request": calls, "other": (("restart", restarts), *OTHERS)}
+        calls = (*breaks.items(), *CHANCES, *((("half", OFTEN),) if halves else ()))
+        self._chances = {"request": calls, "other": (*breaks.items(), *OTHERS)}
         self._seen: "Counter[Meaning]" = Counter()
         self._restarting = threading.Lock()
-        self._behind, self._end = start()
+        self._servers, self._turns = [start() for _ in range(servers)], count()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.start()
 
@@ -137,15 +139,28 @@ class WebRelay(Proxy):
         with self._restarting:
             if self.over.is_set():
                 return
-            end = self._end
-            self._behind, self._end = self._start_server()
+            (_, end), self._servers = self._servers[0], [self._start_server()]
             end()
 
+    def kill(self, dice: random.Random) -> None:
+        """End one of several servers at once, and begin another one beside what goes on."""
+        with self._restarting:
+            if self.over.is_set() or len(self._servers) == 1:
+                return
+            self._servers.pop(dice.randrange(len(self._servers)))[1]()
+        self.begin(self._begin_server)
+
+    def _begin_server(self) -> None:
+        with self._restarting:
+            if not self.over.is_set():
+                self._servers.append(self._start_server())
+
     def close(self) -> None:
-        """End all connections and the server, and wait for the threads."""
+        """End all connections and servers, and wait for the threads."""
         self.over.set()
         with self._restarting:
-            self._end()
+            for _, end in self._servers:
+                end()
         super().close()
 
     def serve(self, client: socket.socket) -> None:
@@ -161,7 +176,8 @@ class WebRelay(Proxy):
             return None
         head, body = found
         lines = (line.partition(": ") for line in head.decode("latin-1").split("\r\n")[1:])
-        session = {name.lower(): value for name, _, value in lines}.get("mcp-session-id", "")
+        headers = {name.lower(): value for name, _, value in lines}
+        session = headers.get("mcp-session-id", headers.get("x-client", ""))
         message = json.loads(body) if body else {}
         return Request(head + body, self._reader.read(TO_SERVER, message, session), session)
 
@@ -175,7 +191,7 @@ class WebRelay(Proxy):
             self.record.note("fault", "", "resume")
         fault, dice = self.fate(request.meaning)
         if fault:
-            self.record.note("fault", "" if fault == "restart" else request.meaning.call, fault)
+            self.record.note("fault", "" if fault in ("restart", "kill") else request.meaning.call, fault)
         if fault == "drop":
             return False
         if fault == "delay":
@@ -186,6 +202,8 @@ class WebRelay(Proxy):
         try:
             if fault == "restart":
                 self.restart()
+            if fault == "kill":
+                self.kill(dice)
             if fault == "cut":
                 return False
             slow = dice.uniform(0, LONGEST_DELAY) if fault == "slow" else 0.0
@@ -194,7 +212,8 @@ class WebRelay(Proxy):
             self.drop(server)
 
     def _send(self, request: Request) -> socket.socket:
-        server = self.connect(self._behind)
+        servers = list(self._servers)
+        server = self.connect(servers[next(self._turns) % len(servers)][0])
         try:
             self._note("reached", request.meaning)
             server.sendall(request.data)

@@ -13,14 +13,12 @@ import sys
 import minimcp
 from minimcp import Context, HttpOptions
 
+from ..redis_server import store_at
+
 PLACE = os.environ["MINIMCP_SHARED_STORE"]
-store: minimcp.Store
-if PLACE == "memory":
-    store = minimcp.MemoryStore()
-else:
-    store = minimcp.RedisStore(PLACE) if "://" in PLACE else minimcp.SqliteStore(PLACE)
 server = minimcp.Server(
-    "shared", store=store, http=HttpOptions(health="/healthz", max_sessions=100_000, keepalive=1),
+    "shared", store=minimcp.MemoryStore() if PLACE == "memory" else store_at(PLACE),
+    http=HttpOptions(health="/healthz", max_sessions=100_000, keepalive=1),
     limits=minimcp.Limits(drain_grace=20),
 )
 
