@@ -35,6 +35,7 @@ HEADERS = {
 }
 SESSIONS = 1000
 AT_ONCE = 3  # scenes: much of the time is spent waiting
+FOREIGN = ("python-sdk-1", "python-sdk-2", "typescript-sdk-2")
 MOST_BYTES = 2048  # of Redis for each of them
 
 ROUND_ROBIN = """
@@ -44,6 +45,7 @@ server {
     location / {
         proxy_pass http://mcp;
         proxy_set_header Host localhost;
+        client_max_body_size 0;
         proxy_next_upstream error timeout http_503 non_idempotent;
     }
 }
@@ -409,6 +411,40 @@ def proxied(stage: Stage) -> str:
         return "questions, progress and a count in both eras"
 
 
+def foreign(stage: Stage) -> str:
+    """All that the interop grid asks in three foreign clients, each request at the next of three processes."""
+    from ..interop import __main__ as grid
+    from ..interop.our_server import OF_ONE
+    from ..interop.roster import PEERS, R4, R5, Asked
+
+    def hold(session: grid.Session, number: int) -> grid.Outcome:
+        folder = stage.folder / str(number)
+        folder.mkdir()
+        with Place(folder) as place:
+            ports = [free_port() for _ in range(3)]
+            for port in ports:
+                variables = {"MINIMCP_SHARED_STORE": f"{stage.store[:-1]}{number}", "PORT": str(port)}
+                server = [sys.executable, "tests/interop/our_server.py", str(folder / "life"), "http"]
+                place._run(server, port, variables)
+            at = place.proxy(ROUND_ROBIN.replace("{servers}", " ".join(f"server 127.0.0.1:{port};" for port in ports)))
+            client = grid._peer_script(session.peer, session.peer.client)
+            said = grid._run([*client, session.asked.revision, f"http://127.0.0.1:{at}/mcp"], folder)
+        return grid._judge(session, *said, folder / "life")
+
+    peers = [peer for peer in PEERS if peer.name in FOREIGN]
+    for peer in peers:
+        peer.environment.ready()
+    asked = [(peer, each) for peer in peers for each in (Asked(R4, R4), Asked(R5, R5)) if each in peer.speaks]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = list(pool.map(hold, [grid.Session(peer, "client", each, "http") for peer, each in asked], range(9)))
+    failed = {
+        f"{each.session.title}: {name}": said for each in outcomes for name, said in each.checks.items()
+        if said is not True and OF_ONE not in str(said)
+    }
+    assert not failed, failed
+    return f"{sum(each.passed for each in outcomes)} checks in {len(outcomes)} sessions"
+
+
 def official(stage: Stage) -> str:
     """The official suite's scenarios for a server, each request at the next of five processes."""
     from ..conformance import suite
@@ -438,6 +474,7 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
     "resumed": (resumed, ("redis", "sqlite")),
     "rolling restart": (rolling, ("redis", "sqlite")),
     "proxied": (proxied, ("redis", "sqlite")),
+    "foreign": (foreign, ("redis",)),
     "official": (official, ("redis",)),
     "stopped": (lambda stage: away(stage, "stopped"), ("redis",)),
     "paused": (lambda stage: away(stage, "paused"), ("redis",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +49,13 @@ def names(value: str, chosen: Any) -> list[str]:
     return [name for name in known if name.startswith(value)]
 
 
-def add_all(server: Server, pixel: bytes) -> None:
+def add_all(server: Server, pixel: bytes, marks: Any) -> None:
     """Register everything of this page."""
     add_resources(server, pixel)
     add_prompts(server, pixel)
     add_changes(server)
     add_contents(server, pixel)
-    add_questions(server)
+    add_questions(server, marks)
 
 
 def add_resources(server: Server, pixel: bytes) -> None:
@@ -156,10 +155,7 @@ def add_contents(server: Server, pixel: bytes) -> None:
         return "logged"
 
 
-def add_questions(server: Server) -> None:
-    opened: list[bool] = []
-    done: Counter[str] = Counter()
-
+def add_questions(server: Server, marks: Any) -> None:
     @server.tool
     def ask_form(ctx: Context) -> str:
         """Ask the user to fill in a form."""
@@ -177,8 +173,8 @@ def add_questions(server: Server) -> None:
     @server.tool
     def need_url() -> str:
         """Answer the second call only: the first one needs a URL to be opened."""
-        if not opened:
-            opened.append(True)
+        if not marks.count("opened"):
+            marks.add("opened")
             wanted = {"mode": "url", "message": "First this", "url": URL, "elicitationId": "interop-2"}
             raise minimcp.UrlElicitationRequired("open it first", {"elicitations": [wanted]})
         return "opened"
@@ -215,9 +211,9 @@ def add_questions(server: Server) -> None:
     def ask_twice(ctx: Context) -> str:
         """Ask, do something once, and ask about the answer."""
         name = ctx.elicit("Who are you?", Person, key="who").require().name
-        ctx.step("note", lambda: done.update([ctx.call_id]))
+        ctx.step("note", lambda: marks.add(ctx.call_id))
         age = ctx.elicit(f"How old is {name}?", Age, key="age").require().age
-        return f"{name} is {age}, {done[ctx.call_id]} step"
+        return f"{name} is {age}, {marks.count(ctx.call_id)} step"
 
     @server.tool
     def ask_choices(lists: bool, ctx: Context) -> str:

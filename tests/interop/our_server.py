@@ -2,7 +2,8 @@
 
 Usage: our_server.py LIFE [WAY] where LIFE is a file that gets one line when the server starts and one when it has
 ended by itself: a server that had to be killed is seen by its missing line. WAY is "http" or "sse", at the port in
-the variable PORT; without, it serves over stdio.
+the variable PORT; without, it serves over stdio. Several processes share a store, a file or Redis, when
+MINIMCP_SHARED_STORE says where.
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ from __future__ import annotations
 import base64
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from minimcp import Cancelled, Context, Image, Server, ToolError  # noqa: E402
+from minimcp import Cancelled, Context, Image, RpcError, Server, ToolError  # noqa: E402
 from tests.interop.our_features import add_all  # noqa: E402
+from tests.redis_server import store_at  # noqa: E402
+from tests.support import eventually  # noqa: E402
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+OF_ONE = "each process has tools of its own"
+PLACE = os.environ.get("MINIMCP_SHARED_STORE", "")
 BOUND = 5.0  # seconds that a tool waits for another call, at most
 
 server = Server(
     "interop", version="0", instructions="Tools of the interop grid.", page_size=2, list_ttl=30,
-    list_cache_scope="public",
+    list_cache_scope="public", store=store_at(PLACE) if PLACE else None,
 )
 
 
@@ -42,26 +47,37 @@ class Weather:
     degrees: float
 
 
-class Cancellations:
-    """How many slow calls were cancelled; `reach` waits for the next."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._count = 0
-
-    def add(self) -> None:
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
-
-    def reach(self, expected: int) -> int:
-        with self._changed:
-            self._changed.wait_for(lambda: self._count >= expected, BOUND)
-            return self._count
+def one_of_several(ctx: Context, call_next: Callable[[], Any]) -> Any:
+    """Refuse what would change the lists of this process alone."""
+    if ctx.method == "tools/call" and ctx.params["name"] in ("grow", "shrink"):
+        raise RpcError(-32000, OF_ONE)
+    return call_next()
 
 
-cancelled = Cancellations()
-held: list[threading.Event] = []
+def write_line(path: str, line: str) -> None:
+    """Append a line in one piece: there may be several of us, each a process."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+class Marks:
+    """Words in a file, which every process of this server sees."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def add(self, word: str) -> None:
+        write_line(self._path, word)
+
+    def count(self, word: str) -> int:
+        path = Path(self._path)
+        return path.read_text("utf-8").split().count(word) if path.exists() else 0
+
+    def reach(self, word: str, expected: int) -> int:
+        """Wait for so many of a word; how many there are then."""
+        eventually(lambda: self.count(word) >= expected, BOUND)
+        return self.count(word)
 
 
 def add_tools() -> None:
@@ -83,18 +99,17 @@ def add_tools() -> None:
     @server.tool
     def count(n: int, ctx: Context, hold: bool = False) -> str:
         """Report progress n times; with hold, answer only after a release."""
-        released = threading.Event()
-        held.append(released)
+        released = marks.count("released")
         for i in range(1, n + 1):
             ctx.progress(i, n, f"step {i}")
         if hold:
-            released.wait(BOUND)
+            marks.reach("released", released + 1)
         return str(n)
 
     @server.tool
     def release() -> str:
-        """Let the last count answer."""
-        held[-1].set()
+        """Let a count answer that holds."""
+        marks.add("released")
         return "released"
 
     @server.tool
@@ -109,14 +124,14 @@ def add_tools() -> None:
         try:
             ctx.sleep(seconds)
         except Cancelled:
-            cancelled.add()
+            marks.add("cancelled")
             raise
         return "done"
 
     @server.tool
     def cancellations(expected: int) -> int:
         """Wait until so many slow calls were cancelled, and tell how many were."""
-        return cancelled.reach(expected)
+        return marks.reach("cancelled", expected)
 
     @server.tool
     def image() -> Image:
@@ -130,19 +145,15 @@ def add_tools() -> None:
         return "noted"
 
 
-def write_life(line: str) -> None:
-    """Append a line in one piece: a client that probes on a process of its own starts two of us."""
-    descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(descriptor, f"{line}\n".encode())
-    os.close(descriptor)
-
-
 if __name__ == "__main__":
+    marks = Marks(sys.argv[1] + ".marks")
     add_tools()
-    add_all(server, PIXEL)
-    write_life("started")
+    add_all(server, PIXEL, marks)
+    if PLACE:
+        server.middleware(one_of_several)
+    write_line(sys.argv[1], "started")
     if sys.argv[2:]:
         server.run(sys.argv[2], port=int(os.environ["PORT"]))
     else:
         server.run()
-    write_life("ended")
+    write_line(sys.argv[1], "ended")
