@@ -11,6 +11,7 @@ import os
 import sys
 import textwrap
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -415,17 +416,22 @@ def _say_next(program: str, colour: bool) -> None:
 
 def _which_python() -> str:
     """What the Python that a host starts must have: the host starts it in a folder of its own."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        version(PACKAGE)
-    except PackageNotFoundError:
-        folder = Path(__file__).resolve().parents[2]
+    folder = Path(__file__).resolve().parents[2]
+    if folder == Path.cwd() and not _is_elsewhere(folder):
         note = f"{PACKAGE} is not installed in this Python: server.py has to stay in {folder}"
         if (folder / "setup.cfg").is_file():
             note += "; or pip install that folder into a venv, and write the path of the venv's Python"
         return note
     return f"This is the Python of the environment where {PACKAGE} is installed; another one would not find it"
+
+
+def _is_elsewhere(folder: Path) -> bool:
+    """Whether this Python would find the package from another folder than this one."""
+    paths = [Path(each).resolve() for each in sys.path]
+    others = [str(path) for path in paths if path != folder]
+    finders = [finder for finder in sys.meta_path if finder is not PathFinder]  # of installs that can be edited
+    found = PathFinder.find_spec(PACKAGE, others) or any(finder.find_spec(PACKAGE, None) for finder in finders)
+    return bool(found) or paths.count(folder) > 1
 
 
 def _paragraphs(told: Callable[..., object]) -> list[str]:

@@ -26,6 +26,9 @@ WORDS = {
     "": None,
 }
 
+# What ``--answer`` answers of a form without fields, which asks for yes or no.
+AGREEMENT: Mapping[str, Any] = {"properties": {"agree": {"type": "boolean"}}, "required": ["agree"]}
+
 # Formats that are shown in place of the type "string".
 FORMATS = {"date": "date", "time": "time", "date-time": "date and time"}
 
@@ -129,9 +132,12 @@ class Asker:
             self._before()
             name = request.server.name if request.server is not None else "the server"
             tell(f"{one_line(name)} asks: {clean(request.message)}".replace("\n", "\n  "))
+            form = request.schema if request.mode != "form" or properties(request.schema) else AGREEMENT
             try:
-                given = self._given(request)
-                needed = [name for name in required(request.schema) if name not in {**request.defaults, **given}]
+                given = self._given(form)
+                if form is AGREEMENT and given:
+                    return Answer("accept", {}) if given["agree"] else Answer("decline")
+                needed = [name for name in required(form) if name not in {**request.defaults, **given}]
                 if given and not needed:
                     return Answer("accept", {**request.defaults, **given})
                 if sys.stdin is None or not sys.stdin.isatty():
@@ -146,13 +152,13 @@ class Asker:
                 tell("\ncancelled")
                 return Answer("cancel")
 
-    def _given(self, request: ElicitRequest) -> dict[str, Any]:
+    def _given(self, form: Any) -> dict[str, Any]:
         """The answers to fields of a form. Raises UsageError: one does not fit it."""
-        fields = properties(request.schema)
+        fields = properties(form)
         for name in fields:
             self.unused.pop(name, None)
         known = [answer for answer in self._answers if split_pair(answer)[0].rstrip(":") in fields]
-        return read_pairs(known, request.schema or {})
+        return read_pairs(known, form or {})
 
 
 def _ask(request: ElicitRequest, answered: Mapping[str, Any]) -> Answer:

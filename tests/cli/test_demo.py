@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
@@ -134,14 +134,21 @@ def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
     assert run_process("call", "hello", "greet", "name=Ada", cwd=tmp_path).out == "Hello, Ada!\n"
 
 
-def test_it_says_which_python_a_host_has_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", lambda name: "1.0")
-    assert "the Python of the environment where minimcp is installed" in _which_python()
-    monkeypatch.setattr(metadata, "version", absent)
-    assert f"not installed in this Python: server.py has to stay in {ROOT}; or pip install" in _which_python()
+def test_it_says_which_python_a_host_has_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "minimcp").mkdir()
+    (tmp_path / "minimcp" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    for folder, path, installed in (
+        (ROOT, [str(ROOT)], False), (ROOT, ["", str(tmp_path)], True), (ROOT, ["", str(ROOT)], True),
+        (tmp_path, [], True),
+    ):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "path", path)
+        told = _which_python()
+        if installed:
+            assert "the Python of the environment where minimcp is installed" in told
+        else:
+            assert f"not installed in this Python: server.py has to stay in {ROOT}; or pip install" in told
 
 
 @pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])

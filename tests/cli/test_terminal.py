@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
+import minimcp as library
 from minimcp import ElicitRequest
 from minimcp.cli import UsageError
 from minimcp.cli.terminal import Asker, kind, parameters, read_object, read_pairs
@@ -123,6 +124,24 @@ def test_yes_no_and_the_end_of_input(
     types(typed)
     done = minimcp(words[0], curious, words[1])
     assert (done.code, done.out) == (0, printed) and shown in done.err
+
+
+@pytest.mark.parametrize(("answer", "action", "unused"), [
+    ("agree=yes", "accept", []), ("agree=no", "decline", []), ("agree:=true", "accept", []),
+    ("agree=maybe", "decline", []), ("other=yes", "decline", ["other"]),
+])
+def test_a_form_without_fields_is_answered_beforehand(answer: str, action: str, unused: List[str]) -> None:
+    server = library.Server("x")
+
+    @server.tool
+    def clear(ctx: library.Context) -> str:
+        """Clear."""
+        return str(ctx.elicit("Clear all?", {}).action)
+
+    asker = Asker(answers=[answer])
+    with library.connect(server, elicit=asker) as client:
+        assert client.call_tool("clear").text == action
+    assert list(asker.unused) == unused
 
 
 def test_without_a_terminal_everything_is_declined(curious: str) -> None:
