@@ -295,6 +295,7 @@ class SharedSessions:
 
     def open(self, principal: Optional[str], id: str = "") -> SharedSession:
         """One that was not written yet, or not read."""
+        self.processes.follow()  # before a request of it is served, which another process may cancel
         session = SharedSession(self, self._endpoint.make_role, self._endpoint.end_behind, principal)
         session.id = id or session.id
         session.key = _key_of(session.id)

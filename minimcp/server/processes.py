@@ -168,7 +168,8 @@ class Processes:
         """Hear all that is told from now on; while the store is away, from when it is back. Never raises."""
         self.start()
         try:
-            self.hold()
+            if not self.heard:
+                self.hold()
         except StoreUnavailable as error:
             log.warning("what other processes tell may not get here: %s", error)
 

@@ -232,6 +232,30 @@ def test_a_cancellation_reaches_the_process_that_runs_the_request(site: Site) ->
     assert not held.finished().messages
 
 
+def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, hear = threading.Event(), processes.Processes._hear
+    first, second = (server._config.processes for server in site.servers[:2])
+    assert second is not None
+
+    def late(self: processes.Processes, stopped: Any) -> None:
+        if self is first:
+            told.wait(WAIT)
+        hear(self, stopped)
+
+    monkeypatch.setattr(processes.Processes, "_hear", late)
+    client = Roaming(site.cores)
+    held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
+    assert site.begun.wait(WAIT)
+    cancellation = message("notifications/cancelled", {"requestId": "h"}, id=None)
+    assert client.at(site.cores[1]).send(cancellation).status == 202
+    assert eventually(lambda: not second._unsent)
+    told.set()
+    assert site.cancelled.wait(WAIT)
+    assert not held.finished().messages
+
+
 def test_the_end_of_a_session_reaches_the_process_that_serves_it(site: Site) -> None:
     client = Roaming(site.cores)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"})
