@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from typing import Any, Dict, List
 
+from ..redis_server import program
 from ..support import usual_signals
 from .record import shown
 from .run import Outcome, Plan, run
@@ -64,6 +65,8 @@ def main(arguments: List[str]) -> int:
     web = options.seeds * 3 // 10 if options.web is None else options.web
     many = {"lines": options.seeds, "http": web, "shared": options.shared}
     seeds = {kind: [f"{BEFORE[kind]}{number + 1}" for number in range(many[kind])] for kind in many}
+    if options.shared:
+        program()  # once, before several processes would install it
     return _all(seeds, options.jobs)
 
 

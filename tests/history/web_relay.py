@@ -144,10 +144,11 @@ class WebRelay(Proxy):
 
     def kill(self, dice: random.Random) -> None:
         """End one of several servers at once, and begin another one beside what goes on."""
-        with self._restarting:
+        with self._lock:
             if self.over.is_set() or len(self._servers) == 1:
                 return
-            self._servers.pop(dice.randrange(len(self._servers)))[1]()
+            _, end = self._servers.pop(dice.randrange(len(self._servers)))
+        end()
         self.begin(self._begin_server)
 
     def _begin_server(self) -> None:
