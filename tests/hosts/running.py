@@ -200,7 +200,9 @@ def nginx() -> str:
 
 
 def readme_commands() -> list[list[str]]:
+    """Those of one process: several want a store."""
     found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", TEXT)
+    found = [command for command in found if "--workers" not in command]
     assert len(found) == 3, found
     return [command.split() for command in found]
 
