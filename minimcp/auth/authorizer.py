@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional
 
@@ -137,13 +137,11 @@ class Authorizer:
         if status not in (401, 403):
             self._untried = None if token and token == self._untried else self._untried
             return False
-        asked = challenges(headers.get("WWW-Authenticate", ""))
-        challenge = asked.get("bearer") or asked.get("dpop") or {}
+        asked, challenge, dpop_only = _asked(headers)
         error = asked.get("dpop", {}).get("error") or challenge.get("error")
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
         if status == 401 and (self._grant.can_obtain or self._token is not None):
-            dpop_only = "dpop" in asked and "bearer" not in asked
             return token != self._untried and self._renew(challenge, token, request, dpop_only=dpop_only)
         more = words(challenge.get("scope")) if error == "insufficient_scope" else ()
         return bool(more) and self._renew(challenge, token, request, more=more)
@@ -190,16 +188,15 @@ class Authorizer:
             return True
 
     def _obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool) -> None:
-        grant, deadline, key = self._grant, exchange.request.deadline, ProofKey() if is_bound else None
-        deadline.pause() if grant.seconds is not None else None
+        grant = self._grant
         try:
-            token = grant.obtain(exchange, place, tuple(dict.fromkeys(scopes)), key)
+            with self._clock_stands(exchange.request):
+                key = ProofKey() if is_bound else None
+                token = grant.obtain(exchange, place, tuple(dict.fromkeys(scopes)), key)
         except McpError:
             raise
         except Exception as error:  # of a hook, or of an object of the user's
             raise AuthorizationError(f"{without_secrets(self._url)}: {describe(error)}") from error
-        finally:
-            deadline.resume() if grant.seconds is not None else None
         self._untried = token.access_token
         self._keep(token, key)
 
@@ -250,20 +247,28 @@ class Authorizer:
     @contextmanager
     def _alone(self, request: AbortableRequest) -> Iterator[None]:
         """No other thread, and no other process with this store, gets a token for this server meanwhile."""
-        seconds, waits = self._grant.seconds, request.deadline
-        waits.pause() if seconds is not None else None
-        try:
+        with self._clock_stands(request):
             while not self._lock.acquire(timeout=LOOK_SECONDS):
                 if request.aborted.is_set():
                     raise ConnectionLost(f"{without_secrets(self._url)}: given up while another thread got a token")
+        try:
+            lock, seconds = getattr(self._grant.store, "lock", None), self._grant.seconds
+            with nullcontext() if lock is None else lock(f"server {self._key}", seconds or RENEW_SECONDS):
+                yield
         finally:
-            waits.resume() if seconds is not None else None
-        with ExitStack() as held:
-            held.callback(self._lock.release)
-            lock = getattr(self._grant.store, "lock", None)
-            if lock is not None:
-                held.enter_context(lock(f"server {self._key}", RENEW_SECONDS if seconds is None else seconds))
+            self._lock.release()
+
+    @contextmanager
+    def _clock_stands(self, request: AbortableRequest) -> Iterator[None]:
+        """While a person may be asked, the deadline of who waits for the token is paused."""
+        if self._grant.seconds is None:
             yield
+            return
+        request.deadline.pause()
+        try:
+            yield
+        finally:
+            request.deadline.resume()
 
     # ------------------------------------------------------------ for the command line
 
@@ -272,9 +277,7 @@ class Authorizer:
         request = AbortableRequest()
         body = encode(Request(1, "ping", {}))
         status, headers, _ = self._exchange(request).ask("POST", self._url, POST_HEADERS, body, named=True)
-        asked = challenges(headers.get("WWW-Authenticate", "")) if status == 401 else {}
-        dpop_only = "dpop" in asked and "bearer" not in asked
-        challenge = asked.get("bearer") or asked.get("dpop") or {}
+        _, challenge, dpop_only = _asked(headers if status == 401 else {})
         self._renew(challenge if status == 401 else None, "", request, dpop_only=dpop_only, anew=True)
         return self.known() or {}
 
@@ -306,3 +309,9 @@ class Authorizer:
                 form = {"token": token.refresh_token or token.access_token, **proof}
                 exchange.post(exchange.checked(url, "the revocation endpoint"), form, headers)
         return True
+
+
+def _asked(headers: Mapping[str, str]) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
+    """The challenges of a response, the one that counts, and whether only tokens that are bound to a key are taken."""
+    asked = challenges(headers.get("WWW-Authenticate", ""))
+    return asked, asked.get("bearer") or asked.get("dpop") or {}, "dpop" in asked and "bearer" not in asked

@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
 
-from ..errors import INTERNAL_ERROR, describe, logger
-from ..http.headers import LOOPBACK, Headers, HttpError
+from ..errors import INTERNAL_ERROR, describe, logger, one_line
+from ..http.headers import Headers, HttpError
 from ..protocol.messages import Id, Json
 from ..protocol.uri_template import parse_web_url
 from ..schema.mismatch import keywords_shown
@@ -295,16 +295,20 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
     return found
 
 
-def check_url(url: str) -> None:
-    """Return if this may be the URL of a protected server, or of who issues tokens.
+def check_url(url: Any, *, is_local: bool = True) -> None:
+    """Return if this may be the URL of a protected server, of who issues tokens, or of what that names.
+
+    Args:
+        url: The URL.
+        is_local: Whether http will do, on this machine alone.
 
     Raises:
         TypeError: It is no text.
-        ValueError: It is no URL, not https (http on this machine alone), or has a fragment.
+        ValueError: It is no URL, not https, or has a fragment.
     """
     if not isinstance(url, str):
         raise TypeError(f"a URL is text, not {type(url).__name__}")
     parts = parse_web_url(url)
-    if "#" in url or (parts.scheme != "https" and parts.host not in LOOPBACK):
+    if "#" in url or not (parts.scheme == "https" or (is_local and parts.is_local)):
         what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
-        raise ValueError(f"{what}, unlike {url!r:.100}")
+        raise ValueError(f"{what}, unlike '{one_line(url, 100)}'")

@@ -20,11 +20,11 @@ from ..errors import AuthorizationError, ConnectionLost, McpError, one_line
 from ..http.fetch import AbortableRequest, Fetcher, same_origin, without_secrets
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import REVISIONS
+from .bearer import RESOURCE_METADATA, check_url
 
 # Bytes of a document, and seconds until it is there.
 DOCUMENT_BYTES, DOCUMENT_SECONDS = 64 * 1024, 5.0
 
-RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 SERVER_METADATA = "/.well-known/oauth-authorization-server"
 OPENID_METADATA = "/.well-known/openid-configuration"
 
@@ -81,17 +81,14 @@ class Exchange:
     def __init__(self, url: str, verify: Any, proxies: Any, request: AbortableRequest) -> None:
         self.url, self.request = url, request
         self._settings = {"verify": verify, "proxies": proxies}
-        self._host = parse_web_url(url, userinfo=True).host
-        self._is_local = is_loopback(self._host)
+        self._server = parse_web_url(url, userinfo=True)
 
     def checked(self, url: Any, what: str) -> str:
         """A URL that may be asked or opened. Raises AuthorizationError: it may not."""
         try:
-            parts = parse_web_url(url)
-        except (TypeError, ValueError, AttributeError) as error:
+            check_url(url, is_local=self._server.is_local)
+        except (TypeError, ValueError) as error:
             raise AuthorizationError(f"{what}: {error}") from None
-        if "#" in url or not (parts.scheme == "https" or (self._is_local and is_loopback(parts.host))):
-            raise AuthorizationError(f"{what}: a URL with https and without a fragment, not '{one_line(url, 100)}'")
         return str(url)
 
     def _allowed(self, address: str) -> bool:
@@ -99,7 +96,7 @@ class Exchange:
         asked = _ip(address)
         if asked.is_global and not asked.is_multicast:
             return True
-        own = [_ip(str(found[4][0])) for found in socket.getaddrinfo(self._host, None)]
+        own = [_ip(str(found[4][0])) for found in socket.getaddrinfo(self._server.host, None)]
         return not any(each.is_global for each in own) and (
             not asked.is_link_local or any(each.is_link_local for each in own)
         )
@@ -177,13 +174,6 @@ def refusal(status: int, answer: Mapping[str, Any]) -> str:
     error, told = answer.get("error"), answer.get("error_description")
     text = one_line(error, 100) if isinstance(error, str) else f"HTTP {status}"
     return text + (f": {one_line(told)}" if isinstance(told, str) else "")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, as `parse_web_url` gives it, is this machine."""
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def words(value: Any) -> tuple[str, ...]:

@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 from ..errors import AuthorizationError
 from .discovery import split
 
-NEEDS_JWT = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
-
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 
 
@@ -28,16 +26,14 @@ def jwt_package() -> Any:
         import cryptography  # noqa: F401
         import jwt
     except ImportError as error:
-        raise ImportError(NEEDS_JWT) from error
+        what = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
+        raise ImportError(what) from error
     return jwt
 
 
 def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
-    """A JWT with these claims and an id. Raises AuthorizationError: there is no PyJWT, or the key is none."""
-    try:
-        jwt = jwt_package()
-    except ImportError as error:
-        raise AuthorizationError(str(error)) from error
+    """A JWT with these claims and an id. Raises AuthorizationError: the key is none. ImportError: as `jwt_package`."""
+    jwt = jwt_package()
     try:
         return str(jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {})))
     except Exception as error:  # of a key: its words may show it
@@ -51,15 +47,15 @@ class ProofKey:
         pem: The private key; None makes one.
 
     Raises:
-        AuthorizationError: There is no PyJWT[crypto], or the key is none.
+        AuthorizationError: The key is none.
+        ImportError: As `jwt_package`.
     """
 
     def __init__(self, pem: Optional[str] = None) -> None:
-        try:
-            from cryptography.hazmat.primitives import serialization as forms
-            from cryptography.hazmat.primitives.asymmetric import ec
-        except ImportError as error:
-            raise AuthorizationError(NEEDS_JWT) from error
+        jwt_package()
+        from cryptography.hazmat.primitives import serialization as forms
+        from cryptography.hazmat.primitives.asymmetric import ec
+
         key: Any = None
         with suppress(ValueError, TypeError):
             curve = ec.SECP256R1()

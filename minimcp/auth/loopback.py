@@ -10,7 +10,6 @@ import os
 import queue
 import socket
 import sys
-import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -19,10 +18,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from ..errors import AuthorizationError, printable
 from ..protocol.uri_template import parse_web_url
-from .discovery import is_loopback
 
-# What a connection may take, and how many there are at once: a browser opens some that it may need.
-CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
+# What a connection may take, each on a thread of its own: a browser opens some that it may need.
+CONNECTION_SECONDS = 5.0
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
@@ -39,7 +37,7 @@ HEADERS = {
 def safe_to_open(url: str) -> str:
     """A URL that may be given to a browser, written anew. Raises ValueError: it may not."""
     parts, found = parse_web_url(url), urlsplit(url)
-    if parts.scheme != "https" and not is_loopback(parts.host):
+    if parts.scheme != "https" and not parts.is_local:
         raise ValueError("a browser is sent to https only")
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
     path, query = (quote(each, safe="/%:@&+,=~-._?") for each in (found.path, found.query))
@@ -99,7 +97,7 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
     def __init__(self, redirect_uri: Optional[str] = None) -> None:
         uri = redirect_uri or "http://127.0.0.1/callback"
         parts, found = parse_web_url(uri), urlsplit(uri)
-        if parts.scheme != "http" or not is_loopback(parts.host):
+        if parts.scheme != "http" or not parts.is_local:
             raise ValueError("a redirect URI that is listened on is http on this machine: for others give on_callback")
         if ":" in parts.host:
             self.address_family = socket.AF_INET6
@@ -108,7 +106,6 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         name = f"127.0.0.1:{self.server_address[1]}" if redirect_uri is None else found.netloc
         self.redirect_uri, self.host, self.path = redirect_uri or f"http://{name}/callback", name.lower(), found.path
         self._found: queue.Queue[str] = queue.Queue()
-        self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.state = ""
 
     def wait(self, state: str, timeout: float) -> Optional[str]:
@@ -138,20 +135,6 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
     def put(self, target: str) -> None:
         """Hand the request's target to the thread that waits."""
         self._found.put(f"{self.redirect_uri.partition('?')[0]}?{urlsplit(target).query}")
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """As in the standard library, for a bounded number at once."""
-        if self._left.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """As in the standard library."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._left.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is no news."""

@@ -21,7 +21,7 @@ from ..http.fetch import without_secrets
 from ..protocol.uri_template import parse_web_url
 from .authorizer import Grant
 from .bearer import check_url
-from .discovery import Exchange, Place, is_loopback, json_object, refusal, words
+from .discovery import Exchange, Place, json_object, refusal, words
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
 from .store import Store, TokenFile
@@ -280,7 +280,7 @@ def register(exchange: Exchange, place: Place, redirect_uri: str, client_name: s
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": known[0],
-        "application_type": "native" if is_loopback(parse_web_url(redirect_uri).host) else "web",
+        "application_type": "native" if parse_web_url(redirect_uri).is_local else "web",
     }
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     status, _, body = exchange.ask("POST", url, headers, json.dumps(asked).encode())

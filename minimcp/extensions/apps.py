@@ -18,18 +18,14 @@ from ..server.options import check_names
 from ..server.registered import ServerConfig
 from ..server.resources import Readable
 from ..types import ReadResourceResult, TextResourceContents
+from ..types.base import member_name
 from .extension import Extension
 
 MIME_TYPE = "text/html;profile=mcp-app"
 
-# What an author writes, and its name on the wire.
-CSP = {
-    "connect_domains": "connectDomains", "resource_domains": "resourceDomains",
-    "frame_domains": "frameDomains", "base_uri_domains": "baseUriDomains",
-}  # fmt: skip
-PERMISSIONS = {
-    "camera": "camera", "microphone": "microphone", "geolocation": "geolocation", "clipboard_write": "clipboardWrite"
-}  # fmt: skip
+# What an author writes; on the wire in camelCase.
+CSP = ("connect_domains", "resource_domains", "frame_domains", "base_uri_domains")
+PERMISSIONS = ("camera", "microphone", "geolocation", "clipboard_write")
 
 _SCRIPT = re.compile(r'<script src="minimcp-app\.js">\s*</script>', re.IGNORECASE)
 # A source of a Content Security Policy that names a host; nothing that ends the directive or begins another source.
@@ -116,17 +112,14 @@ def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     csp, permissions = options.get("csp") or {}, options.get("permissions", ())
     check_names(csp, CSP, f"{owner}: csp has no", error=ValueError)
     for name, origins in csp.items():
-        if not _are_origins(origins):
+        is_list = isinstance(origins, (list, tuple))
+        if not is_list or not all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in origins):
             way = "is a list of origins such as 'https://api.example.com'"
             raise ValueError(f"{owner}: csp: {name} {way}, not {origins!r:.60}")
     check_names(permissions, PERMISSIONS, f"{owner}: no permission is called", error=ValueError)
     return {
-        "csp": {CSP[name]: list(origins) for name, origins in csp.items()} or None,
-        "permissions": {PERMISSIONS[name]: {} for name in permissions} or None,
+        "csp": {member_name(name): list(origins) for name, origins in csp.items()} or None,
+        "permissions": {member_name(name): {} for name in permissions} or None,
         "domain": options.get("domain"),
         "prefersBorder": options.get("border"),
     }
-
-
-def _are_origins(given: Any) -> bool:
-    return isinstance(given, (list, tuple)) and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in given)

@@ -7,12 +7,14 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 from ..engine.requests import CancelToken
 from ..errors import INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
+from ..protocol.uri_template import WebUrl, parse_web_url
 
 HeaderPairs = Iterable[tuple[str, str]]
 
@@ -243,7 +245,6 @@ def accepts(headers: Headers, *wanted: str) -> bool:
 Authority = tuple[str, Optional[int]]
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?")
-_ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -255,15 +256,11 @@ def parse_host(value: str) -> Optional[Authority]:
     return (found[1] or found[2]).lower(), int(found[3]) if found[3] else None
 
 
-def parse_origin(value: str) -> Optional[tuple[str, Authority]]:
-    """The scheme, and the host with its port, of an Origin header; None when it is none of http or https ("null" is
-    none)."""
-    found = _ORIGIN.fullmatch(value)
-    authority = parse_host(found[2]) if found else None
-    if found is None or authority is None:
-        return None
-    host, port = authority
-    return found[1], (host, {"http": 80, "https": 443}[found[1]] if port is None else port)
+def parse_origin(value: str) -> Optional[WebUrl]:
+    """An Origin header; None when it is none of http or https ("null" is none)."""
+    with suppress(ValueError):
+        return parse_web_url(value) if len(re.findall("[/?#]", value)) == 2 else None
+    return None
 
 
 class HostPolicy:
@@ -307,8 +304,8 @@ class HostPolicy:
                 raise HttpError(421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts")
         for value in () if self._any_origin else headers.all("Origin"):
             origin = parse_origin(value)
-            same_host = self._any_host and origin and host and origin[1][0] == host[0]
-            if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1])):
+            same_host = self._any_host and origin and host and origin.host == host[0]
+            if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1:])):
                 reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
                 raise HttpError(403, reason)
 

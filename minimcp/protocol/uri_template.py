@@ -56,14 +56,18 @@ class _Variable(NamedTuple):
     explode: bool
 
 
-class _Expression(NamedTuple):
-    """What stands in one pair of braces, or in several that make one query."""
+class _Gap(NamedTuple):
+    """What stands in one pair of braces, or in several that make one query; of a step what stands for values."""
 
     operator: _Operator
     variables: tuple[_Variable, ...]
+    # A step takes one or more of these.
+    characters: str = ""
+    # What begins parameters, and is missing when all of them are; "" for other gaps.
+    first: str = ""
 
 
-_Part = Union[str, _Expression]
+_Step = Union[str, _Gap]
 
 
 class UriTemplate:
@@ -136,7 +140,7 @@ class UriTemplate:
 # ---------------------------------------------------------------- a template to steps
 
 
-def _parse(text: str) -> list[_Part]:
+def _parse(text: str) -> list[_Step]:
     """The parts of a template: texts as they are written, the first of them maybe empty, and expressions.
 
     Expressions that make one query, as in ``{?a}{&b}``, become one: a query that is written by hand is so in any order.
@@ -144,7 +148,7 @@ def _parse(text: str) -> list[_Part]:
     Raises:
         ValueError: It is malformed.
     """
-    parts: list[_Part] = []
+    parts: list[_Step] = []
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
         if index % 2:
             sign = piece[:1] if piece[:1] in _OPERATORS else ""
@@ -153,10 +157,10 @@ def _parse(text: str) -> list[_Part]:
                 raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
             variables = [_Variable(each[1], int(each[2]) if each[2] else None, bool(each[3])) for each in read if each]
             before, operator = parts[-1], _OPERATORS[sign]
-            if isinstance(before, _Expression) and operator.named and before.operator.separator == sign:
-                parts[-1] = _Expression(before.operator, (*before.variables, *variables))
+            if isinstance(before, _Gap) and operator.named and before.operator.separator == sign:
+                parts[-1] = _Gap(before.operator, (*before.variables, *variables))
             else:
-                parts.append(_Expression(operator, tuple(variables)))
+                parts.append(_Gap(operator, tuple(variables)))
             continue
         bad = re.search(_NO_LITERAL, piece)
         if bad and bad.group() == "{":
@@ -167,19 +171,6 @@ def _parse(text: str) -> list[_Part]:
             parts.append(piece)
     return parts
 
-
-class _Gap(NamedTuple):
-    """A step that stands for values."""
-
-    operator: _Operator
-    variables: tuple[_Variable, ...]
-    # It takes one or more of these.
-    characters: str
-    # What begins parameters, and is missing when all of them are; "" for other gaps.
-    first: str = ""
-
-
-_Step = Union[str, _Gap]
 
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%"
 
@@ -193,13 +184,13 @@ def _escape(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found.group().encode())
 
 
-def _steps(parts: Sequence[_Part]) -> Iterator[_Step]:
+def _steps(parts: Sequence[_Step]) -> Iterator[_Step]:
     shown = [part if isinstance(part, str) else part.operator.first for part in parts]
     for index, part in enumerate(parts):
         if isinstance(part, str):
             yield _comparable(re.sub(_ILLEGAL, _escape, part))
         elif part.operator.named:
-            yield _Gap(*part, _UNRESERVED + "=" + part.operator.separator, part.operator.first)
+            yield part._replace(characters=_UNRESERVED + "=" + part.operator.separator, first=part.operator.first)
         else:
             operator, later = part.operator, "".join(shown[index + 1:])
             reserved = ":/[]@!$&'()*+,;=" + "".join(sign for sign in "?#" if sign not in later)
@@ -352,6 +343,15 @@ class WebUrl(NamedTuple):
     scheme: str
     host: str
     port: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the host is this machine."""
+        from ipaddress import ip_address
+
+        with suppress(ValueError):
+            return ip_address(self.host).is_loopback
+        return self.host == "localhost"
 
 
 def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:

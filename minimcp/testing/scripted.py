@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -209,7 +208,7 @@ class ScriptedClient(ScriptedPeer):
 class ScriptedServer:
     """A server that follows a script, for the test of a client: ``connect(ScriptedServer(script))``, in memory.
 
-    As a child process it is ``connect(ScriptedServer(script).as_command())``. Each connection begins the script anew::
+    As a child process it is a program of its own, which ends in `run`. Each connection begins the script anew::
 
         def crash(peer):
             peer.expect("tools/call")
@@ -224,7 +223,7 @@ class ScriptedServer:
     """
 
     def __init__(self, script: Callable[[ScriptedPeer], object], server: Optional[Server] = None) -> None:
-        self._script, self._is_alone = script, server is None
+        self._script = script
         self._server = server or Server("scripted", capabilities=("tools", "resources", "prompts"))
 
     def open_pipe(self) -> Transport:
@@ -238,17 +237,6 @@ class ScriptedServer:
         threading.Thread(target=follow, name="minimcp-scripted", daemon=True).start()
         return theirs
 
-    def as_command(self) -> list[str]:
-        """What starts a child process that follows the script.
-
-        Raises:
-            ValueError: It would not find the script, or has another server: write a program that calls `run`.
-        """
-        code, name = getattr(self._script, "__code__", None), getattr(self._script, "__qualname__", "")
-        if code is None or not name.isidentifier() or not self._is_alone:
-            raise ValueError("a child process needs a script that is a function at the top of a file, without server=")
-        return [sys.executable, "-m", __name__, code.co_filename, name]
-
     def run(self) -> None:
         """Follow the script over this process's stdin and stdout, in a program of its own."""
         self._follow(StreamTransport("stdio", os.dup(0), os.dup(1), None, shared=True))
@@ -256,9 +244,3 @@ class ScriptedServer:
     def _follow(self, pipe: Transport) -> None:
         with suppress(ConnectionLost), ScriptedPeer(pipe, server=self._server) as peer:  # the client may go at any time
             self._script(peer)
-
-
-if __name__ == "__main__":
-    from runpy import run_path
-
-    ScriptedServer(run_path(sys.argv[1])[sys.argv[2]]).run()

@@ -53,10 +53,10 @@ def test_a_host_is_read_whole(value: str, found: Optional[tuple[str, Optional[in
 
 
 @pytest.mark.parametrize(("value", "found"), [
-    ("http://localhost:3000", ("http", ("localhost", 3000))),
-    ("http://localhost", ("http", ("localhost", 80))), ("https://[::1]", ("https", ("::1", 443))),
+    ("http://localhost:3000", ("http", "localhost", 3000)), ("HTTP://localhost", ("http", "localhost", 80)),
+    ("http://localhost", ("http", "localhost", 80)), ("https://[::1]", ("https", "::1", 443)),
     ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
-    ("HTTP://localhost", None), ("http://localhost#x", None), ("http://localhost http://evil.example", None),
+    ("http://localhost#x", None), ("http://localhost http://evil.example", None),
     ("", None),
 ])
 def test_an_origin_is_read_whole(value: str, found: object) -> None:

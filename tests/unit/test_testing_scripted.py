@@ -62,19 +62,6 @@ def test_a_script_says_what_no_server_should(revision: str) -> None:
             client.call_tool("greet", timeout=0.05)
 
 
-def test_a_script_ends_with_a_code_in_a_process_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "scripts.py"
-    file.write_text(
-        'def crash(peer):\n    peer.expect("tools/call")\n    peer.write(b\'{"id": \')\n    raise SystemExit(3)\n'
-    )
-    names: Dict[str, Any] = {}
-    exec(compile(file.read_text(), str(file), "exec"), names)
-    with connect(ScriptedServer(names["crash"]).as_command(), stderr=lambda line: None) as client:
-        with pytest.raises(ConnectionLost, match="exited with code 3") as lost:
-            client.call_tool("greet")
-        assert lost.value.exit_code == 3
-
-
 def test_in_memory_it_closes_the_connection() -> None:
     with connect(ScriptedServer(crash)) as client, pytest.raises(ConnectionLost, match="a line that is no message"):
         client.call_tool("greet")
@@ -84,22 +71,14 @@ def test_a_program_may_follow_a_script(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(
         "from minimcp import Server\nfrom minimcp.testing import ScriptedServer\n"
-        "def end(peer):\n    peer.expect('tools/call')\n"
+        "def end(peer):\n    peer.expect('tools/call')\n    raise SystemExit(3)\n"
         "server = Server('behind', instructions='Be brief.', capabilities=['tools'])\n"
         "if __name__ == '__main__':\n    ScriptedServer(end, server).run()\n"
     )
     with connect(str(file)) as client:
         assert client.instructions == "Be brief."
-        with pytest.raises(ConnectionLost, match="exited with code 0"):
+        with pytest.raises(ConnectionLost, match="exited with code 3"):
             client.call_tool("greet")
-
-
-@pytest.mark.parametrize("server", [
-    ScriptedServer(lambda peer: None), ScriptedServer(print), ScriptedServer(twice, Server("behind")),
-], ids=["lambda", "builtin", "server"])
-def test_a_child_process_has_to_find_its_script(server: ScriptedServer) -> None:
-    with pytest.raises(ValueError, match="a function at the top of a file, without server="):
-        server.as_command()
 
 
 @for_revisions
