@@ -290,6 +290,7 @@ def check_14(path: Path) -> None:
             host.shutdown()
             chapter.server.close()
 
+
 def check_15(path: Path) -> None:
     chapter = load(path)
     chapter.lent.clear()
@@ -305,18 +306,20 @@ def check_15(path: Path) -> None:
 
 def check_15b(path: Path) -> None:
     chapter = load(path)
-    want(hasattr(chapter, "until"), "there is no function until")
     pages: list[str] = []
     auth = minimcp.SignIn(
         client_id="check", store=minimcp.TokenMemory(), on_redirect=pages.append,
         on_callback=lambda state, timeout: chapter.requests.get(pages[-1], allow_redirects=False).headers["Location"],
     )
-    with chapter.server.start_http(port=chapter.PORT) as running, connect(running.url, auth=auth):
-        ends = chapter.until(auth, running.url)
-        left = ends - time.time() if isinstance(ends, (int, float)) else 0
-        want(3000 < left <= 3600, f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now")
-    chapter.server.close()
-    chapter.issuer.close()
+    try:
+        with chapter.server.start_http(port=chapter.PORT) as running, connect(running.url, auth=auth):
+            want(hasattr(chapter, "until"), "there is no function until")
+            ends = chapter.until(auth, running.url)
+    finally:
+        chapter.server.close()
+        chapter.issuer.close()
+    left = ends - time.time() if isinstance(ends, (int, float)) else 0
+    want(3000 < left <= 3600, f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now")
 
 
 def check_16(path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Iterator, Tuple
+from typing import Callable, Iterator, Tuple
 from urllib.parse import quote
 
 import pytest
@@ -31,6 +32,21 @@ each_chapter = pytest.mark.parametrize(("number", "chapter"), list(zip(NUMBERS, 
 
 
 @pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Import an example as its neighbours do; what it changes in this process, and what it imports, goes with the test."""
+    before = set(sys.modules)
+    level = logging.getLogger("minimcp").level
+    monkeypatch.setattr("sys.path", [str(EXAMPLES), *sys.path])
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    yield importlib.import_module
+    logging.getLogger("minimcp").setLevel(level)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(EXAMPLES)) or name == "chapter":
+            del sys.modules[name]
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the examples and what they talk of."""
     for example in EXAMPLES.glob("*.py"):
@@ -40,15 +56,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pantry" / "shopping.txt").write_text("milk\n")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
-
-
-@pytest.fixture
-def file_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The example as a module, as its test imports it."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    yield importlib.import_module("file_server")
-    monkeypatch.delitem(importlib.sys.modules, "file_server")
 
 
 def test_examples_are_short() -> None:
@@ -79,10 +86,18 @@ def test_the_titles_are_those_of_the_table() -> None:
     assert {name: f"{listed[name]}." for name in titles} == titles
 
 
-def _checked(number: str, folder: Path, *arguments: str) -> Tuple[int, str]:
-    done = run_python(["check.py", number, *arguments], cwd=folder)
-    assert done.stderr == b"", done.stderr.decode()
-    return done.returncode, done.stdout.decode().rstrip()
+@pytest.fixture
+def checked(example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]) -> Callable[..., Tuple[int, str]]:
+    """How a check ends, and what it prints."""
+    check = example("check")
+
+    def run(*arguments: str) -> Tuple[int, str]:
+        code = check.main(list(arguments))
+        said, complained = capsys.readouterr()
+        assert complained == ""
+        return code, said.rstrip()
+
+    return run
 
 
 def _change(chapter: Path, changes: Changes) -> str:
@@ -94,18 +109,24 @@ def _change(chapter: Path, changes: Changes) -> str:
 
 
 @each_chapter
-def test_an_exercise_is_checked(number: str, chapter: Path, folder: Path) -> None:
-    code, said = _checked(number, folder)
+def test_an_exercise_is_checked(
+    number: str, chapter: Path, checked: Callable[..., Tuple[int, str]], tmp_path: Path
+) -> None:
+    code, said = checked(number)
     assert code == 1 and said.startswith(f"Exercise {number}: not yet: ") and "Error" not in said
-    (folder / "solved.py").write_text(_change(chapter, SOLUTIONS[number]), encoding="utf-8")
-    assert _checked(number, folder, "solved.py") == (0, f"Exercise {number}: solved")
+    solved = tmp_path / "solved.py"
+    solved.write_text(_change(chapter, SOLUTIONS[number]), encoding="utf-8")
+    assert checked(number, str(solved)) == (0, f"Exercise {number}: solved")
 
 
 @pytest.mark.parametrize("number", list(WRONG))
-def test_a_wrong_solution_is_told_what_is_wrong(number: str, folder: Path) -> None:
+def test_a_wrong_solution_is_told_what_is_wrong(
+    number: str, checked: Callable[..., Tuple[int, str]], tmp_path: Path
+) -> None:
     changes, problem = WRONG[number]
-    (folder / "wrong.py").write_text(_change(COURSE[NUMBERS.index(number)], changes), encoding="utf-8")
-    code, said = _checked(number, folder, "wrong.py")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(_change(COURSE[NUMBERS.index(number)], changes), encoding="utf-8")
+    code, said = checked(number, str(wrong))
     assert code == 1 and problem in said
 
 
@@ -146,14 +167,16 @@ def test_the_file_server_prints_what_it_says(folder: Path) -> None:
 
 def test_the_example_tests_pass(folder: Path) -> None:
     tests = ["test_file_server.py", "12_testing.py"]
-    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder)
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder, env=alone)
     assert done.returncode == 0, done.stdout.decode()
     assert b"8 passed" in done.stdout
 
 
 def test_the_file_server_gives_nothing_away(
-    file_server: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    file_server = example("file_server")
     inside = tmp_path / "root"
     (inside / "inner").mkdir(parents=True)
     (tmp_path / "root-evil").mkdir()
