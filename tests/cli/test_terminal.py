@@ -19,7 +19,7 @@ from minimcp.types import Implementation
 
 from ..answering import R4, R5
 from ..support import WAIT
-from .conftest import Done, run_process
+from .conftest import Done, served
 
 CURIOUS = """
 from minimcp import Context, Server
@@ -63,17 +63,14 @@ def me(ctx: Context) -> str:
 def greet(ctx: Context) -> str:
     "Ask for a prompt."
     return "Hello, " + ctx.elicit("Name?", {"name": str}).require()["name"]
-
-server.run()
 """
 
 
-@pytest.fixture
-def curious(shop: str) -> str:
-    """The file of a server that asks, next to the shop."""
-    with open("curious.py", "w", encoding="utf-8") as file:
-        file.write(CURIOUS)
-    return "curious.py"
+@pytest.fixture(scope="module")
+def curious() -> Iterator[str]:
+    """Where a server that asks is to be had."""
+    with served(CURIOUS) as url:
+        yield url
 
 
 @pytest.fixture
@@ -144,12 +141,12 @@ def test_a_form_without_fields_is_answered_beforehand(answer: str, action: str, 
     assert list(asker.unused) == unused
 
 
-def test_without_a_terminal_everything_is_declined(curious: str) -> None:
-    done = run_process("call", curious, "book", "--quiet")
+def test_without_a_terminal_everything_is_declined(curious: str, minimcp: Callable[..., Done]) -> None:
+    done = minimcp("call", curious, "book", "--quiet")
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
     assert done.err == ("curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask, "
                         "and there is no --answer name=...\n")
-    assert run_process("read", curious, "ask://me").code == 3
+    assert minimcp("read", curious, "ask://me").code == 3
 
 
 @pytest.mark.parametrize(("answers", "content", "said"), [
@@ -161,9 +158,11 @@ def test_without_a_terminal_everything_is_declined(curious: str) -> None:
     (["nmae=Ada", "size=l"], None, "nobody asked for nmae: --answer was not used"),
     (["name=Ada", "size=l", "name=@no file"], None, "--answer: name=@no file: No such file"),
 ])
-def test_answers_are_given_beforehand(answers: List[str], content: Any, said: str, curious: str) -> None:
+def test_answers_are_given_beforehand(
+    answers: List[str], content: Any, said: str, curious: str, minimcp: Callable[..., Done]
+) -> None:
     words = [word for answer in answers for word in ("--answer", answer)]
-    done = run_process("call", curious, "book", "--quiet", *words)
+    done = minimcp("call", curious, "book", "--quiet", *words)
     action = "decline" if content is None else "accept"
     assert (done.code, json.loads(done.out)) == (0, {"action": action, "content": content}) and said in done.err
 

@@ -265,7 +265,7 @@ def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
 
 def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tmp_path: Path) -> None:
     minimcp("vendor", "first_copy")
-    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert run_process("vendor", "second_copy", package="first_copy", env=environment).code == 0
     assert minimcp("vendor", "--check", "second_copy").code == 0
     help_text = run_process("vendor", "--help", package="second_copy", env=environment).out

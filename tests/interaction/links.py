@@ -22,9 +22,12 @@ Open = Callable[..., Client]
 
 
 def served(way: str, module: str, **options: Any) -> Any:
-    """The server that a module of this folder builds: the object, or how to start it as a process."""
+    """The server that a module of this folder builds: the object, or how to start it as a process.
+
+    Without site-packages that starts twice as fast.
+    """
     if way == "stdio":
-        command = [sys.executable, "-m", f"tests.interaction.{module}", json.dumps(options)]
+        command = [sys.executable, "-S", "-m", f"tests.interaction.{module}", json.dumps(options)]
         return StdioServer(command, cwd=str(ROOT))
     return import_module(f"tests.interaction.{module}").build(**options)
 

@@ -350,7 +350,7 @@ def test_nothing_secret_is_shown(issuer: AuthorizationServer, tmp_path: Path, ca
 
 
 def slow(handler: Any) -> None:
-    time.sleep(0.6)
+    time.sleep(2)
     handler.answer(200, {})
 
 
@@ -377,7 +377,7 @@ def test_a_fault_is_a_typed_error_in_time(
 ) -> None:
     from minimcp.auth import discovery
 
-    monkeypatch.setattr(discovery, "DOCUMENT_SECONDS", 0.3)
+    monkeypatch.setattr(discovery, "DOCUMENT_SECONDS", 1 if fault == "slow" else WAIT)
     issuer.faults[path] = FAULTS[fault]
     with protected(issuer) as running:
         auth, browser = sign_in()

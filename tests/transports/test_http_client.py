@@ -468,8 +468,12 @@ def _gaps(at: List[float]) -> List[float]:
 
 
 @pytest.mark.parametrize("calls", [False, True])
-def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_less(calls: bool) -> None:
+def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_less(
+    calls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for notices."""
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
     at: List[float] = []
 
     def primed(wire: Wire) -> None:
@@ -501,7 +505,7 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
                 assert client.call_tool("t").text == "done"
             assert calls or changed.wait(WAIT)
     gaps = _gaps(at)
-    assert len(gaps) == 5 and min(gaps) >= 0.1 and gaps[3] >= 1 and gaps[4] >= 2, gaps
+    assert len(gaps) == 5 and min(gaps) >= 0.01 and gaps[3] >= 0.1 and gaps[4] >= 0.2, gaps
 
 
 def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Callable, List
 import pytest
 
 import minimcp
+from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport
 
 from .clients import ERAS, Script, ScriptedServer
@@ -58,7 +59,10 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
     assert not os.path.exists(f"/proc/{pid}")  # no zombie either
 
 
-def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(scripted: Script) -> None:
+def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(
+    scripted: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)  # what is left behind holds stderr
     server = scripted(start="helper")
     client = server.connect("handshake")
     client.close()
