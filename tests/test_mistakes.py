@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Union
+from typing import Any, Callable, Dict, Iterator, List, Union
 
 import pytest
 
@@ -22,7 +22,7 @@ import minimcp
 from minimcp import Server
 from minimcp.cli import main
 
-from .support import ROOT, WAIT
+from .support import ROOT, WAIT, outlives_the_test
 
 DATABASE = sqlite3.connect(":memory:")
 
@@ -100,6 +100,15 @@ def beginner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where that server is to be had without another process."""
+    with outlives_the_test():
+        running = written(SERVER)["server"].start_http()
+    yield running.url
+    running.close()
 
 
 # ------------------------------------------------------------ how a mistake is made
@@ -287,22 +296,22 @@ MISTAKES: Dict[str, List[Any]] = {
     "list: a config": [["list", "mcp.json"],
         "say which: connect(NAME, config='mcp.json'), or all of them: connect_all("],
     "list: exit code 3": [["list", "exits.py"], "it wrote nothing to stderr: run this command in a terminal"],
-    "call: another tool": [["call", "server.py", "gret"],
+    "call: another tool": [["call", "{url}", "gret"],
         "has no tool 'gret', did you mean greet? It has greet, delete"],
     "call: a tool that fails": [["call", "server.py", "look", "key=k"],
         "KeyError: 'k' (the traceback: --verbose)"],
-    "call: JSON": [["call", "server.py", "greet", '{"name": "Ada"}'], "write --json '{\"name\": \"Ada\"}'"],
-    "call: a word": [["call", "server.py", "greet", "Ada"], "'Ada' is not key=value, such as name=Ada"],
-    "call: no JSON": [["call", "server.py", "greet", "--json", "{a: 1}"], '--json: no JSON, such as {"name": 1}: '],
-    "call: no argument": [["call", "server.py", "greet"], "name is missing: greet(name: string)"],
-    "call: another argument": [["call", "server.py", "greet", "nam=Ada"], "name is missing, did you mean it by 'nam'?"],
-    "call: an unknown argument": [["call", "server.py", "greet", "whom=Ada"],
+    "call: JSON": [["call", "{url}", "greet", '{"name": "Ada"}'], "write --json '{\"name\": \"Ada\"}'"],
+    "call: a word": [["call", "{url}", "greet", "Ada"], "'Ada' is not key=value, such as name=Ada"],
+    "call: no JSON": [["call", "{url}", "greet", "--json", "{a: 1}"], '--json: no JSON, such as {"name": 1}: '],
+    "call: no argument": [["call", "{url}", "greet"], "name is missing: greet(name: string)"],
+    "call: another argument": [["call", "{url}", "greet", "nam=Ada"], "name is missing, did you mean it by 'nam'?"],
+    "call: an unknown argument": [["call", "{url}", "greet", "whom=Ada"],
         "name is missing, and whom is not known: greet(name: string)"],
-    "call: another option": [["call", "server.py", "greet", "--timeut", "4"], "--timeut ... , did you mean --timeout?"],
-    "call: another type": [["call", "server.py", "delete", "id=one"], "id: expected an integer, got the string 'one'"],
-    "read: another URI": [["read", "server.py", "notes://al"], "not found: notes://al, did you mean notes://all?"],
-    "prompt: another name": [["prompt", "server.py", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
-    "prompt: JSON": [["prompt", "server.py", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
+    "call: another option": [["call", "{url}", "greet", "--timeut", "4"], "--timeut ... , did you mean --timeout?"],
+    "call: another type": [["call", "{url}", "delete", "id=one"], "id: expected an integer, got the string 'one'"],
+    "read: another URI": [["read", "{url}", "notes://al"], "not found: notes://al, did you mean notes://all?"],
+    "prompt: another name": [["prompt", "{url}", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
+    "prompt: JSON": [["prompt", "{url}", "brief", '{"topic": 1}'], "is not key=value, such as name=Ada"],
     "another command": [["lst", "server.py"],
         "there is no command 'lst', did you mean list? There are demo, list, call, tasks, read, prompt, ping, login"],
     "demo: another chapter": [["demo", "99"], "there is no such chapter: they are 1 to 16"],
@@ -451,7 +460,8 @@ MISTAKES: Dict[str, List[Any]] = {
         "f returned a wrong value: expected at most 2 characters, got 3"],
     "returns another type, not structured": [returns("int", "return 'x'", "(structured=False)"),
         "f returned a wrong value: expected an integer, got the string 'x'"],
-    "returns too much": [does("return 'x' * 70_000_000"), "the Limits.message_bytes of its sender: ask for less"],
+    "returns too much": [does("return 'x' * 2_000", "server = Server('s', limits=Limits(message_bytes=1_000))"),
+        "the Limits.message_bytes of its sender: ask for less"],
     "a prompt that returns a dict": [does("return {}", kind="prompt"),
         "f returned a dict, {}: return a str, a Message(role"],
     "reads the terminal": [does("raise EOFError('EOF when reading a line')"),
@@ -524,13 +534,13 @@ MISTAKES: Dict[str, List[Any]] = {
 
 @pytest.mark.parametrize(("mistake", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_the_message_says_what_to_write(
-    mistake: Mistake, message: str, beginner: Path, capsys: Any, caplog: pytest.LogCaptureFixture
+    mistake: Mistake, message: str, beginner: Path, url: str, capsys: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the message has three dots, there may be more."""
     caplog.set_level(logging.INFO)
     told = ""
     if isinstance(mistake, list):
-        assert main([word.format(folder=beginner) if word == "{folder}" else word for word in mistake]) > 0
+        assert main([{"{folder}": str(beginner), "{url}": url}.get(word, word) for word in mistake]) > 0
     else:
         try:
             mistake()

@@ -286,7 +286,7 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     assert server._config.states is not Server("quiet")._config.states
     with RawClient(server, R5, REPLIES) as client:
         before = set(threading.enumerate())
-        for _ in range(300):
+        for _ in range(100):
             assert ask_once(client)["result"]["resultType"] == "input_required"
         assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
         channel = next(iter(server._connections.values()))

@@ -350,7 +350,7 @@ def test_nothing_secret_is_shown(issuer: AuthorizationServer, tmp_path: Path, ca
 
 
 def slow(handler: Any) -> None:
-    time.sleep(2)
+    time.sleep(1.3)
     handler.answer(200, {})
 
 

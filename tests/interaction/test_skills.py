@@ -366,7 +366,7 @@ def test_a_listing_without_an_end() -> None:
     numbers = iter(range(10**9))
     server = Hostile(listing(CONTENTS))
     server.answers["skills/list"] = lambda message: {"result": {
-        "skills": [listing(CONTENTS)] * 10, "nextCursor": str(next(numbers)),
+        "skills": [listing(CONTENTS)], "nextCursor": str(next(numbers)),
     }}  # fmt: skip
     with minimcp.connect(server, timeout=WAIT) as client:
         with pytest.raises(ProtocolViolation, match="pages"):
