@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from ipaddress import ip_address
 from typing import Any, Mapping, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.request import parse_http_list
 
 from ..engine.timer import Timeout
 from ..errors import AuthorizationError, ConnectionLost, McpError, one_line
@@ -29,8 +30,10 @@ SERVER_METADATA = "/.well-known/oauth-authorization-server"
 OPENID_METADATA = "/.well-known/openid-configuration"
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER = re.compile(rf'[\s,]*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))\s*(?=,|$)')
-_SCHEME = re.compile(rf"[\s,]*({_TOKEN})(?:\s+[A-Za-z0-9\-._~+/]+=*\s*(?=,|$)|\s+|(?=,)|$)")
+# A scheme, what it has, or both: a parameter, or Base64 that says nothing to us.
+_PART = re.compile(
+    rf'(?:({_TOKEN})(?:\s+|$))?(?:({_TOKEN})\s*=\s*(?:"(.*)"|({_TOKEN}))|[A-Za-z0-9\-._~+/]+=*)?', re.DOTALL
+)
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
@@ -39,19 +42,16 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
     What cannot be read ends it.
     """
     found: dict[str, dict[str, str]] = {}
-    parameters: Optional[dict[str, str]] = None
-    at, header = 0, header[:DOCUMENT_BYTES]
-    while at < len(header):
-        match = _PARAMETER.match(header, at) if parameters is not None else None
-        if match and parameters is not None:
-            quoted = match[2]
-            parameters.setdefault(match[1].lower(), match[3] if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
-        else:
-            match = _SCHEME.match(header, at)
-            if match is None:
-                break
-            parameters = found.setdefault(match[1].lower(), {})
-        at = match.end()
+    parameters: dict[str, str] = {}
+    for part in parse_http_list(header[:DOCUMENT_BYTES]):
+        match = _PART.fullmatch(part)
+        if match is None:
+            break
+        scheme, name, quoted, plain = match.groups()
+        if scheme:
+            parameters = found.setdefault(scheme.lower(), {})
+        if name:
+            parameters.setdefault(name.lower(), plain if quoted is None else quoted)
     return found
 
 

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
@@ -534,10 +534,7 @@ class Endpoint(HttpService):
         if self.trace is not None:
             self.trace("<--", body)
         size = len(body)
-        if size > LONG_BODY_BYTES:
-            with self.decoding:
-                message = decode(body, max_depth=self._limits.depth)
-        else:
+        with self.decoding if size > LONG_BODY_BYTES else nullcontext():
             message = decode(body, max_depth=self._limits.depth)
         del body
         if isinstance(message, InvalidMessage):

@@ -33,7 +33,7 @@ PROTECTED = "/.well-known/oauth-protected-resource"
         ('Negotiate abc==, DPoP algs="ES256", error="use_dpop_nonce"',
          {"negotiate": {}, "dpop": {"algs": "ES256", "error": "use_dpop_nonce"}}),
         ('bearer Scope = "a" , SCOPE="b"', {"bearer": {"scope": "a"}}),
-        ('Bearer scope="never ends', {"bearer": {}}),
+        ('Bearer, DPoP algs="never ends', {"bearer": {}}),
         ("", {}),
         ("=\x00", {}),
     ],
