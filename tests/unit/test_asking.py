@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Dict, List, Optional
 
 import pytest
@@ -20,8 +19,6 @@ from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
 from minimcp.server.questions import Asker, Elicit, ListRoots
 
 from ..answering import R1, R4, R5
-from ..scripted import Task, wait_for
-from ..support import WAIT
 from .requests import AnsweringSink, config, exchange
 
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -49,22 +46,6 @@ def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
     with pytest.raises(Suspend):
         one.ask_all(questions)
     return one.claims()
-
-
-def test_progress_that_waits_for_the_client_keeps_no_other_thread_from_asking() -> None:
-    sends, go = threading.Event(), threading.Event()
-
-    class Slow(AnsweringSink):
-        def send(self, line: bytes) -> None:
-            sends.set()
-            assert go.wait(WAIT)
-
-    made = exchange("tools/call", {"_meta": {"progressToken": 1}}, capabilities=ALL, sink=Slow(answers))
-    reporting = Task(lambda: made.progress(1, None, None))
-    wait_for(sends)
-    assert Task(lambda: asker_of(made).ask_all({"a": NAME})).result() == {"a": Answer("accept", {"n": 1})}
-    go.set()
-    reporting.result()
 
 
 @pytest.mark.requirement("M:MRTR-S1", "M:VER-S16", "M:CMP-6")

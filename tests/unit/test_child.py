@@ -19,7 +19,7 @@ from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..scripted import no_threads
-from ..support import ROOT, WAIT, child_processes, eventually, open_descriptors
+from ..support import ROOT, WAIT, child_processes, open_descriptors
 
 Start = Callable[..., ChildTransport]
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line.strip()+b'!\\n'); sys.stdout.flush()"
@@ -84,34 +84,10 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
 
 
-NOTHING = "stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
-
-
-@pytest.mark.parametrize("in_time", [False, True])
-def test_what_it_started_ends_with_it(start: Start, in_time: bool) -> None:
-    sleep = "import time; time.sleep(600)"
-    code = (
-        f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', {sleep!r}], {NOTHING * in_time})\n"
-        f"print(child.pid, flush=True)\nsys.stdin.read()\n{'' if in_time else sleep}"
-    )
-    transport = start(code, grace=WAIT if in_time else 0.1)
-    (line,) = transport.receive()
-    transport.close()
-    assert (transport.returncode == 0) is in_time
-    assert eventually(lambda: not os.path.exists(f"/proc/{int(line)}") or "Z" in state(int(line)))
-
-
 def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
     lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").lost("x")
     shown = str(lost).partition("its stderr ended with:\n")[2]
     assert "TypeError: <lambda>" in shown and "minimcp" not in shown.partition("TypeError")[0] and "<string>" in shown
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2]
-    except OSError:
-        return "Z"
 
 
 def test_how_it_ended_and_what_it_said_last(start: Start) -> None:

@@ -436,13 +436,6 @@ def test_open_streams_end_politely_alone_and_in_an_array() -> None:
         assert [line["params"]["requestId"] for line in lines[1::2]] == [1, 2]
 
 
-def test_what_a_handler_of_nothing_says() -> None:
-    handler = ConnectionRole()
-    with pytest.raises(NotImplementedError):
-        handler.admit(Request(1, "x", {}))
-    assert handler.ending(None) is handler.notified(None) is handler.lost(None) is None  # type: ignore
-
-
 def test_an_open_connection_needs_two_threads_and_no_more() -> None:
     before = set(threading.enumerate())
     ours, theirs = memory_pair(None)

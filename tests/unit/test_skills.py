@@ -17,6 +17,7 @@ import minimcp
 from minimcp import Client, InvalidParams, ResourceNotFound, Server, Skills
 from minimcp.extensions import skills
 
+from ..scripted import Task
 from ..support import WAIT
 
 SECRET = "the secret outside"
@@ -252,16 +253,14 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Skills, "_find", slow)
     monkeypatch.setattr(served, "_lock", Lock())
     Server("s", extensions=[served])
-    threads = [threading.Thread(target=served._look) for _ in range(6)]
-    threads[0].start()
+    tasks = [Task(served._look)]
     assert first.wait(WAIT)
-    for thread in threads[1:]:
-        thread.start()
-    for _ in threads:
+    tasks += [Task(served._look) for _ in range(5)]
+    for _ in tasks:
         assert waiting.acquire(timeout=WAIT)
     go_on.set()
-    for thread in threads:
-        thread.join(WAIT)
+    for task in tasks:
+        task.result()
     assert len(looks) == 2
 
 
@@ -312,50 +311,24 @@ def test_what_only_has_the_name_of_a_skill(folder: Path, client: Client) -> None
     assert list(listed(client)) == ["skill://a/SKILL.md", "skill://b/SKILL.md/c/SKILL.md"]
 
 
-def link_outside(made: Path) -> None:
-    (made / "x").symlink_to(made.parents[1] / "secret.txt")
+ODD: Dict[str, Callable[[Path], object]] = {
+    "a link outside": lambda made: (made / "x").symlink_to(made.parents[1] / "secret.txt"),
+    "a link inside": lambda made: (made / "x").symlink_to(made / "SKILL.md"),
+    "a link to a folder": lambda made: (made / "x").symlink_to(made.parents[1]),
+    "a link in a circle": lambda made: (made / "x").symlink_to(made),
+    "a link to nothing": lambda made: (made / "x").symlink_to("nothing"),
+    "a queue": lambda made: os.mkfifo(made / "x"),
+    "a backslash": lambda made: (made / "x\\..\\y").write_text("x", "utf-8"),
+    "a device": lambda made: (made / "con.txt").write_text("x", "utf-8"),
+    "no Unicode": lambda made: open(os.fsencode(made) + b"/\xff.txt", "w").close(),
+}
 
 
-def link_inside(made: Path) -> None:
-    (made / "x").symlink_to(made / "SKILL.md")
-
-
-def link_to_folder(made: Path) -> None:
-    (made / "x").symlink_to(made.parents[1])
-
-
-def link_in_a_circle(made: Path) -> None:
-    (made / "x").symlink_to(made)
-
-
-def link_to_nothing(made: Path) -> None:
-    (made / "x").symlink_to("nothing")
-
-
-def queue(made: Path) -> None:
-    os.mkfifo(made / "x")
-
-
-def backslash(made: Path) -> None:
-    (made / "x\\..\\y").write_text("x", "utf-8")
-
-
-def device(made: Path) -> None:
-    (made / "con.txt").write_text("x", "utf-8")
-
-
-def no_unicode(made: Path) -> None:
-    with open(os.fsencode(made) + b"/\xff.txt", "w", encoding="utf-8"):
-        pass
-
-
-@pytest.mark.parametrize("make", [
-    link_outside, link_inside, link_to_folder, link_in_a_circle, link_to_nothing, queue, backslash, device, no_unicode,
-])  # fmt: skip
+@pytest.mark.parametrize("odd", ODD)
 def test_what_is_left_out_of_a_skill(
-    folder: Path, client: Client, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
+    folder: Path, client: Client, caplog: pytest.LogCaptureFixture, odd: str
 ) -> None:
-    make(write(folder / "a"))
+    ODD[odd](write(folder / "a"))
     for _ in range(2):
         assert files(client, "skill://a/SKILL.md") == ["SKILL.md"]
     assert children(client, "skill://a") == ["a"]
@@ -513,17 +486,6 @@ def test_where_no_folder_can_be_opened(folder: Path, client: Client, monkeypatch
     (write(folder / "a") / "x.txt").write_text("x", "utf-8")
     assert files(client, "skill://a/SKILL.md") == ["SKILL.md", "x.txt"]
     assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
-
-
-def test_no_descriptor_is_left(folder: Path, client: Client) -> None:
-    (write(folder / "a") / "x").symlink_to("nothing")
-    listed(client)
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    for _ in range(20):
-        listed(client)
-        with pytest.raises(ResourceNotFound):
-            client.read_resource("skill://a/x")
-    assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
 
 
 # ---------------------------------------------------------------- the object

@@ -15,6 +15,7 @@ import pytest
 from minimcp import CancelToken, MemoryStore, RedisStore, SqliteStore, Store
 
 from ..redis_server import RedisServer, redis_server
+from ..scripted import Task
 from ..support import ROOT, WAIT, eventually, run_python
 
 
@@ -93,19 +94,13 @@ def test_put_sets_only_what_is_expected(store: Store) -> None:
 
 def test_of_many_that_expect_one_version_one_sets(store: Store) -> None:
     version = store.put("a", b"")
-    done: List[Any] = []
     start = threading.Barrier(8)
 
-    def race(number: int) -> None:
+    def race(number: int) -> Any:
         start.wait(WAIT)
-        done.append(store.put("a", b"%d" % number, expect=version))
+        return store.put("a", b"%d" % number, expect=version)
 
-    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert len(done) == 8
+    done = [race.result() for race in [Task(race, number) for number in range(8)]]
     assert len([each for each in done if each is not None]) == 1
 
 
@@ -168,53 +163,35 @@ def test_wait_is_woken_by_each_change(store: Store, change: str) -> None:
     store.put("b", b"1")
     newest = max(entry.version for entry in store.list(""))
     assert version is not None
-    woken: List[bool] = []
-    thread = threading.Thread(target=lambda: woken.append(store.wait(["a", "b"], newest, timeout=WAIT)))
-    thread.start()
+    waiting = Task(store.wait, ["a", "b"], newest, timeout=WAIT)
     assert eventually(lambda: store._waiters)
     getattr(store, change)("b", *([] if change == "delete" else [b"x"]))
-    thread.join(WAIT)
-    assert woken == [True]
-    assert not store._waiters
+    assert waiting.result() is True and not store._waiters
 
 
 def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: Store) -> None:
-    version = store.put("a", b"1")
+    version, token = store.put("a", b"1"), CancelToken()
     assert version is not None
-    token, woken = CancelToken(), list[bool]()
     assert not store.wait(["a"], version, 0.01, token) and not token._callbacks, "a token outlives many waits"
-    thread = threading.Thread(target=lambda: woken.append(store.wait(["a"], version, cancel=token)))
-    thread.start()
+    waiting = Task(store.wait, ["a"], version, cancel=token)
     assert eventually(lambda: store._waiters)
     store.put("b", b"1")
-    assert not woken
     token.cancel()
-    thread.join(WAIT)
-    assert woken == [False]
+    assert waiting.result() is False
 
 
 def test_two_threads_wait_for_a_key_that_each_names_twice(store: Store) -> None:
     version = store.put("a", b"1")
     assert version is not None
-    woken: List[bool] = []
-    threads = [
-        threading.Thread(target=lambda seconds=seconds: woken.append(store.wait(["a", "a"], version, seconds)))
-        for seconds in (0.01, WAIT)
-    ]
-    for thread in threads:
-        thread.start()
-    threads[0].join(WAIT)
-    assert woken == [False], "its time is over, and the other one waits on"
+    short, long = (Task(store.wait, ["a", "a"], version, seconds) for seconds in (0.01, WAIT))
+    assert short.result() is False, "its time is over, and the other one waits on"
     store.put("a", b"2")
-    threads[1].join(WAIT)
-    assert woken == [False, True]
-    assert store._waiters == {}
+    assert long.result() is True and store._waiters == {}
 
 
 def test_no_wake_up_is_lost(store: Store) -> None:
     """One counts up whenever the other has; each waits for the other's change alone."""
     rounds, versions = 50, {"a": store.put("a", b"0"), "b": store.put("b", b"0")}
-    done: List[str] = []
 
     def count(mine: str, other: str) -> None:
         seen = versions[other]
@@ -227,14 +204,9 @@ def test_no_wake_up_is_lost(store: Store) -> None:
                     break
                 seen = entry.version
                 assert store.wait([other], seen, timeout=WAIT)
-        done.append(mine)
 
-    threads = [threading.Thread(target=count, args=pair) for pair in (("a", "b"), ("b", "a"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
-    assert sorted(done) == ["a", "b"]
+    for task in [Task(count, *pair) for pair in (("a", "b"), ("b", "a"))]:
+        task.result()
 
 
 def test_a_time_to_live_begins_anew_when_a_value_is_read(store: Store, clock: Callable[[float], None]) -> None:
@@ -282,13 +254,8 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.put("count", b"0")
     store.put("kept", b"yes")
-    ends: List[Any] = []
     arguments = ["-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{OTHER}", str(path)]
-    threads = [threading.Thread(target=lambda: ends.append(run_python(arguments))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT)
+    ends = [each.result(2 * WAIT) for each in [Task(run_python, arguments) for _ in range(2)]]
     assert [(end.returncode, end.stdout.strip(), end.stderr) for end in ends] == [(0, b"yes", b"")] * 2
     entry = store.get("count")
     assert entry is not None and entry.value == b"200"
@@ -297,21 +264,13 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
 
 def test_a_change_of_another_store_wakes(tmp_path: Path) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-    woken: List[bool] = []
-
-    def wait(version: int) -> None:
-        woken.append(one.wait(["a"], version, WAIT))
-
     for change in (lambda: two.put("a", b"2"), lambda: two.delete("a")):
         version = one.put("a", b"1")
         assert version is not None
-        woken.clear()
-        thread = threading.Thread(target=wait, args=(version,))
-        thread.start()
+        waiting = Task(one.wait, ["a"], version, WAIT)
         assert eventually(lambda: one._waiters)
         change()
-        thread.join(WAIT)
-        assert woken == [True]
+        assert waiting.result() is True
     one.close()
     two.close()
 
@@ -408,13 +367,10 @@ def test_a_poll_that_fails_is_tried_again(
         return query(statement, *values)
 
     monkeypatch.setattr(one, "_query", fails_once)
-    woken: List[bool] = []
-    thread = threading.Thread(target=lambda: woken.append(one.wait(["a"], version, WAIT)))
-    thread.start()
+    waiting = Task(one.wait, ["a"], version, WAIT)
     assert failed.wait(WAIT)
     two.put("a", b"2")
-    thread.join(WAIT)
-    assert woken == [True]
+    assert waiting.result() is True
     assert "disk I/O error" in caplog.text
     one.close()
     two.close()

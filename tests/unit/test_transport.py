@@ -226,18 +226,6 @@ def test_without_poll_reads_and_writes_end_when_the_peer_does(monkeypatch: pytes
 # ------------------------------------------------------------ the interface
 
 
-def test_what_a_transport_says_by_itself() -> None:
-    transport = Transport()
-    transport.name = "wire"
-    lost = transport.lost("the peer closed the connection")
-    assert type(lost) is ConnectionLost and str(lost) == "wire: the peer closed the connection"
-    assert transport.is_heard() and transport.was_read()
-    assert transport.close_in_fork() is None  # type: ignore[func-returns-value]
-    for call in (transport.receive, lambda: transport.send(b"", 0), transport.close):
-        with pytest.raises(NotImplementedError):
-            call()
-
-
 class SocketTransport(Transport):
     """The shortest transport that keeps the rules, over a stream socket."""
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from queue import SimpleQueue
 from threading import Semaphore
 from typing import Any, Dict
 
 import pytest
 
-from minimcp import Context, Limits, Server, UrlElicitationRequired, connect
+from minimcp import Context, Limits, Server, UrlElicitationRequired
 
 from ..answering import R3, R4, R5
 from ..interaction.raw_client import RawClient
 from ..interaction.test_asking import user
-from ..scripted import Task
 from ..support import WAIT, eventually
 
 
@@ -100,16 +98,6 @@ def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
             effects.server.close()
             assert effects.ended.get(timeout=WAIT).startswith("Cancelled")
     assert end == "close" or effects.ended.get(timeout=WAIT).startswith("Cancelled")
-    effects.server.close()
-
-
-def test_fifty_calls_wait_at_once_and_each_goes_on_with_its_own_answer() -> None:
-    effects = Effects(limits=Limits(workers=2, requests=50))
-    with connect(effects.server, elicit=lambda request: {"n": 1}) as client:
-        calls = [partial(client.call_tool, "act", {"name": str(number), "questions": 2}) for number in range(50)]
-        tasks = [Task(call) for call in calls]
-        texts = [task.result().text for task in tasks]
-    assert texts == [f"{number} accept{{'n': 1}} accept{{'n': 1}}" for number in range(50)] and effects.runs == 50
     effects.server.close()
 
 
