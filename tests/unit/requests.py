@@ -6,7 +6,7 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
+from minimcp.engine.requests import Calls, IncomingRequest, Route
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
@@ -15,6 +15,7 @@ from minimcp.server.registered import ServerConfig
 from minimcp.server.registry import Registry
 
 from ..answering import R4
+from ..scripted import RecordingOutlet
 
 
 def config(**options: Any) -> ServerConfig:
@@ -31,14 +32,14 @@ def exchange(
     *,
     revision: str = R4,
     of: Optional[ServerConfig] = None,
-    sink: Optional[RecordingSink] = None,
+    sink: Optional[RecordingOutlet] = None,
     **peer: Any,
 ) -> IncomingRequest:
-    """A request that goes to a `RecordingSink`, if no other sink is given."""
+    """A request that goes to a `RecordingOutlet`, if no other sink is given."""
     request = Request(1, method, dict(params or {}))
     route = Route(lambda exchange: {})
     sender = Peer(BY_NAME[revision], **peer)
-    made = IncomingRequest(request, sender, route, sink or RecordingSink(), server=of or config())
+    made = IncomingRequest(request, sender, route, sink or RecordingOutlet(), server=of or config())
     made.sink.requests.add(made, made)
     return made
 
@@ -51,41 +52,7 @@ def sent(made: IncomingRequest) -> Any:
 
 def answers(made: Any) -> Any:
     """What it was answered."""
-    return [json.loads(line) for line in made.sink.delivered]
-
-
-class RecordingSink(Sink):
-    """Takes everything and remembers it.
-
-    Args:
-        limit: How many requests may run.
-    """
-
-    def __init__(self, limit: Optional[int] = None) -> None:
-        self.requests = RunningRequests(Limits(), None if limit is None else [None] * limit)
-        self.lines: List[bytes] = []
-        self.posted: List[Line] = []
-        self.delivered: List[bytes] = []
-        self.spawned: List[Callable[[], object]] = []
-
-    def send(self, line: bytes) -> None:
-        self.lines.append(line)
-
-    def post(self, line: Line) -> None:
-        self.posted.append(line)
-
-    def deliver(self, line: bytes, wait: bool) -> None:
-        self.delivered.append(line)
-
-    def spawn(self, job: Any) -> None:
-        self.spawned.append(job)
-
-    def work(self) -> None:
-        """Write what was posted, as the writer would."""
-        posted, self.posted = self.posted, []
-        for each in posted:
-            line = each() if callable(each) else each
-            self.lines += (line or b"").splitlines(True)
+    return [json.loads(line) for line, _ in made.sink.answers]
 
 
 def read(result: Any) -> Dict[str, Any]:
@@ -94,7 +61,7 @@ def read(result: Any) -> Dict[str, Any]:
     return found
 
 
-class AnsweringSink(RecordingSink):
+class AnsweringSink(RecordingOutlet):
     """A sink whose peer answers each question at once, by a script.
 
     Args:

@@ -62,7 +62,6 @@ class NoMembers(enum.Enum):
 
 @for_each(("annotation", "words"), [
     (bytes, ["bytes have no JSON form", "Image(data, mime_type)"]),
-    (List[bytearray], ["bytes have no JSON form"]),
     (complex, ["complex has no JSON form", "dataclass"]),
     (Holder, ["field 'data' of Holder", "bytes"]),
     (NoMembers, ["NoMembers has no members"]),
@@ -71,13 +70,9 @@ class NoMembers(enum.Enum):
     (collections.OrderedDict, ["OrderedDict has no JSON form: write list[...], dict[...] or str, or make it a dataclass"]),
     (3, ["3 is not a type", "write Literal[3]"]),
     ("Colour.RED", ["write Literal[Colour.RED]"]),
-    ([int], ["write list[int]"]),
     ([], ["write list[...]"]),
     ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
-    ({"a": int}, ["a TypedDict with these fields", "dict[str, ...]"]),
-    (any, ["write typing.Any"]),
     (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
-    (print, ["is not a type with a JSON form"]),
     (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
     (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
     (Literal[()], ["Literal[] has no JSON form"]),
@@ -91,7 +86,6 @@ class NoMembers(enum.Enum):
     ("Annotated[str, Limits(min_length=-1)]", ["the value of 'minLength' cannot be -1"]),
     ("''", ["the annotation '' cannot be resolved: SyntaxError"]),
     ("int[3]", ["'int[3]'", "cannot be resolved"]),
-    ("Nowhere", ["'Nowhere'", "TYPE_CHECKING"]),
 ])
 def test_types_without_json_form_say_what_to_write_instead(annotation: Any, words: List[str]) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:

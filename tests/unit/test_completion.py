@@ -8,13 +8,14 @@ from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
 
+from minimcp.server.context import Context
 from minimcp.server.prompts import RegisteredPrompt
 from minimcp.types import Completion
 
 from .requests import config
 
 
-def of_city(city: str, tone: Literal["a", "b"] = "a") -> str:
+def of_city(city: str, ctx: Context, tone: Literal["a", "b"] = "a") -> str:
     return city
 
 
@@ -99,8 +100,9 @@ def test_what_is_refused() -> None:
         with pytest.raises(TypeError, match=words) as caught:
             completers(city=completer)
         assert "prompt 'x': the completer of 'city'" in str(caught.value)
-    with pytest.raises(ValueError, match="no argument to complete is called 'citty': did you mean 'city'"):
-        completers(citty=["x"])
+    for name in ("citty", "ctx"):
+        with pytest.raises(ValueError, match=f"no argument to complete is called '{name}'"):
+            completers(**{name: ["x"]})
 
 
 @pytest.mark.requirement("COMP-05", "M:CMP-2")

@@ -42,14 +42,14 @@ def test_after_a_cancellation_everything_says_so() -> None:
     ctx.check()
     assert not ctx.cancelled
     made.cancel("enough")
-    assert ctx.cancelled and len(made.sink.spawned) == 1
-    made.sink.spawned[0]()
+    assert ctx.cancelled and len(made.sink.aside) == 1
+    made.sink.aside[0]()
     assert called.is_set()
     for act in (ctx.check, lambda: ctx.progress(1), lambda: ctx.info("x"), lambda: ctx.sleep(60)):
         with pytest.raises(Cancelled, match="enough"):
             act()
     ctx.on_cancel(lambda: None)
-    assert len(made.sink.spawned) == 2 and sent(made) == []
+    assert len(made.sink.aside) == 2 and sent(made) == []
     fresh, _ = context()
     fresh.sleep(0)
 

@@ -10,15 +10,16 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.requests import IncomingRequest, Route, current_request
+from minimcp.engine.limits import Limits
+from minimcp.engine.requests import IncomingRequest, Route, RunningRequests, current_request
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.server.executors import Executor, Main, Serial, Submitting, executor_of
 
-from ..scripted import Task, wait_for
+from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, eventually
-from .requests import RecordingSink, answers, config
+from .requests import answers, config
 
 CONFIG = config()
 
@@ -37,7 +38,9 @@ class Kept(Executor):
 def exchange(
     handle: Optional[Callable[[IncomingRequest], Any]] = None, *, of: Any = CONFIG, limit: Optional[int] = None
 ) -> Any:
-    sink, route = RecordingSink(limit), Route(handle or (lambda exchange: {"n": 1}))
+    sink, route = RecordingOutlet(), Route(handle or (lambda exchange: {"n": 1}))
+    if limit is not None:
+        sink.requests = RunningRequests(Limits(), [None] * limit)
     made = IncomingRequest(Request(1, "work"), Peer(NEWEST_HANDSHAKE), route, sink, server=of)
     sink.requests.add(made)
     return made
@@ -132,7 +135,7 @@ def test_it_cannot_run_inside_itself() -> None:
 def told(made: IncomingRequest) -> int:
     """Have what runs aside for this request run; how much it was."""
     sink: Any = made.sink
-    work, sink.spawned = sink.spawned, []
+    work, sink.aside = sink.aside, []
     for each in work:
         each()
     return len(work)

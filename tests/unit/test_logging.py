@@ -12,7 +12,8 @@ import pytest
 import minimcp
 from minimcp.engine.pool import this_thread
 
-from .requests import RecordingSink, exchange, sent
+from ..scripted import RecordingOutlet
+from .requests import exchange, sent
 
 NAME = "tests.log_handler"
 
@@ -125,7 +126,7 @@ class FailsAsText:
         raise RuntimeError("no text")
 
 
-class LosingOutlet(RecordingSink):
+class LosingOutlet(RecordingOutlet):
     def send(self, line: bytes) -> None:
         raise minimcp.ConnectionLost("gone")
 

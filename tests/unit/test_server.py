@@ -33,13 +33,6 @@ def made(**options: Any) -> Server:
     return server
 
 
-@pytest.mark.parametrize(("options", "answered"), [({}, True), ({"strict_version": True}, False)])
-def test_an_unknown_revision_is_answered_by_another(options: Any, answered: bool) -> None:
-    with RawClient(made(**options), R5, {}) as client:
-        client.peer.send(request(1, "initialize", **hello("2099-01-01")))
-        assert ("result" in client.peer.expect()) is answered
-
-
 @pytest.mark.requirement("LIFE-05")
 def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.server")

@@ -143,13 +143,10 @@ def test_what_is_no_way() -> None:
     server: Any = Server("x")
     for wrong, words in (
         (lambda: server.add(Misspelt()), rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description="),
-        (lambda: server.prompt(Misspelt.greet), "takes self, so it is a method"),
         (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (lambda: connect(Misspelt()), r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m"),
-        (lambda: server.add_resource("a:b", text), "the URI of a resource is a str, not function"),
         (lambda: server.tool(timeout=True)(text), "timeout is a number of seconds or None, not True"),
-        (lambda: server.resource("a:b")(lambda: "x"), "a lambda has no name: say name="),
         (lambda: server.tool(requires=[5])(text), "requires names capabilities by text, not 5"),
     ):
         with pytest.raises(TypeError, match=words):

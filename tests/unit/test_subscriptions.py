@@ -15,8 +15,9 @@ from minimcp.server import subscriptions as module
 from minimcp.server.subscriptions import Subscriptions
 
 from ..answering import R1, R5
+from ..scripted import RecordingOutlet
 from ..support import WAIT
-from .requests import RecordingSink, config, exchange, sent
+from .requests import config, exchange, sent
 
 EVERYTHING = {
     "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -89,7 +90,7 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest
             begins.join(0.2)  # it waits for this thread; where it does not, it is through by now
         order.append(threading.current_thread().name)
 
-    monkeypatch.setattr(RecordingSink, "post", post)
+    monkeypatch.setattr(RecordingOutlet, "post", post)
     subscriptions.listen(opened[0])
     subscriptions._streams[opened[0]]._take()
     subscriptions.list_changed("tools")
@@ -104,18 +105,18 @@ def test_streams_are_counted() -> None:
     with pytest.raises(InternalError, match="Limits.streams"):
         stream(subscriptions)
     first.cancel("enough")
-    for work in first.sink.spawned:
+    for work in first.sink.aside:
         work()
     stream(subscriptions)
     assert all(stream(made(max_streams=None)) for _ in range(3))
 
 
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
-    subscriptions, shared = made("tools"), RecordingSink()
+    subscriptions, shared = made("tools"), RecordingOutlet()
     opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared)
     opened.batch = Batch(shared, [], [opened.request])
     assert subscriptions.listen(opened) is LATER
-    subscriptions.end_streams(RecordingSink())
+    subscriptions.end_streams(RecordingOutlet())
     assert len(subscriptions._streams) == 1
     subscriptions.end_streams(shared)
     assert not subscriptions._streams
@@ -135,7 +136,7 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
     assert news(asked) == [], "nothing before notifications/initialized"
     for _ in range(3):
         subscriptions.begin_session(asked.peer)
-    assert len(asked.sink.posted) == 1, "a client that says it again and again has nothing queued for it"
+    assert len(asked.sink.works) == 1, "a client that says it again and again has nothing queued for it"
     assert [line["method"] for line in news(asked)] == [
         "notifications/tools/list_changed", "notifications/resources/updated"
     ]
