@@ -232,13 +232,6 @@ def test_where_documents_are_looked_for() -> None:
 # ------------------------------------------------------------ what a browser opens, what a user gives
 
 
-@pytest.mark.parametrize("url", [value for value in ENDPOINTS.values() if isinstance(value, str)][:-1])
-def test_what_a_browser_is_not_given(url: str) -> None:
-    if "#" not in url:
-        with pytest.raises(ValueError):
-            safe_to_open(url)
-
-
 def test_what_a_browser_is_given_is_written_anew() -> None:
     assert safe_to_open("HTTPS://Example.com/$(a)?c='d\"&e=%20") == "https://example.com/%24%28a%29?c=%27d%22&e=%20"
     assert safe_to_open("http://[::1]:8000/x") == "http://[::1]:8000/x"

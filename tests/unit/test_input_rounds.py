@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp import CapabilityNotSupported, InternalError, InvalidParams, Refused, UrlElicitationRequired
+from minimcp import InternalError, Refused, UrlElicitationRequired
 from minimcp.server.context import Context
-from minimcp.server.input_rounds import Suspend, url_required
+from minimcp.server.input_rounds import Suspend
 from minimcp.server.registered import Registered
 
 from ..answering import R4, R5
@@ -103,23 +103,6 @@ def test_what_a_question_looks_like() -> None:
     assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {"roots-1": {"method": "roots/list"}}
 
 
-@pytest.mark.requirement("M:MRTR-S10", "M:MRTR-S21")
-def test_answers_of_a_wrong_form_come_to_no_handler() -> None:
-    call = Call(ask)
-    for wrong in (None, 5, "x", [], {"k": 5}, {"k": None}, {"k": [], "l": {}}):
-        with pytest.raises(InvalidParams, match="inputResponses"):
-            call.once(inputResponses=wrong)
-    with pytest.raises(InvalidParams) as caught:
-        call.once(requestState="forged")
-    assert caught.value.data == {"reason": "invalid_request_state"}
-    assert call.runs == []
-    assert call.once(requestState=None, inputResponses={"k": YES, "extra": NO}) == {"value": 1}
-    assert call.once(requestState=None)["resultType"] == "input_required"
-    assert call.once(inputResponses={})["resultType"] == "input_required"
-    older = Call(ask, revision=R4)
-    assert older.once(inputResponses=5, requestState="forged") == {"value": 1}
-
-
 @pytest.mark.requirement("M:MRTR-S3")
 def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCaptureFixture) -> None:
     def swallows(ctx: Context) -> Any:
@@ -206,28 +189,6 @@ def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
 # ------------------------------------------------------------ an error of another revision
 
 ENTRY = {"mode": "url", "message": "Pay", "url": "https://pay.example/1", "elicitationId": "e1"}
-
-
-@pytest.mark.requirement("M:ERR-4", "M:ELI-11", "M:ELI-10")
-def test_the_error_that_asks_for_a_url_becomes_a_question() -> None:
-    def handler(ctx: Context) -> Any:
-        if len(runs.append(1) or runs) < 3:  # type: ignore[func-returns-value]
-            url_required(ctx._incoming, UrlElicitationRequired("pay first", {"elicitations": [ENTRY]}))
-            return "declined"
-        return "paid"
-
-    runs: List[int] = []
-    call = Call(handler, lambda request: {"action": "accept"})
-    assert call.whole() == "paid"
-    params = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
-    assert call.asked == [{"method": "elicitation/create", "params": params}] * 2
-    for answer in ("decline", "cancel"):
-        runs = []
-        assert Call(handler, lambda request, answer=answer: {"action": answer}).whole() == "declined"
-        assert len(runs) == 2
-    runs = []
-    with pytest.raises(CapabilityNotSupported):
-        Call(handler, capabilities={"elicitation": {}}).once()
 
 
 @pytest.mark.requirement("M:ERR-4")

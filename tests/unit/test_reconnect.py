@@ -90,21 +90,6 @@ def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield client, server
 
 
-@pytest.mark.requirement("M:STD-12")
-def test_the_next_call_begins_anew(both: Tuple[minimcp.Client, Server]) -> None:
-    client, server = both
-    for number in range(1, 4):
-        assert client.request("work")["done"] and len(server.pipes) == number
-        lost(client, server)
-        assert len(server.pipes) == number, "nobody has called"
-    client.notify("notifications/x")
-    assert len(server.pipes) == 4 and client.loss is None
-    assert client.submit(client.request, "work").result(WAIT)["done"]
-    lost(client, server)
-    assert client.submit(client.request, "work").result(WAIT)["done"] and len(server.pipes) == 5
-    assert all(pipe.closed for pipe in server.pipes[:-1])
-
-
 def test_what_the_client_says_of_its_server_is_the_newest() -> None:
     server = Server({"server/discover": [discovered("new"), error(-32601)]})
     with minimcp.connect(server, restart=True, timeout=WAIT) as client:

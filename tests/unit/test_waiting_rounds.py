@@ -10,7 +10,7 @@ import pytest
 
 from minimcp import Context, Limits, Server, UrlElicitationRequired
 
-from ..answering import R3, R4, R5
+from ..answering import R5
 from ..interaction.raw_client import RawClient
 from ..interaction.test_asking import user
 from ..support import WAIT, eventually
@@ -36,19 +36,6 @@ class Effects:
             except BaseException as error:
                 self.ended.put(f"{type(error).__name__}: {error}")
                 raise
-
-
-@pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("revision", [R3, R4, R5])
-def test_a_handler_runs_once_in_every_revision(revision: str, check: bool) -> None:
-    effects = Effects(check_replay=check)
-    def reply(question: Dict[str, Any]) -> Dict[str, Any]:
-        return {"action": "decline"} if question["params"]["message"] == "1?" else user(question)
-
-    with RawClient(effects.server, revision, {"elicitation/create": reply}) as client:
-        assert client.call("act", questions=2) == "x accept{'n': 3} decline"
-        assert effects.runs == (3 if check else 1)
-    effects.server.close()
 
 
 def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
