@@ -111,32 +111,6 @@ def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
     assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 
-def test_two_apps_of_one_uri_are_named_both(server: Server) -> None:
-    def other() -> str:
-        """Another page."""
-        return ""
-
-    with pytest.raises(ValueError, match=r"exists: chart \(.*; now .*other \("):
-        server.app(URI)(other)
-    server.app(URI, replace=True)(other)
-
-
-def test_async_functions_are_refused(server: Server) -> None:
-    async def page() -> str:
-        """A page."""
-        return ""
-
-    with pytest.raises(TypeError, match="is async"):
-        server.app("ui://a")(page)
-
-
-def test_one_object_serves_one_server(server: Server) -> None:
-    apps = Apps()
-    Server("one", extensions=[apps])
-    with pytest.raises(ValueError, match="make one for each"):
-        Server("two", extensions=[apps])
-
-
 def test_a_class_whose_methods_cannot_be_registered_leaves_nothing(server: Server) -> None:
     class Shop:
         @minimcp.app("ui://shop")

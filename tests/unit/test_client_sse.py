@@ -203,14 +203,9 @@ def test_the_header_of_the_revision_goes_with_every_later_message(version: str) 
 
 
 @pytest.mark.requirement("HSSE-14", "SEC-09")
-@pytest.mark.parametrize("endpoint", [
-    "http://evil.example/m", "//evil.example/m", "javascript:alert(1)", "https://127.0.0.1/m", "http://127.0.0.1:1/m",
-    "http://127.0.0.1:99999999/m", "/m\x01", "/m n",
-    "http://127.0.0.2:{port}\\@127.0.0.1:{port}/m", "\\\\evil.example/m",
-    "http://127.0.0.1:{port}@evil.example/m", "http://x@127.0.0.1:{port}/m", "http://evil.example#@127.0.0.1:{port}/m",
-    "http://127.1:{port}/m", "http://127.0.0.1\u3002x:{port}/m", "ht\ttp://evil.example/m", "//evil.example\t/m",
-])
+@pytest.mark.parametrize("endpoint", ["//evil.example/m", "http://127.0.0.1:1/m", "/m\x01"])
 def test_an_endpoint_elsewhere_is_refused(endpoint: str) -> None:
+    """What is elsewhere is told by the table of `same_origin` in test_fetch.py."""
     old = Old()
     with Peer(old.said()) as peer:
         old.endpoint = endpoint.format(port=peer.port)

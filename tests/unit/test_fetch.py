@@ -281,7 +281,8 @@ def test_readers_of_urls_agree_about_the_host_of_what_is_taken() -> None:
     ("/b", "http://a.example:80/b"), ("http://A.example/b?c", "http://A.example/b?c"), ("?d", "http://a.example:80/a?d"),
     ("//a.example/b", "http://a.example/b"), ("http://b.example/", None), ("https://a.example/", None), ("\t/b", None),
     ("http://b.example\\@a.example/", None), ("http://user@a.example/", None), ("http://a.example:81/", None),
-    ("/b c", None), ("http://[", None), ("", "http://a.example:80/a"), ("/b\x85", None),
+    ("/b c", None), ("http://[", None), ("", "http://a.example:80/a"), ("/b\x85", None), ("javascript:alert(1)", None),
+    ("http://b.example#@a.example/", None), ("\\\\b.example/", None), ("ht\ttp://a.example/", None),
 ])
 def test_where_a_server_may_send_a_client(location: str, target: Any) -> None:
     assert same_origin("http://me:secret@a.example:80/a", location) == target

