@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
-from minimcp.engine.batch import Batch
+from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import (
     LATER,
@@ -22,6 +22,7 @@ from minimcp.engine.requests import (
     Route,
     RunningRequests,
     Sink,
+    carried_on,
 )
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
@@ -35,7 +36,7 @@ from minimcp.errors import (
     RpcError,
 )
 from minimcp.protocol.lifecycle import Peer
-from minimcp.protocol.messages import Failure, Request, Response, encode
+from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
 from ..scripted import RecordingOutlet, Task, wait_for
@@ -539,6 +540,32 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     assert [line for line, _ in sink.answers][0] == b'{"late":1}\n' and len(sink.answers) == 2
 
 
+def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:
+    told: List[Any] = []
+    sink = RecordingOutlet()
+    sink.requests = RunningRequests(Limits(), on_end=lambda request, *ending: told.append((request.id, *ending)))
+    done, cancelled = incoming(sink, lambda request: {"x": 1}), incoming(sink, id=2)
+    done.run()
+    sink.requests.cancel({"requestId": 2})
+    cancelled.run()
+    error = MethodNotFound("no work")
+    sink.requests.refused(Request(3, "work"), error)
+    assert done.arrived > 0
+    assert told == [(1, done, sink.answers[0][0]), (2, cancelled, None), (3, None, error)]
+
+
+def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> None:
+    seen: List[Any] = []
+
+    def handle(request: IncomingRequest) -> Dict[str, Any]:
+        carried_on()["tracestate"] = "a=1"
+        seen.append(carried_on())
+        return {}
+
+    incoming(RecordingOutlet(), handle).run()
+    assert seen == [{"tracestate": "a=1"}] and carried_on() == {}
+
+
 # ------------------------------------------------------------ arrays
 
 
@@ -579,3 +606,24 @@ def test_the_thread_that_reads_a_cancellation_does_not_wait_for_the_peer() -> No
     CancelToken.on_cancel(request, request.run)
     sink.requests.cancel({"requestId": 1})
     assert sink.answers == [(b'[{"refused":1}]\n', False)]
+
+
+def test_why_an_array_is_refused_whole() -> None:
+    request, note, answer = Request(1, "a", {}), Notification("b", {}), Response(1, {})
+    for items, taken, limit, why in (
+        ([request], False, 9, "not an array"), ([], True, 9, "is not empty"), ([request] * 3, True, 2, "at most 2"),
+        ([request, answer], True, None, "not both"), ([note, Failure(1, 1, "")], True, None, "not both"),
+    ):  # fmt: skip
+        assert why in str(why_no_batch(items, taken=taken, limit=limit))
+    assert why_no_batch([request, note], taken=True, limit=2) is None
+    assert why_no_batch([answer], taken=True, limit=None) is None
+
+
+def test_what_a_sink_does_not_say() -> None:
+    sink = Sink()
+    for act in (lambda: sink.send(b""), lambda: sink.post(b""), lambda: sink.deliver(b"", True)):
+        with pytest.raises(NotImplementedError):
+            act()
+    with pytest.raises(CapabilityNotSupported):
+        sink.asking()
+    assert not sink.release(1) and sink.closing_message(1) is None
