@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, List
 
 import pytest
@@ -11,7 +10,7 @@ from minimcp import Cancelled, Context, ResourceNotFound, testing
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
-from .requests import config, exchange, registry, sent
+from .requests import config, exchange, registry
 
 
 def context(**options: Any) -> "tuple[Context, Any]":
@@ -33,25 +32,6 @@ def test_what_is_known_of_the_request() -> None:
     for meta in ({}, {"_meta": 5}):
         other, _ = context(params=meta, revision=R5)
         assert other.meta == {} and other.session is None and other.client.info is None
-
-
-def test_after_a_cancellation_everything_says_so() -> None:
-    ctx, made = context(log_rank=0, params={"_meta": {"progressToken": 1}})
-    called = threading.Event()
-    ctx.on_cancel(called.set)
-    ctx.check()
-    assert not ctx.cancelled
-    made.cancel("enough")
-    assert ctx.cancelled and len(made.sink.aside) == 1
-    made.sink.aside[0]()
-    assert called.is_set()
-    for act in (ctx.check, lambda: ctx.progress(1), lambda: ctx.info("x"), lambda: ctx.sleep(60)):
-        with pytest.raises(Cancelled, match="enough"):
-            act()
-    ctx.on_cancel(lambda: None)
-    assert len(made.sink.aside) == 2 and sent(made) == []
-    fresh, _ = context()
-    fresh.sleep(0)
 
 
 def test_reading_a_resource_of_the_same_server() -> None:
