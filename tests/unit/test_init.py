@@ -11,6 +11,7 @@ import minimcp
 
 from ..support import ROOT, run_python
 
+
 def test_public_names() -> None:
     assert sorted(minimcp.__all__) == minimcp.__all__ == sorted(set(minimcp.__all__))
     for name in minimcp.__all__:
