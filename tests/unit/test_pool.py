@@ -89,25 +89,7 @@ def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool
     assert order == ["first", own.thread.ident, "last"]
 
 
-def test_a_job_of_a_thread_of_ours_counts_and_ends_as_others_do(make: Callable[..., Pool]) -> None:
-    pool, inside, release = make(1), threading.Event(), threading.Event()
-    own = Task(pool.run, lambda: (inside.set(), release.wait(WAIT)))
-    wait_for(inside)
-    ran = threading.Event()
-    pool.submit(ran.set)
-    assert pool.queue
-    other = Task(pool.run, release.is_set)
-    assert eventually(lambda: "2 queued" in repr(pool))
-    release.set()
-    wait_for(ran)
-    own.result()
-    other.result()
-    with pytest.raises(LookupError):
-        pool.run(lambda: {}["x"])
-    assert eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
-
-
-def test_a_thread_of_ours_begins_where_another_ends(make: Callable[..., Pool]) -> None:
+def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_do(make: Callable[..., Pool]) -> None:
     pool, inside, release = make(1), threading.Event(), threading.Event()
     own = Task(pool.run, lambda: (inside.set(), release.wait(WAIT)))
     wait_for(inside)
@@ -116,6 +98,9 @@ def test_a_thread_of_ours_begins_where_another_ends(make: Callable[..., Pool]) -
     release.set()
     own.result()
     other.result()
+    with pytest.raises(LookupError):
+        pool.run(lambda: {}["x"])
+    assert eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
 
 
 def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
