@@ -76,7 +76,7 @@ def test_a_code_that_json_rpc_reserves_is_refused() -> None:
     for code in (-32769, -32099, -32050, -32004, -32003, -32000, -31999, -1, 0, 1, 404, 10**12, *BY_CODE):
         error = RpcError(code, "mine", [1])
         assert (error.code, error.message, error.data) == (code, "mine", [1])
-    for code in {*range(-32768, -32099)} - {*BY_CODE}:
+    for code in {*range(-32768, -32099, 30), -32767, -32699, -32604, -32599, -32100} - {*BY_CODE}:
         with pytest.raises(ValueError, match=f"^{code} is reserved by JSON-RPC"):
             RpcError(code, "x")
 
@@ -222,7 +222,7 @@ def logged(message: str, *args: Any, error: Any = None) -> str:
     return written[:-1]
 
 
-@drawn(300)
+@drawn(100)
 @given(st.text(), st.sampled_from(["%s", "%r", "%.50s", "%s %s"]))
 def test_one_record_is_one_line_whatever_a_peer_says(text: str, form: str) -> None:
     for said in (text + FORGED, RpcError(-1, text + FORGED), [text + FORGED], {text + "\x1b": FORGED}):

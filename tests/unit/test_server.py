@@ -61,21 +61,6 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
 # ---------------------------------------------------------------- closing
 
 
-def test_close_from_a_handler() -> None:
-    server = made(limits=Limits(drain_grace=6 * WAIT))
-
-    @server.tool
-    def stop() -> str:
-        server.close()
-        return "bye"
-
-    with minimcp.connect(server, timeout=WAIT) as client, minimcp.connect(server) as other:
-        assert client.call_tool("stop").text == "bye", "it does not wait for itself"
-        assert eventually(lambda: "0 connections" in repr(server))
-        with pytest.raises(minimcp.ConnectionLost):
-            other.call_tool("echo")
-
-
 def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> None:
     server = made(limits=Limits(drain_grace=6 * WAIT))
     server.add_tool(echo, name="main", executor="main")

@@ -98,8 +98,8 @@ def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")
 def test_a_thousand_changes_of_a_token_are_refused() -> None:
-    one, chance = states(), random.Random(5)
-    tokens = [one.seal({**CLAIMS, "r": number}, of()) for number in range(10)]
+    one, mine, chance = states(), of(), random.Random(5)
+    tokens = [one.seal({**CLAIMS, "r": number}, mine) for number in range(10)]
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=.\n \u00e9"
     changed = [first[:-64] + second[-64:] for first, second in zip(tokens, tokens[1:])]  # the signature of another one
     for token in tokens:
@@ -118,7 +118,7 @@ def test_a_thousand_changes_of_a_token_are_refused() -> None:
             changed += [token[:at], token[at + 1:], token[:at] + other + token[at + 1:], "".join(swapped)]
     assert len(set(changed) - {*tokens}) >= 1000
     for token in {*changed} - {*tokens}:
-        refused(one, token)
+        refused(one, token, mine)
     assert [one.unseal(token, of())["r"] for token in tokens] == list(range(10))
 
 
