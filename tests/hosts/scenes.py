@@ -11,13 +11,12 @@ import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import minimcp
 
 from ..interop.checking import expect, expect_raised
-from ..support import eventually
+from ..support import children_of, eventually
 from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_commands, readme_site
 from .visit import OpenCall, Visit, text_of
 
@@ -63,10 +62,6 @@ def home(client: minimcp.Client) -> Any:
     return client.call_tool("where").value
 
 
-def children(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
 def connected(visit: Visit) -> list[minimcp.Client]:
     """Clients with a token each, served by two processes."""
     clients: list[minimcp.Client] = []
@@ -101,7 +96,7 @@ def sticky(host: Host) -> Scene:
             ended = home(clients[0])
             lost = [client for client in clients if home(client) == ended]
             kept = [client for client in clients if client not in lost]
-            which = next(each for each in processes if ended in (each.pid, *children(each.pid)))
+            which = next(each for each in processes if ended in (each.pid, *children_of(each.pid)))
             expect(end(which, host.graceful), True)
             for client in lost:
                 expect(client.call_tool("note", {"text": "new"}).value, ["new"])

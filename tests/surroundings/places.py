@@ -14,7 +14,6 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import zipapp
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ import minimcp
 from minimcp import Server
 
 from ..interop.environments import InstallFailed, PythonEnvironment, debian_program
+from ..proxying import Proxy
 from ..support import ROOT, WAIT, eventually
 
 PYINSTALLER = PythonEnvironment("pyinstaller", ["pyinstaller==6.22.3"])
@@ -115,6 +115,23 @@ def call(url: str, **variables: str) -> str:
     return printed([sys.executable, "-c", CLIENT, url], env={**kept, "PYTHONPATH": str(ROOT), **variables}).strip()
 
 
+class BehindTls(Proxy):
+    """Speaks TLS, and hands on to another port."""
+
+    def __init__(self, context: ssl.SSLContext, port: int) -> None:
+        super().__init__()
+        self._context, self._server = context, port
+
+    def serve(self, client: socket.socket) -> None:
+        server, secure = self.connect(self._server), self.keep(self._context.wrap_socket(client, server_side=True))
+        try:
+            self.begin(self.pump, secure, server)
+            self.pump(server, secure)
+        finally:
+            self.drop(secure)
+            self.drop(server)
+
+
 @contextmanager
 def behind_tls(folder: Path, port: int) -> Iterator[int]:
     """A port that speaks TLS, with a certificate of its own CA, and hands on to another port."""
@@ -126,39 +143,8 @@ def behind_tls(folder: Path, port: int) -> Iterator[int]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(certificate), str(key))
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def copy(one: Any, other: Any) -> None:
-        try:
-            while data := one.recv(65536):
-                other.sendall(data)
-        except OSError:
-            pass
-        for each in (one, other):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def accept() -> None:
-        while True:
-            try:
-                plain, _ = listener.accept()
-            except OSError:
-                return
-            try:
-                one = context.wrap_socket(plain, server_side=True)
-            except OSError:
-                continue
-            other = socket.create_connection(("127.0.0.1", port))
-            for pair in ((one, other), (other, one)):
-                threading.Thread(target=copy, args=pair, daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
+    with BehindTls(context, port) as front:
+        yield front.port
 
 
 def through_proxies(folder: Path) -> None:
