@@ -95,11 +95,6 @@ def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None
         server.app(URI)(chart)
 
 
-def test_the_uri_comes_first(server: Server) -> None:
-    with pytest.raises(TypeError, match="the URI comes first"):
-        server.app(chart)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("origin", ["https://*.a.org", "wss://a.org:8443", "http://[::1]:*", "HTTPS://xn--bcher-kva.a"])
 def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
     def other() -> str:

@@ -179,18 +179,6 @@ def test_a_url_where_nothing_speaks_the_protocol() -> None:
         assert "no event stream but HTTP 200 with text/html" in text
 
 
-@pytest.mark.requirement("HSSE-03")
-@pytest.mark.parametrize("endpoint", ["/m", "m", "?m", "http://127.0.0.1:{port}/m"])
-def test_relative_and_absolute_endpoints(endpoint: str) -> None:
-    old = Old()
-    with Peer(old.said()) as peer:
-        old.endpoint = endpoint.format(port=peer.port)
-        if old.endpoint == "?m":
-            old.endpoint = "/x?m"
-        with connect(peer) as client:
-            assert client.call_tool("t").text in ("/m", "/x?m")
-
-
 @pytest.mark.requirement("X-23")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 def test_the_header_of_the_revision_goes_with_every_later_message(version: str) -> None:

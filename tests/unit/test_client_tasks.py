@@ -201,12 +201,6 @@ def test_with_a_handshake_it_polls_until_the_end(sleeps: List[float]) -> None:
     assert [round(each, 2) for each in sleeps] == [0.7, 0.7]
 
 
-def test_a_server_that_forgets_a_task(sleeps: List[float]) -> None:
-    with opened(Script(error(-32602, "no such task"))) as client:
-        with pytest.raises(RpcError, match="no such task"):
-            client.call_tool("work")
-
-
 @pytest.mark.parametrize("revision", ["2025-06-18", R4, R5])
 def test_a_task_where_there_are_none(revision: str) -> None:
     handshake = initialized(revision, tools={})

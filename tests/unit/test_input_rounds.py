@@ -211,3 +211,9 @@ def test_the_same_error_raised_by_any_handler(caplog: pytest.LogCaptureFixture) 
     with pytest.raises(UrlElicitationRequired):
         Call(handler).once()
     assert "begins with http:// or https://" in caplog.text
+
+    def names_none(ctx: Context) -> Any:
+        raise UrlElicitationRequired("pay first")
+
+    with pytest.raises(UrlElicitationRequired):
+        Call(names_none).once()
