@@ -287,6 +287,15 @@ def test_the_result_of_initialize_opens_the_session() -> None:
             assert caught.value.peer_message is result
 
 
+@pytest.mark.requirement("LIFE-06", "LIFE-11", "LIFE-23")
+@for_each("name", ["2099-01-01", MODERN, "2024-11-05", "forged\nline"])
+def test_a_result_in_a_revision_that_is_not_wanted_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedRevision) as caught:
+        Handshake.from_result(opened(protocolVersion=name), [R3, R5])
+    assert not caught.value.from_peer and "\n" not in str(caught.value)
+    assert caught.value.data == {"supported": [name], "requested": ["2025-06-18", MODERN]}
+
+
 # ---------------------------------------------------------------- a client's requests that stand alone
 
 
