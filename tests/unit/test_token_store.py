@@ -15,6 +15,7 @@ import pytest
 from minimcp import AuthorizationError, TokenFile, TokenMemory
 from minimcp.auth import store
 
+from ..scripted import Task
 from ..support import ROOT, WAIT
 
 TOKEN: Dict[str, Any] = {"access_token": "kW9", "expires_at": 12.5, "scope": ["read"], "refresh_token": None}
@@ -225,13 +226,12 @@ def test_who_waits_gets_in_when_the_other_leaves(file: TokenFile) -> None:
         with file.lock("token a", WAIT):
             order.append("the other")
 
-    thread = threading.Thread(target=other)
-    thread.start()
+    waiting = Task(other)
     with pytest.raises(KeyError), file.lock("token a", 0):
         inside.set()
         order.append("the first")
         raise KeyError("an error inside")
-    thread.join(WAIT)
+    waiting.result()
     assert order == ["the first", "the other"]
 
 

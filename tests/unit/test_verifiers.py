@@ -18,6 +18,8 @@ from minimcp.auth import verifiers
 from minimcp.auth.bearer import AccessToken
 from minimcp.http.headers import Headers, HttpError
 
+from ..scripted import Task
+
 jwt = pytest.importorskip("jwt")
 if not jwt.algorithms.has_crypto:
     pytest.skip("PyJWT[crypto] is wanted", allow_module_level=True)
@@ -191,13 +193,10 @@ def test_keys_are_asked_for_again_and_not_too_often(issuer: Issuer, key: Any, cl
 def test_many_threads_cause_one_request_for_keys(issuer: Issuer, key: Any) -> None:
     issuer.keys["a"] = key
     bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
-    token, found = signed(key, issuer.url), []
-    threads = [threading.Thread(target=lambda: found.append(admit(bearer, token))) for _ in range(16)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert len(found) == 16 and issuer.asked == ["/keys"]
+    token = signed(key, issuer.url)
+    for each in [Task(admit, bearer, token) for _ in range(16)]:
+        each.result()
+    assert issuer.asked == ["/keys"]
 
 
 def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog: Any) -> None:

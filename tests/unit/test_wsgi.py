@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
-from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from wsgiref.validate import validator
@@ -15,6 +13,7 @@ import pytest
 from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, Server
 from minimcp.http import wsgi
 from minimcp.http.wsgi import PIECES, Mailbox
+from tests.scripted import Task
 from tests.streams import read_events
 from tests.support import WAIT, eventually
 from tests.transports.http_app import Stage, alone, call, message, post
@@ -191,24 +190,22 @@ def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
 
 @pytest.mark.parametrize("end", ["read", "close"])
 def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
-    mailbox, outcome = Mailbox(patience=None), Future()  # type: ignore[var-annotated]
+    mailbox = Mailbox(patience=None)
 
     def fill() -> None:
-        try:
-            for _ in range(PIECES + 1):
-                mailbox.write(b"x")
-            mailbox.end()
-            outcome.set_result("written")
-        except ConnectionLost:
-            outcome.set_result("lost")
+        for _ in range(PIECES + 1):
+            mailbox.write(b"x")
+        mailbox.end()
 
-    threading.Thread(target=fill, daemon=True).start()
+    filling = Task(fill)
     assert eventually(lambda: not mailbox.has_room())
     if end == "read":
         assert len(list(mailbox)) == PIECES + 1
-    else:
-        mailbox.close()
-    assert outcome.result(WAIT) == ("written" if end == "read" else "lost")
+        filling.result()
+        return
+    mailbox.close()
+    with pytest.raises(ConnectionLost):
+        filling.result()
 
 
 # ------------------------------------------------------------ as a function
