@@ -94,16 +94,6 @@ class UriTemplate:
         return f"<UriTemplate {self.text!r}>"
 
     @property
-    def shape(self) -> str:
-        """The same for templates that match the same URIs: the text, with numbers for the names that no URI shows."""
-        numbers = {name: str(number) for number, name in enumerate(self.variables)}
-        return self._start + repr([
-            step if isinstance(step, str) or step.operator.named
-            else (step.operator, [each._replace(name=numbers[each.name]) for each in step.variables])
-            for step in self._steps
-        ])
-
-    @property
     def example(self) -> str:
         """The template with an "x" in the place of each variable or query: a URI, if the texts around them make one."""
         return self._start + "".join(step if isinstance(step, str) else f"{step.first}x" for step in self._steps)
