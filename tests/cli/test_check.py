@@ -16,13 +16,12 @@ from minimcp.cli.checks import CHECKS
 from ..requirements import REQUIREMENTS
 from .conftest import Done, quoted
 
-# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing.
+# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing, of those
+# that odd_server.py is not wrong in.
 PLAIN = '''
 import json, sys
 WRONG = sys.argv[1] if len(sys.argv) > 1 else ""
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
-if WRONG == "TOOL-03":
-    TOOL["inputSchema"] = {"type": "string"}
 TOOLS = [TOOL, TOOL] if WRONG == "TOOL-10" else [TOOL]
 
 def answer(id, **more):
@@ -59,9 +58,7 @@ for line in sys.stdin:
         info = {"name": "plain", "version": "1"} if WRONG != "LIFE-02" else {"name": "plain"}
         answer(id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
     elif method == "ping":
-        if WRONG == "BASE-01":
-            print("ping!", flush=True)
-        answer(id, result={} if WRONG != "PING-01" else {"ok": True})
+        answer(id, result={})
     elif method == "tools/list":
         if "cursor" in params and WRONG != "PAGE-08":
             error(id, -32602)
@@ -71,8 +68,6 @@ for line in sys.stdin:
         error(id, -32602) if WRONG != "TOOL-18" else answer(id, result={"content": [], "isError": True})
     elif WRONG == "silence" and method == "minimcp-check/nothing":
         pass
-    elif WRONG == "BASE-17" and method == "minimcp-check/nothing":
-        error(id, -32600)
     elif WRONG == "LIFE-16" and method == "prompts/list":
         answer(id, result={"prompts": []})
     else:
@@ -111,8 +106,7 @@ def test_a_server_that_is_right_passes(check: Callable[..., List[Any]]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [
-    "LIFE-02", "LIFE-09", "PING-01", "BASE-01", "BASE-05", "BASE-10", "BASE-17", "LIFE-16", "TOOL-03", "TOOL-10",
-    "TOOL-18", "PAGE-08", "BATCH-15",
+    "LIFE-02", "LIFE-09", "BASE-05", "BASE-10", "LIFE-16", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15",
 ])
 def test_each_breach_is_found_and_none_invented(wrong: str, check: Callable[..., List[Any]]) -> None:
     verdicts = check(wrong)

@@ -35,7 +35,6 @@ from minimcp import (
     ToolError,
     connect,
 )
-from minimcp.engine.requests import IncomingRequest
 from minimcp.extensions import tasks as module
 
 from ..support import WAIT, eventually, run_python
@@ -814,25 +813,6 @@ def test_the_designs_share_their_tasks() -> None:
     with client(server, CORE) as core, client(server, EXTENSION) as newer:
         task = core.start_task("add", {"a": 1, "b": 2})
         assert newer.task(task.id).result(WAIT).text == "[3]"
-
-
-@pytest.mark.requirement("PAGE-09", "TASK-31", "TASK-32", "TASK-38", "M:TASK-27")
-def test_a_task_belongs_to_who_is_authenticated(monkeypatch: pytest.MonkeyPatch) -> None:
-    who: List[Optional[str]] = ["ada"]
-    monkeypatch.setattr(IncomingRequest, "principal", property(lambda incoming: who[0]))
-    monkeypatch.setattr(module, "PAGE", 2)
-    server = make()
-    with client(server, CORE) as core:
-        assert "list" in core.capabilities["tasks"]
-        tasks = [core.start_task("add", {"a": 1, "b": 2}) for _ in range(5)]
-        assert {task.id for task in core.list_tasks()} == {task.id for task in tasks}
-        with pytest.raises(InvalidParams, match="cursor"):
-            core.request("tasks/list", {"cursor": 5})
-        who[0] = "bob"
-        assert core.list_tasks() == []
-        for method in ("tasks/get", "tasks/cancel", "tasks/result"):
-            with pytest.raises(InvalidParams, match="unknown"):
-                core.request(method, {"taskId": tasks[0].id})
 
 
 def test_a_memory_store_is_the_default() -> None:

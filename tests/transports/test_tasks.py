@@ -9,6 +9,7 @@ import pytest
 
 import minimcp
 from minimcp import Bearer, Context, HttpRequest, InvalidParams, Server, Tasks
+from minimcp.extensions import tasks
 from minimcp.http import client as http_client
 
 from ..support import WAIT, eventually
@@ -54,9 +55,12 @@ def guarded(stage: Stage) -> Iterator[Server]:
     made.close()
 
 
-@pytest.mark.requirement("TASK-38", "TASK-32", "M:TASK-27")
+@pytest.mark.requirement("TASK-38", "TASK-31", "TASK-32", "PAGE-09", "M:TASK-27")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_task_belongs_to_who_has_the_token(guarded: Server, stage: Stage, revision: str) -> None:
+def test_a_task_belongs_to_who_has_the_token(
+    guarded: Server, stage: Stage, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PAGE", 2)
     with guarded.start_http() as running:
         def connect(token: str) -> minimcp.Client:
             return minimcp.connect(running.url, revision=revision, auth=token, extensions=[Tasks()], timeout=WAIT)
@@ -68,8 +72,11 @@ def test_a_task_belongs_to_who_has_the_token(guarded: Server, stage: Stage, revi
                     bob.request(method, {"taskId": task.id, "inputResponses": {}})
             assert again.task(task.id).refresh() == "working", "a newer token of the same person"
             if revision == "2025-11-25":
-                assert [each.id for each in again.list_tasks()] == [task.id]
-                assert bob.list_tasks() == []
+                begun = {task.id, *(ada.start_task("hold").id for _ in range(4))}
+                assert "list" in again.capabilities["tasks"] and bob.list_tasks() == []
+                assert {each.id for each in again.list_tasks()} == begun
+                with pytest.raises(InvalidParams, match="cursor"):
+                    again.request("tasks/list", {"cursor": 5})
             stage.go.set()
             assert again.task(task.id).result(WAIT).text == "held"
 
