@@ -72,9 +72,9 @@ def test_a_task_belongs_to_who_has_the_token(
                     bob.request(method, {"taskId": task.id, "inputResponses": {}})
             assert again.task(task.id).refresh() == "working", "a newer token of the same person"
             if revision == "2025-11-25":
-                begun = {task.id, *(ada.start_task("hold").id for _ in range(4))}
+                begun = [task.id, *(ada.start_task("hold").id for _ in range(4))]
                 assert "list" in again.capabilities["tasks"] and bob.list_tasks() == []
-                assert {each.id for each in again.list_tasks()} == begun
+                assert sorted(each.id for each in again.list_tasks()) == sorted(begun)
                 with pytest.raises(InvalidParams, match="cursor"):
                     again.request("tasks/list", {"cursor": 5})
             stage.go.set()
