@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Sequence
 
 import pytest
 
 from .__main__ import Score
-from .suite import GENERIC, Verdict, listed, results
-
-LIST = """Required for 2025-11-25 (3 scenarios, frozen; run at the 2025-11-25 wire):
-
-Server scenarios (test against a server):
-  - ping
-  - tools-list [2025-06-18,2025-11-25]
-
-Client scenarios (test against a client):
-  - initialize
-
-Run and reported, but never scored:
-  pending (1):
-    - server-sse-polling [server]
-"""
+from .suite import GENERIC, Verdict
 
 
 def check(status: str, id: str = "own") -> "dict[str, Any]":
@@ -46,15 +30,3 @@ def test_a_scenario_without_a_result_has_failed(capsys: pytest.CaptureFixture[st
     score = Score()
     assert score.take("server", [Verdict("ping"), Verdict.of("tools-list", [check("SUCCESS")])]) == "1 of 2"
     assert score.failed == 1 and "no result" in capsys.readouterr().out
-
-
-def test_what_is_listed() -> None:
-    assert listed(LIST, "Server") == {"ping": [""], "tools-list": ["2025-06-18", "2025-11-25"]}
-    assert listed(LIST, "Client") == {"initialize": [""]}
-
-
-def test_where_results_stand(tmp_path: Path) -> None:
-    folder = tmp_path / "auth" / "dpop-2026-07-28T10-11-12-345Z"
-    folder.mkdir(parents=True)
-    (folder / "checks.json").write_text(json.dumps([check("SUCCESS")]), "utf-8")
-    assert results(tmp_path) == {"auth/dpop": [check("SUCCESS")]}

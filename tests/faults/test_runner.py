@@ -164,13 +164,6 @@ def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.count("\n") > len(ROWS)
 
 
-def test_a_table_has_a_row_for_each_row() -> None:
-    found = [Outcome(id, verdict, "", {}, 0.0) for id, verdict in (("C01", WARN), ("C02", ABSENT))]
-    lines = runner.table("one", found).splitlines()
-    assert len(lines) == len(ROWS) + 4 and lines[1].split()[-1] == "one"
-    assert [line.split()[-1] for line in lines[3:6]] == [WARN, "\\-", "\\-"]
-
-
 def test_the_page_has_the_table() -> None:
     page = (ROOT / "examples" / "conformance.rst").read_text("utf-8")
     assert page.count(runner.BEGINS) == page.count(runner.ENDS) == 1

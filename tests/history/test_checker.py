@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Callable, Dict, List, Set, Tuple
 
 import pytest
 
 from .checker import OverLines, OverShared, check, rules
-from .record import Event, Journal, Record
+from .record import Event
 from .run import Plan
 
 
@@ -203,18 +202,6 @@ def test_what_is_rightful_is_not_complained_of() -> None:
         events = _calls()
         change(events)
         assert check(events) == []
-
-
-def test_the_journal_of_another_process_is_merged_by_time(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    assert Journal.read(path) == []
-    record = Record()
-    record.note("begin", "a", "echo")
-    journal = Journal(path)
-    journal.note("run", "a")
-    journal._file.close()
-    record.note("end", "a", "value")
-    assert [event.kind for event in record.events(Journal.read(path))] == ["begin", "run", "end"]
 
 
 def test_a_seed_is_one_plan() -> None:

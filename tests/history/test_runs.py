@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List
+from typing import Any, Callable
 
 import pytest
 
@@ -18,7 +18,6 @@ from .checker import check
 from .record import shown
 from .run import Outcome, Plan, run
 from .server import make_server
-from .web_relay import Response
 
 
 def echoes(name: str, revision: str = "handshake") -> Plan:
@@ -165,21 +164,3 @@ def test_the_command_prints_seed_and_record_of_what_fails(
     out, err = capsys.readouterr()
     assert out.startswith(f"seed {name}: ") and "begin     1-1" in out
     assert said in err and f"--seed {name}" in err
-
-
-STREAM = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"f\r\nid: 1\ndata: \n\n\r\n\r\n9\r\ndata: {}\n\r\nb\r\n\ndata: [1]\n\r\n1\r\n\n\r\n0\r\n\r\n"
-)
-WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n[2]"
-EMPTY = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize(("data", "messages"), [(STREAM, [b"{}", b"[1]"]), (WHOLE, [b"[2]"]), (EMPTY, [])])
-def test_responses_are_read_however_they_come(data: bytes, messages: List[bytes], size: int) -> None:
-    response, found = Response(), []
-    for start in range(0, len(data), size):
-        assert not response.done
-        found += response.feed(data[start : start + size])
-    assert response.done and found == messages
