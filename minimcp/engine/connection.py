@@ -9,10 +9,11 @@ The five rules of its threads:
    that a handler does can delay a read, and two sides that send each other 20 MB at once both finish.
 2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
    most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
-   without waiting. Everything else goes into one queue, and the writer's thread joins what waits there into one write,
-   which waits for the peer and can be called away. The queue is bounded in bytes: who sends more than the peer takes
-   waits, with a deadline. A peer that takes nothing for ``write_timeout`` is lost, and so is one that leaves more than
-   `READER_BYTES` of what the reader has for it (errors, pings, lists) where they are.
+   without waiting; threads that come meanwhile leave theirs to that thread and go on. Everything else goes into one
+   queue, and the writer's thread joins what waits there into one write, which waits for the peer and can be called
+   away. The queue is bounded in bytes: who sends more than the peer takes waits, with a deadline. A peer that takes
+   nothing for ``write_timeout`` is lost, and so is one that leaves more than `READER_BYTES` of what the reader has for
+   it (errors, pings, lists) where they are.
 3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
    from. A handler that waits inside this library does not count meanwhile.
 4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from copy import copy
 from functools import partial
 from queue import SimpleQueue
@@ -65,6 +67,9 @@ SMALL = 4096
 
 # Bytes of lines that are joined for one write.
 JOINED = 64 * 1024
+
+# How many lines may wait for a thread that writes at once; with more of them who sends waits for that thread.
+MOST_HANDED = 64
 
 # Bytes of the reader's own that may wait for a peer that takes some.
 READER_BYTES = 1024 * 1024
@@ -161,6 +166,8 @@ class Writer:
         self._lock = threading.RLock()  # orders writes
         self._changed = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
+        self._handed: deque[bytes] = deque()  # given to `send`, whose threads do not wait for one another
+        self._sending = threading.RLock()  # of the thread that sends them
         self.pending = self.reader_bytes = self._taken = 0
         self._loss: Any = None
 
@@ -183,19 +190,26 @@ class Writer:
                 return False
         if self._trace is not None:
             self._note(line)
-        self._lock.acquire()
-        try:
-            if not self._pool.queue and not self.pending and len(line) <= SMALL and self._loss is None:
-                line = line[self._transport.send(line, 0.0) :]
-            if line and self._loss is None:
-                self.pending += len(line)
-                self._lines.put((line, len(line), 0))
-        except ConnectionLost as error:
-            self._loss = error
-            self._lines.put(None)
-        finally:
-            loss = self._loss
-            self._lock.release()
+        self._handed.append(line)
+        while self._handed and self._sending.acquire(blocking=len(self._handed) > MOST_HANDED):  # else who has it sends
+            try:
+                with self._changed:
+                    line = self._handed.popleft() if self._handed else b""
+                    while self._handed and len(line) + len(self._handed[0]) <= SMALL:
+                        line += self._handed.popleft()
+                    at_once = not self._pool.queue and not self.pending and 0 < len(line) <= SMALL
+                    if at_once and self._loss is None:
+                        line = line[self._transport.send(line, 0.0) :]
+                    if line and self._loss is None:
+                        self.pending += len(line)
+                        self._lines.put((line, len(line), 0))
+                    self._changed.notify_all()
+            except ConnectionLost as error:
+                self._loss = error
+                self._lines.put(None)
+            finally:
+                self._sending.release()
+        loss = self._loss
         if loss is not None:
             raise self._failed(loss) from loss.__cause__
         return True
@@ -238,7 +252,9 @@ class Writer:
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, or cannot be; False when the time was over."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
+            return self._changed.wait_for(
+                lambda: not (self.pending or self._handed) or self._loss is not None, seconds
+            )
 
     def close(self) -> None:
         """Let the writer's thread end behind what is queued; nothing more can be sent."""

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from minimcp.engine import connection as connection_module
-from minimcp.engine.connection import SMALL, Connection, ConnectionRole
+from minimcp.engine.connection import MOST_HANDED, SMALL, Connection, ConnectionRole
 from minimcp.engine.pool import Pool
 from minimcp.engine.requests import LATER
 from minimcp.engine.timer import NEVER, Deadline
@@ -170,6 +170,34 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         pipe.lines(3)
         assert threads[2:] == ["minimcp-test-writer"]
         release.set()
+        pool.close()
+
+
+def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_many_wait_for_it() -> None:
+    with open_channel() as (connection, pipe, _):
+        begun, release = threading.Event(), threading.Event()
+        writes: List[bytes] = []
+        send = pipe.send
+
+        def slow(data: bytes, seconds: float) -> int:
+            writes.append(bytes(data))
+            begun.set()
+            release.wait(WAIT)
+            return send(data, seconds)
+
+        pipe.send = slow  # type: ignore[method-assign]
+        pool = Pool(None, "senders")
+        pool.spawn(lambda: connection.send(b"{}\n"))
+        wait_for(begun)
+        for number in range(MOST_HANDED):
+            assert connection.send(b"%d\n" % number), "this thread goes on though nothing is written yet"
+        last = threading.Event()
+        pool.spawn(lambda: (connection.send(b'"last"\n'), last.set()))
+        assert eventually(lambda: len(connection.writer._handed) > MOST_HANDED) and not last.is_set()
+        release.set()
+        wait_for(last)
+        assert connection.writer.flush(WAIT)
+        assert writes == [b"{}\n", b"".join(b"%d\n" % number for number in range(MOST_HANDED)) + b'"last"\n']
         pool.close()
 
 
