@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/comple
 from __future__ import annotations
 
 import os
+import re
 from copy import copy
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, Optional, TypeVar, Union
 
@@ -274,14 +275,42 @@ class Text(Wire):
     meta: Optional[Json] = None
 
 
-# By suffix. The standard library's table differs between machines, and says "audio/x-wav", which models refuse.
-_MEDIA = {
-    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
-    ".svg": "image/svg+xml", ".bmp": "image/bmp", ".tif": "image/tiff", ".tiff": "image/tiff", ".ico": "image/x-icon",
-    ".avif": "image/avif", ".heic": "image/heic", ".wav": "audio/wav", ".mp3": "audio/mpeg", ".flac": "audio/flac",
-    ".m4a": "audio/mp4", ".aac": "audio/aac", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg",
-    ".weba": "audio/webm",
-}  # fmt: skip
+# MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may begin with others).
+#
+# A table of our own: the standard library's differs between machines, and says "audio/x-wav", which models refuse.
+_MEDIA = (
+    ("image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", ".jpg .jpeg", rb"\xff\xd8\xff"),
+    ("image/gif", ".gif", rb"GIF8[79]a"),
+    ("image/webp", ".webp", rb"RIFF....WEBP"),
+    ("image/tiff", ".tif .tiff", rb"II\*\x00|MM\x00\*"),
+    ("image/x-icon", ".ico", rb"\x00\x00\x01\x00"),
+    ("image/avif", ".avif", rb"....ftypavi[fs]"),
+    ("image/heic", ".heic", rb"....ftyphei[cx]"),
+    ("image/svg+xml", ".svg", None),
+    ("image/bmp", ".bmp", None),
+    ("audio/wav", ".wav", rb"RIFF....WAVE"),
+    ("audio/mpeg", ".mp3", rb"ID3|\xff[\xfb\xf3\xf2]"),
+    ("audio/flac", ".flac", rb"fLaC"),
+    ("audio/mp4", ".m4a", rb"....ftypM4[AB] "),
+    ("audio/aac", ".aac", rb"\xff[\xf1\xf9]"),
+    ("audio/ogg", ".ogg .oga .opus", None),
+    ("audio/webm", ".weba", None),
+)
+
+
+def media_type(name: str, data: bytes) -> Optional[str]:
+    """The MIME type of a picture or a sound; None when neither its bytes nor its name say it.
+
+    Args:
+        name: Of the file. Only its suffix counts, and less than the bytes: files are often named wrongly.
+        data: Its content, or the beginning of it.
+    """
+    for mime_type, _, beginning in _MEDIA:
+        if beginning is not None and re.match(beginning, data, re.DOTALL):
+            return mime_type
+    suffix = os.path.splitext(name)[1].lower()
+    return next((mime_type for mime_type, suffixes, _ in _MEDIA if suffix in suffixes.split()), None)
 
 
 class _Media(Wire):
@@ -305,19 +334,19 @@ class _Media(Wire):
 
         Args:
             path: Of the file.
-            mime_type: None takes what the suffix of its name says.
+            mime_type: None takes what its first bytes say, else what the suffix of its name says.
 
         Raises:
-            ValueError: That does not say what it is, or it is something else than this class is for.
+            ValueError: Neither says what it is, or it is something else than this class is for.
             OSError: The file cannot be read.
         """
         with open(path, "rb") as file:
             data = file.read()
         if mime_type is None:
             wanted, name = cls.__name__.lower(), os.path.basename(os.fspath(path))
-            mime_type = _MEDIA.get(os.path.splitext(name)[1].lower())
+            mime_type = media_type(name, data)
             if mime_type is None:
-                raise ValueError(f"{name}: its suffix is not known for {wanted}: say mime_type=")
+                raise ValueError(f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type=")
             if not mime_type.startswith(f"{wanted}/"):
                 raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")
         return cls(data, mime_type)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minimcp import types as t
-from minimcp.types.content import content_from_wire
+from minimcp.types.content import content_from_wire, media_type
 
 
 @pytest.mark.requirement("TOOL-32")
@@ -81,8 +81,23 @@ def test_an_embedded_resource_shows_its_content() -> None:
     assert blob.to_wire() == {"type": "resource", "resource": {"uri": "a:b", "blob": "AAE="}}
 
 
+def test_the_first_bytes_tell_the_type_of_a_file_else_the_suffix() -> None:
+    known = {
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR": "image/png", b"\xff\xd8\xff\xe0\0\x10JFIF": "image/jpeg",
+        b"GIF89a\1\0": "image/gif",
+        b"RIFF\n\0\0\0WEBPVP8 ": "image/webp", b"II*\0\x08\0\0\0": "image/tiff", b"\0\0\1\0\1\0": "image/x-icon",
+        b"\0\0\0\x1cftypavif\0\0": "image/avif", b"\0\0\0\x18ftypheic\0\0": "image/heic",
+        b"RIFF$\n\0\0WAVEfmt ": "audio/wav", b"ID3\4\0": "audio/mpeg", b"\xff\xfb\x90d": "audio/mpeg",
+        b"fLaC\0\0\0\x22": "audio/flac", b"\0\0\0\x20ftypM4A \0\0": "audio/mp4", b"\xff\xf1P\x80": "audio/aac",
+    }  # fmt: skip
+    assert {data: media_type("x.svg", data) for data in known} == known
+    named = {"b.SVG": "image/svg+xml", "x.ogg": "audio/ogg", "x.opus": "audio/ogg", "x.jpeg": "image/jpeg",
+             "x.mp4": None, "png": None, "": None, "x.": None}  # fmt: skip
+    assert {name: media_type(name, b" \x89PNG\r\n\x1a\n") for name in named} == named
+
+
 def test_an_image_is_made_of_bytes_or_from_a_file(tmp_path: Path) -> None:
-    picture, sound, noise = tmp_path / "a.PNG", tmp_path / "b.mp3", tmp_path / "noise"
+    picture, sound, noise = tmp_path / "a.PNG", tmp_path / "b.png", tmp_path / "noise"
     picture.write_bytes(b"\x89PNG")
     sound.write_bytes(b"ID3")
     noise.write_bytes(b"????")
@@ -91,7 +106,7 @@ def test_an_image_is_made_of_bytes_or_from_a_file(tmp_path: Path) -> None:
     assert t.Audio.from_file(sound) == t.Audio(b"ID3", "audio/mpeg")
     with pytest.raises(ValueError, match=r"^a\.PNG is image/png, no audio: say mime_type= if it is one$"):
         t.Audio.from_file(picture)
-    with pytest.raises(ValueError, match="^noise: its suffix is not known for audio: say mime_type="):
+    with pytest.raises(ValueError, match="^noise: neither its bytes nor its suffix are known as audio: say mime_type="):
         t.Audio.from_file(noise)
     with pytest.raises(FileNotFoundError):
         t.Image.from_file(tmp_path / "none.png")
