@@ -10,6 +10,7 @@ import os
 import queue
 import socket
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -19,8 +20,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from ..errors import AuthorizationError, printable
 from ..protocol.uri_template import parse_web_url
 
-# What a connection may take, each on a thread of its own: a browser opens some that it may need.
-CONNECTION_SECONDS = 5.0
+# What a connection may take, and how many there are at once: a browser opens some that it may need.
+CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
@@ -106,6 +107,7 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         name = f"127.0.0.1:{self.server_address[1]}" if redirect_uri is None else found.netloc
         self.redirect_uri, self.host, self.path = redirect_uri or f"http://{name}/callback", name.lower(), found.path
         self._found: queue.Queue[str] = queue.Queue()
+        self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.state = ""
 
     def wait(self, state: str, timeout: float) -> Optional[str]:
@@ -135,6 +137,20 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
     def put(self, target: str) -> None:
         """Hand the request's target to the thread that waits."""
         self._found.put(f"{self.redirect_uri.partition('?')[0]}?{urlsplit(target).query}")
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """As in the standard library, for a bounded number at once."""
+        if self._left.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As in the standard library."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._left.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is no news."""

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from contextlib import ExitStack
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from ..errors import AuthorizationError, ConnectionLost, one_line
@@ -80,20 +80,25 @@ class SignIn(Grant):
         self.has_fixed_credentials = client_id is not None
         self._document, self._client_name = client_metadata_url, client_name
 
-    def sign_in(self, url: str) -> dict[str, Any]:
+    def sign_in(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> dict[str, Any]:
         """Sign in now, whether there is a token or not; what is known of it, without secrets.
 
         Args:
             url: Of the server.
+            verify, proxies: As `HttpServer`.
 
         Raises:
             AuthorizationError: There is no token.
         """
-        return self.for_server(url).sign_in()
+        return self.for_server(url, verify=verify, proxies=proxies).sign_in()
 
-    def sign_out(self, url: str) -> bool:
+    def sign_out(
+        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+    ) -> bool:
         """Forget the token of a server, and have it revoked where that can be; whether there was one."""
-        return self.for_server(url).sign_out()
+        return self.for_server(url, verify=verify, proxies=proxies).sign_out()
 
     def whoami(self, url: str) -> Optional[dict[str, Any]]:
         """What is known of the token of a server, without secrets; None where there is none."""

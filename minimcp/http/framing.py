@@ -16,7 +16,7 @@ from typing import Generator, Iterable, NamedTuple, Optional
 
 from .headers import Headers, HttpError, require
 
-# Of a request's head.
+# Of a request's head, and of a trailer.
 HEADER_BYTES = 32 * 1024
 
 # Of the request line, and of each header.
@@ -270,7 +270,12 @@ class RequestParser:
                 del data[: len(piece)]
             if missing:
                 yield from self._line(0, 400, "a chunk is longer than its size")
-        yield from self._line(0, 400, "a body in chunks has no trailer here")
+        left = HEADER_BYTES
+        while line := (yield from self._line(left, 431, "the trailer is too long")):
+            header = _HEADER.fullmatch(line.decode("latin-1"))
+            if header is None or header[1].lower() in _FRAMING:
+                raise HttpError(400, "a trailer is malformed", code=None)
+            left -= len(line)
 
     def _line(self, most: int, status: int, reason: str) -> Generator[str, bytes, bytes]:
         """Take one line; refuse one that is longer than `most` bytes."""

@@ -56,7 +56,7 @@ BODIES = [
     (CHUNKED + b"5\r\nhello\r\n0\r\n\r\n", b"hello"), (CHUNKED + b"0005\r\nhello\r\n000\r\n\r\n", b"hello"),
     (CHUNKED + b"5;a=b; c=\"d\"\r\nhello\r\n0;e\r\n\r\n", b"hello"),
     (CHUNKED + b"5 ; a\r\nhello\r\n0\r\n\r\n", b"hello"),
-    (CHUNKED + b"A\r\n0123456789\r\n1\r\n!\r\n0\r\n\r\n", b"0123456789!"),
+    (CHUNKED + b"A\r\n0123456789\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\nX-Two: 2\r\n\r\n", b"0123456789!"),
     (CHUNKED.replace(b"chunked", b"Chunked") + b"0\r\n\r\n", b""), (b"\r\n" + POST + b"\r\n", b""),
 ]  # fmt: skip
 
@@ -164,7 +164,7 @@ CHUNKS = [
     (400, b"0\r\nHost: b\r\n\r\n"), (400, b"1" * 16 + b"\r\n"), (400, b"5;" + b"a" * 2000),
     (400, b"".join(b"1;" + b"a" * 1000 + b"\r\n!\r\n" for _ in range(300))), (413, b"%x\r\n" % (BODY_BYTES + 1)),
     (413, b"f" * 15 + b"\r\n"), (413, b"1\r\n!\r\n" * (BODY_BYTES + 1)),
-    (400, b"0\r\nX: y\r\n\r\n"), (400, b"0\r\nX: " + b"y" * HEADER_BYTES),
+    (431, b"0\r\n" + b"X: y\r\n" * HEADER_BYTES), (431, b"0\r\nX: " + b"y" * HEADER_BYTES),
 ]  # fmt: skip
 
 
@@ -193,6 +193,8 @@ def test_the_limits_are_exact() -> None:
     assert refusal(POST + b"X: y\r\n" * (HEADER_COUNT - 1) + b"\r\n") is None
     assert refusal(POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES) is None
     assert requests(CHUNKED + b"1\r\n!\r\n" * BODY_BYTES + b"0\r\n\r\n")[0][1] == b"!" * BODY_BYTES
+    trailer = b"X: " + b"y" * (LINE_BYTES - 3) + b"\r\n"
+    assert requests(CHUNKED + b"0\r\n" + trailer * 4 + b"\r\n") and refusal(CHUNKED + b"0\r\n" + trailer * 5) == 431
     assert refusal(CHUNKED + b"1;" + b"a" * 1022 + b"\r\n!\r\n0\r\n\r\n") is None
     assert refusal(CHUNKED + b"1;" + b"a" * 1023 + b"\r\n!\r\n0\r\n\r\n") == 400
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import socket
 import sys
+import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Iterator, List, Optional
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from minimcp import AuthorizationError
+from minimcp.auth import loopback
 from minimcp.auth.loopback import LoopbackListener, open_browser, paste
 
 from ..hosts.running import free_port
@@ -112,6 +114,23 @@ def test_connections_that_say_nothing_do_not_keep_the_browser_out(waiting: Waiti
     assert waiting.came.result(WAIT)
     for each in silent:
         each.close()
+
+
+def test_of_many_connections_a_bounded_number_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 2)
+    waiting = Waiting()
+    silent: List[socket.socket] = []
+    for _ in range(2):
+        silent.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
+    third = socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT)
+    assert third.recv(1) == b""  # closed at once
+    threads = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+    assert len(threads) <= 2
+    for each in (third, *silent):
+        each.close()
+    for thread in threads:
+        thread.join(WAIT)
+    waiting.close()
 
 
 def test_nobody_comes_and_the_wait_ends() -> None:
