@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -56,7 +57,7 @@ class Client:
     def take(self, message: Any) -> None:
         """Give an answer to whom it belongs."""
         if not isinstance(message, dict) or "method" in message:
-            if FAULT == "trusts":
+            if FAULT in ("patient", "trusts"):
                 kept.append(message)
             return
         with self.news:
@@ -78,6 +79,10 @@ class Client:
             id, box = self.last, []  # type: ignore[var-annotated]
             self.waiting[id] = box
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        until = time.monotonic() + timeout
+        while FAULT == "patient" and not box and (kept or time.monotonic() < until):
+            time.sleep(0.01)  # for each step of progress, whatever the time is
+            del kept[-1:]
         with self.news:
             self.news.wait_for(lambda: box or self.gone, timeout)
             del self.waiting[id]
@@ -159,9 +164,10 @@ HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
 
 class Adapter:
     client: Any = None
+    schemas: Any = {}
 
     def open(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        if "on_log" in command and FAULT != "trusts":
+        if "on_log" in command and FAULT not in ("patient", "trusts"):
             return {"ok": False, "error": "unsupported"}
         if "url" in command:
             self.client = Web(command)
@@ -176,6 +182,8 @@ class Adapter:
         params = {"name": command["tool"], "arguments": command["arguments"], "_meta": {"progressToken": 1}}
         found = self.client.ask("tools/call", params, command["timeout"])
         content = found.get("content")
+        for words in self.schemas.get(command["tool"], ()) if FAULT == "patient" else ():
+            re.search(words.get("pattern", ""), str(found["structuredContent"]["x"]))
         if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
             raise ValueError("no content")
         text = content[0].get("text")
@@ -189,6 +197,8 @@ class Adapter:
         while True:
             found = self.client.ask("tools/list", params, command["timeout"])
             count += len(found["tools"])
+            tools = (tool for tool in found["tools"] if "outputSchema" in tool)
+            self.schemas = {tool["name"]: tool["outputSchema"]["properties"].values() for tool in tools}
             cursor = found.get("nextCursor")
             if cursor is None or (FAULT != "endless" and (cursor in seen or len(seen) >= 900)):
                 return {"count": count}

@@ -24,6 +24,7 @@ SLUGGISH = HASTY._replace(slack=0.15)  # for one that is a little too slow, and 
 
 WAITED_FOR = {
     "hangs", "slow", "forgets", "stays", "waits", "dies", "abandons", "endless", "credulous", "agrees",
+    "patient",
 }  # fmt: skip
 
 
@@ -84,6 +85,8 @@ ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("abandons", "K20", FAIL, "are left"),
     ("hoards", "K22", FAIL, "more descriptors"),
     ("endless", "K24", FAIL, ""),
+    ("patient", "K26", FAIL, "hung"),
+    ("patient", "K27", FAIL, "hung"),
     ("trusts", "K28", FAIL, "connections elsewhere"),
     ("trusts", "K29", FAIL, "streams of the call"),
     ("trusts", "K30", FAIL, "the answer is lost"),

@@ -37,7 +37,7 @@ def _slow(data: bytes) -> None:
 JUDGES: Dict[str, Any] = {
     "right": (len, ""), "wrong": (_wrong, "Wrong: as it should be"), "slow": (_slow, " s, 0 MB"),
     "hang": (lambda data: time.sleep(60), "no outcome within 3 s"), "end": (lambda data: os._exit(3), "ended: 3"),
-    "large": (lambda data: b"1" * (400 << 20), " MB"),
+    "large": (lambda data: b"1" * (400 << 20), " MB"), "fails": (lambda data: {}[data], "KeyError"),
     "refusing": (lambda data: bytes(1 << 40), "MemoryError"),
 }  # fmt: skip
 

@@ -24,6 +24,7 @@ DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
     ([20 + min(n, 14) for n in range(60)], False),  # warm-up
     ([30 + n * 0.1 for n in range(60)], True),
     ([30 + n * 0.04 for n in range(60)], False),  # 1.2 MiB in half of the run
+    ([30.0] * 45 + [33.0] * 15, True),
     ([30.0] * 55 + [90.0] * 5, False),  # single jumps
     ([200 + n * 0.2 for n in range(60)], True),
     ([500 + n * 0.2 for n in range(60)], False),  # 1.2 % of it
