@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from copy import copy
 from functools import partial
@@ -70,6 +71,9 @@ JOINED = 64 * 1024
 
 # How many lines may wait for a thread that writes at once; with more of them who sends waits for that thread.
 MOST_HANDED = 64
+
+# How often `Writer.flush` looks whether such a thread has taken them.
+HANDED_SECONDS = 0.001
 
 # Bytes of the reader's own that may wait for a peer that takes some.
 READER_BYTES = 1024 * 1024
@@ -192,22 +196,21 @@ class Writer:
             self._note(line)
         self._handed.append(line)
         while self._handed and self._sending.acquire(blocking=len(self._handed) > MOST_HANDED):  # else who has it sends
+            self._lock.acquire()
             try:
-                with self._changed:
-                    line = self._handed.popleft() if self._handed else b""
-                    while self._handed and len(line) + len(self._handed[0]) <= SMALL:
-                        line += self._handed.popleft()
-                    at_once = not self._pool.queue and not self.pending and 0 < len(line) <= SMALL
-                    if at_once and self._loss is None:
-                        line = line[self._transport.send(line, 0.0) :]
-                    if line and self._loss is None:
-                        self.pending += len(line)
-                        self._lines.put((line, len(line), 0))
-                    self._changed.notify_all()
+                line = self._handed.popleft() if self._handed else b""
+                while self._handed and len(line) + len(self._handed[0]) <= SMALL:
+                    line += self._handed.popleft()
+                if not self._pool.queue and not self.pending and 0 < len(line) <= SMALL and self._loss is None:
+                    line = line[self._transport.send(line, 0.0) :]
+                if line and self._loss is None:
+                    self.pending += len(line)
+                    self._lines.put((line, len(line), 0))
             except ConnectionLost as error:
                 self._loss = error
                 self._lines.put(None)
             finally:
+                self._lock.release()
                 self._sending.release()
         loss = self._loss
         if loss is not None:
@@ -251,10 +254,11 @@ class Writer:
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, or cannot be; False when the time was over."""
+        deadline = Deadline(seconds)
+        while self._handed and not deadline.expired:
+            time.sleep(HANDED_SECONDS)
         with self._changed:
-            return self._changed.wait_for(
-                lambda: not (self.pending or self._handed) or self._loss is not None, seconds
-            )
+            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, deadline.to_wait())
 
     def close(self) -> None:
         """Let the writer's thread end behind what is queued; nothing more can be sent."""
