@@ -217,14 +217,18 @@ def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
 
 def test_the_rest_of_a_line_follows_before_any_other() -> None:
     with open_channel(room=3) as (connection, pipe, _):
+        send = pipe.send
+        nothing = [0, 0]  # taken by the writer's first two writes, which wait
+
+        def scripted(data: bytes, seconds: float) -> int:
+            return nothing.pop() if seconds and nothing else send(data, seconds)
+
+        pipe.send = scripted  # type: ignore[method-assign]
         connection.send(b'{"first":1}\n')
         connection.send(b'{"second":2}\n')
         connection.post(lambda: b'{"third":3}\n')
         connection.post(lambda: None)
         connection.post(lambda: {}["fault"])
-        send = pipe.send
-        nothing = [0, 0]
-        pipe.send = lambda data, seconds: nothing.pop() if nothing else send(data, seconds)  # type: ignore[method-assign]
         pipe.take(None)
         assert pipe.lines(3) == [{"first": 1}, {"second": 2}, {"third": 3}] and not nothing
         connection.post(b'{"last":4}\n')
