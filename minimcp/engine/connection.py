@@ -9,11 +9,10 @@ The five rules of its threads:
    that a handler does can delay a read, and two sides that send each other 20 MB at once both finish.
 2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
    most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
-   without waiting; threads that come meanwhile leave theirs to that thread and go on. Everything else goes into one
-   queue, and the writer's thread joins what waits there into one write, which waits for the peer and can be called
-   away. The queue is bounded in bytes: who sends more than the peer takes waits, with a deadline. A peer that takes
-   nothing for ``write_timeout`` is lost, and so is one that leaves more than `READER_BYTES` of what the reader has for
-   it (errors, pings, lists) where they are.
+   without waiting; threads that come meanwhile leave it theirs. Everything else goes into one queue, and the writer's
+   thread joins what waits there into one write, which waits for the peer and can be called away. The queue is bounded
+   in bytes: who sends more than the peer takes waits, with a deadline. A peer that takes nothing for ``write_timeout``
+   is lost, and so is one that leaves more than `READER_BYTES` of the reader's (errors, pings, lists) where they are.
 3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
    from. A handler that waits inside this library does not count meanwhile.
 4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
@@ -31,8 +30,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from queue import SimpleQueue
@@ -71,9 +70,6 @@ JOINED = 64 * 1024
 
 # How many lines may wait for a thread that writes at once; with more of them who sends waits for that thread.
 MOST_HANDED = 64
-
-# How often `Writer.flush` looks whether such a thread has taken them.
-HANDED_SECONDS = 0.001
 
 # Bytes of the reader's own that may wait for a peer that takes some.
 READER_BYTES = 1024 * 1024
@@ -195,26 +191,26 @@ class Writer:
         if self._trace is not None:
             self._note(line)
         self._handed.append(line)
-        while self._handed and self._sending.acquire(blocking=len(self._handed) > MOST_HANDED):  # else who has it sends
+        # Without the lock, who has it sends the line. An empty one waits until all others are sent.
+        while self._handed and self._sending.acquire(blocking=not line or len(self._handed) > MOST_HANDED):
             self._lock.acquire()
             try:
-                line = self._handed.popleft() if self._handed else b""
-                while self._handed and len(line) + len(self._handed[0]) <= SMALL:
-                    line += self._handed.popleft()
-                if not self._pool.queue and not self.pending and 0 < len(line) <= SMALL and self._loss is None:
-                    line = line[self._transport.send(line, 0.0) :]
-                if line and self._loss is None:
-                    self.pending += len(line)
-                    self._lines.put((line, len(line), 0))
+                left = self._handed.popleft() if self._handed else b""
+                while self._handed and len(left) + len(self._handed[0]) <= SMALL:
+                    left += self._handed.popleft()
+                if not self._pool.queue and not self.pending and 0 < len(left) <= SMALL and self._loss is None:
+                    left = left[self._transport.send(left, 0.0) :]
+                if left and self._loss is None:
+                    self.pending += len(left)
+                    self._lines.put((left, len(left), 0))
             except ConnectionLost as error:
                 self._loss = error
                 self._lines.put(None)
             finally:
                 self._lock.release()
                 self._sending.release()
-        loss = self._loss
-        if loss is not None:
-            raise self._failed(loss) from loss.__cause__
+        if self._loss is not None:
+            raise self._failed(self._loss) from self._loss.__cause__
         return True
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
@@ -241,8 +237,6 @@ class Writer:
         for part in () if self._trace is None else line.splitlines():
             self._trace("-->", part)  # type: ignore[misc]
 
-    # ------------------------------------------------------------ waiting
-
     def reader_may_go_on(self) -> bool:
         """Wait while more of the reader's bytes wait than may and the peer takes some; False when it takes none."""
         with self._changed:
@@ -254,11 +248,10 @@ class Writer:
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, or cannot be; False when the time was over."""
-        deadline = Deadline(seconds)
-        while self._handed and not deadline.expired:
-            time.sleep(HANDED_SECONDS)
+        with suppress(ConnectionLost):
+            self.send(b"", Deadline(seconds))  # which waits for the thread that sends
         with self._changed:
-            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, deadline.to_wait())
+            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
 
     def close(self) -> None:
         """Let the writer's thread end behind what is queued; nothing more can be sent."""

@@ -85,10 +85,7 @@ class CancelToken:
 
     # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread that pops an entry
     # runs it.
-    # Whether `cancel` was called.
     cancelled = False
-
-    # What `cancel` was given.
     reason: Optional[str] = None
 
     def __init__(self) -> None:
@@ -155,7 +152,6 @@ class PendingCall:
     deadline: Deadline = NEVER
     # Whether the peer may know of it.
     sent = True
-    # How often its deadline was paused.
     pauses = 0
 
     def end(self, ending: Ending) -> None:
@@ -219,10 +215,6 @@ class Calls:
     def pending(self) -> list[PendingCall]:
         """The calls that wait now, oldest first."""
         return list(self._table.values())
-
-    def new_id(self) -> Id:
-        """An id that was never used on this connection."""
-        return next(self._ids)
 
     # ------------------------------------------------------------ one call
 

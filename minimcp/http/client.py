@@ -249,7 +249,7 @@ class _HttpCalls(Calls):
 
     def start_all(self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER) -> list[Any]:
         """As `Calls.start_all`; several have threads of their own, one is left to the thread that waits."""
-        numbered = [(self.new_id(), method, make_params) for method, make_params in requests]
+        numbered = [(next(self._ids), method, make_params) for method, make_params in requests]
         calls = [_Call(Request(id, method, make_params(id)), on_item, deadline) for id, method, make_params in numbered]
         for call in calls:
             call.spawned = len(calls) > 1
