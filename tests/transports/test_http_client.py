@@ -678,10 +678,12 @@ def test_calls_that_are_given_up_before_they_are_sent_are_not_sent_and_nobody_is
     token = minimcp.CancelToken()
 
     def end() -> None:
+        if by == "timeout":
+            return  # on a busy machine before any was sent
         peer.wait_for("tools/call", 4)
         if by == "Ctrl-C":
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        elif by != "timeout":
+        else:
             client.close() if by == "close" else token.cancel()
 
     with Peer({"tools/call": lambda heard, wire: peer.over.wait(WAIT)}, handshake=True) as peer:
