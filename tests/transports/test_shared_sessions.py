@@ -174,7 +174,7 @@ class Roaming(Shaken):
 
 
 def text_of(response: Recording) -> str:
-    answer = response.messages[-1] if response.streamed else response.json  # a slow one is a stream
+    answer = response.messages[-1] if response.streamed else response.answer  # a slow one is a stream
     return str(answer["result"]["content"][0]["text"])
 
 
@@ -183,7 +183,7 @@ def test_any_process_takes_any_request_of_a_session(site: Site) -> None:
     client = Roaming(site.cores)
     counted = [text_of(client.request("tools/call", {"name": "count"})) for _ in range(7)]
     assert counted == [str(number) for number in range(1, 8)]
-    assert client.request("logging/setLevel", {"level": "error"}).json["result"] == {}
+    assert client.request("logging/setLevel", {"level": "error"}).answer["result"] == {}
     assert [text_of(client.request("tools/call", {"name": "name"})) for _ in range(3)] == ["4 test"] * 3
     assert client.delete().status == 200
     assert [client.request("ping").status for _ in range(3)] == [404] * 3
@@ -274,7 +274,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
     client = Roaming(site.cores)
     stream = client.at(site.cores[1]).listen()
     stream.writer.wait_for(lambda: stream.writer.streamed)
-    assert client.at(site.cores[2]).request("resources/subscribe", {"uri": "notes://one"}).json["result"] == {}
+    assert client.at(site.cores[2]).request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
     core_1 = site.cores[1].subscriptions
     assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), "the one that has the stream"
     site.servers[2].resource_updated("notes://one")
@@ -282,7 +282,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
     methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
     for writer in (listening.writer, stream.writer):
         writer.wait_for(lambda writer=writer: methods <= {each["method"] for each in writer.messages})
-    assert client.at(site.cores[0]).request("resources/unsubscribe", {"uri": "notes://one"}).json["result"] == {}
+    assert client.at(site.cores[0]).request("resources/unsubscribe", {"uri": "notes://one"}).answer["result"] == {}
     assert eventually(lambda: not any(each.uris for each in core_1._sessions.values()))
     heard = len(stream.writer.messages)
     site.servers[2].resource_updated("notes://one")
@@ -329,7 +329,7 @@ def test_who_listens_while_redis_is_away_is_served(
 
 def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Site) -> None:
     client = Roaming(site.cores)
-    assert client.request("resources/subscribe", {"uri": "notes://one"}).json["result"] == {}
+    assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
     site.servers[2].resource_updated("notes://one")
     site.servers[2].resource_updated("notes://two")
     assert eventually(lambda: not site.servers[2]._config.processes._unsent)
@@ -466,14 +466,14 @@ def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatc
 
 def test_the_second_round_goes_to_another_process(site: Site) -> None:
     """All sign with one key, that they make together."""
-    first = serve(site.cores[0], call("ask", capabilities={"elicitation": {}})).json["result"]
+    first = serve(site.cores[0], call("ask", capabilities={"elicitation": {}})).answer["result"]
     (key,) = first["inputRequests"]
     params = {
         "name": "ask", "arguments": {}, "requestState": first["requestState"],
         "inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}},
     }
     second = serve(site.cores[1], alone("tools/call", params, capabilities={"elicitation": {}}))
-    assert second.json["result"]["content"][0]["text"] == "Ada"
+    assert second.answer["result"]["content"][0]["text"] == "Ada"
 
 
 def test_health_is_told_whatever_the_host_is(site: Site) -> None:
