@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, Optional, Sequence, TextIO
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
@@ -108,7 +109,10 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
     close_quietly(nothing)
     _copy("-->", host[0], child[0], recorder)
     back = _copy("<--", child[1], host[1], recorder)
-    code = server.wait()
+    code = None
+    while code is None:
+        with suppress(subprocess.TimeoutExpired):  # a signal that comes just before a wait is not seen until it is over
+            code = server.wait(1.0)
     back.join(LAST_SECONDS)  # something that it has started may hold its stdout
     recorder.note(f"the server has exited with code {code}" if code >= 0 else f"signal {-code} has ended the server")
     recorder.end()
