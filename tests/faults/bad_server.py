@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -48,7 +49,7 @@ def members(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 def read(line: bytes) -> Any:
     """The message of a line; None when it was refused."""
     try:
-        text = line.lstrip(b"\xef\xbb\xbf").decode("utf-8")
+        text = line.lstrip(b"\xef\xbb\xbf").decode("utf-8", "replace" if FAULT == "mangles" else "strict")
         return json.loads(text, parse_constant=constant, object_pairs_hook=members)
     except (ValueError, RecursionError):
         if FAULT == "dies":
@@ -120,6 +121,8 @@ def main() -> None:
     """Serve until the end of the input."""
     if FAULT == "dying":
         threading.Thread(target=boom).start()
+    if FAULT == "stubborn":
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
     buffer = b""
     while True:
         chunk = os.read(0, 1 << 20)
@@ -127,16 +130,16 @@ def main() -> None:
             break
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
-            if not line.strip():
-                continue
-            message = read(line)
-            if FAULT == "impatient" and isinstance(message, dict) and message["method"] == "tools/call":
-                threading.Timer(60, answer, (message,)).start()  # the end of the input comes first
-            elif message is not None or line.strip() == b"null":
-                answer(message)
+            pieces = line.replace(b"\xe2\x80\xa8", b"\n").split(b"\n") if FAULT == "splits" else [line]
+            for piece in filter(bytes.strip, pieces):
+                message = read(piece)
+                if FAULT == "impatient" and isinstance(message, dict) and message["method"] == "tools/call":
+                    threading.Timer(60, answer, (message,)).start()  # the end of the input comes first
+                elif message is not None or piece.strip() == b"null":
+                    answer(message)
     if FAULT == "impatient":
         os._exit(0)
-    while FAULT == "stays":
+    while FAULT in ("stays", "stubborn"):
         time.sleep(60)
     sys.exit(4 if FAULT == "fails" else 0)
 

@@ -23,7 +23,7 @@ HASTY = PATIENT._replace(patience=1.2, slack=0.9)
 SLUGGISH = HASTY._replace(slack=0.15)  # for one that is a little too slow, and always
 
 WAITED_FOR = {
-    "hangs", "slow", "forgets", "stays", "waits", "dies", "abandons", "endless", "credulous", "agrees",
+    "hangs", "slow", "forgets", "stays", "stubborn", "waits", "dies", "abandons", "endless", "credulous", "agrees",
     "patient",
 }  # fmt: skip
 
@@ -45,6 +45,11 @@ def bad_adapter(fault: str) -> Subject:
     return Subject((), (sys.executable, "-E", "-S", str(HERE / "bad_adapter.py"), fault))
 
 
+def our_http(*before: str) -> Subject:
+    tools = frozenset({"echo", "pour", "raiser", "spoil"})
+    return Subject((), (), http=(*before, *runner.OUR_HTTP), http_revisions=("2025-11-25",), http_tools=tools)
+
+
 SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("none", "C01", PASS, ""),
     ("none", "C10", PASS, ""),
@@ -57,6 +62,7 @@ SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("dies", "C01", FAIL, "closed its "),  # output or input: whichever is looked at first
     ("hangs", "C01", FAIL, "nothing came within"),
     ("lenient", "C04", FAIL, "was served"),
+    ("mangles", "C02", FAIL, "was served"),
     ("texts", "C07", FAIL, "was not served"),
     ("nameless", "C10", FAIL, "under the id None"),
     ("answers", "C16", FAIL, "answered"),
@@ -64,12 +70,14 @@ SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
     ("forgets", "C20", FAIL, "unanswered"),
     ("prints", "C22", FAIL, "not JSON"),
     ("swaps", "C22", FAIL, "came back as"),
+    ("splits", "C11", FAIL, "U+2028"),
     ("slow", "C18", FAIL, "a sign of life took"),
     ("hoards", "C17", FAIL, "growth"),
     ("dying", "C16", FAIL, "Exception in thread"),
     ("impatient", "C31", FAIL, "of 20 calls"),
     ("stays", "C31", FAIL, "did not end"),
     ("fails", "C31", WARN, "exit code 4"),
+    ("stubborn", "C32", FAIL, "did not end"),
 )
 
 ADAPTERS: Tuple[Tuple[str, str, str, str], ...] = (
@@ -103,11 +111,8 @@ NAIVE = (
     ("C75", "status 503"),
     ("C76", "it slept"),
     ("C77", "its peer wrote"),
-    ("C39", "no answer to"),
-    ("C43", "status 200"),
-    ("C53", "got status 200"),
 )
-"""Rows that a server fails which bounds and refuses nothing."""
+"""Rows that a server fails which bounds nothing."""
 
 
 def naive_http() -> Subject:
@@ -117,6 +122,11 @@ def naive_http() -> Subject:
                    tunable=True)  # fmt: skip
 
 
+AGREEING = our_http(sys.executable, "-m", "tests.faults.toy_proxy")
+"""Our server, behind a proxy that makes a success of each refusal."""
+
+REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over HTTP in which a refusal is right
+
 LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
 
@@ -124,6 +134,7 @@ TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
     *((row, bad_adapter(fault), fault, verdict, said) for fault, row, verdict, said in ADAPTERS),
     *((row, naive_http(), "naive", FAIL, said) for row, said in NAIVE),
+    *((row, AGREEING, "agrees", FAIL, "served" if row == "C41" else "status 200") for row in REFUSALS),
     *((row, bad_adapter("agrees"), "agrees", FAIL, "") for row in LIED_TO),
     ("C65", bad_server("none")._replace(adapter=bad_adapter("swaps").adapter), "swaps", FAIL, "answer of another"),
 ]
@@ -165,6 +176,13 @@ def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None
         runner.main(["--only", "C99"])
     assert runner.main(["--list"]) == 0
     assert capsys.readouterr().out.count("\n") > len(ROWS)
+
+
+def test_a_table_has_a_row_for_each_row() -> None:
+    found = [Outcome(id, verdict, "", {}, 0.0) for id, verdict in (("C01", WARN), ("C02", ABSENT))]
+    lines = runner.table("one", found).splitlines()
+    assert len(lines) == len(ROWS) + 4 and lines[1].split()[-1] == "one"
+    assert [line.split()[-1] for line in lines[3:6]] == [WARN, "\\-", "\\-"]
 
 
 def test_the_page_has_the_table() -> None:

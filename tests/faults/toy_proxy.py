@@ -1,13 +1,17 @@
 """A proxy that does to HTTP what proxies in between do; for tests, on this machine.
 
 It looks at nothing but line ends and lengths: each connection is carried to the server, and the answers are changed.
+``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose refusals become status 200 on the way.
 """
 
 from __future__ import annotations
 
 import gzip
+import re
 import select
 import socket
+import subprocess
+import sys
 from typing import NamedTuple, Optional
 
 from ..proxying import Proxy
@@ -104,3 +108,32 @@ class _Server(Peer):
         if not select.select([self.socket], (), (), self.patience)[0]:
             raise TimeoutError
         return super().more()
+
+
+class Agreeing(Proxy):
+    """In front of a server whose refusals it turns into successes."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._server = port
+
+    def serve(self, client: socket.socket) -> None:
+        server = self.connect(self._server)
+        self.begin(self.pump, client, server)
+        self.pump(server, client, lambda data: re.sub(rb"^HTTP/1.1 [45]\d\d [^\r]*", b"HTTP/1.1 200 OK", data))
+        self.drop(server)
+
+
+def main() -> None:
+    server = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE)
+    assert server.stderr is not None
+    found = None
+    while found is None:
+        found = re.search(rb"http://127\.0\.0\.1:(\d+)", server.stderr.readline())
+    with Agreeing(int(found[1])) as proxy:
+        print(f"http://127.0.0.1:{proxy.port}/mcp", flush=True)
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()
