@@ -295,12 +295,12 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
     return found
 
 
-def check_url(url: Any, *, is_local: bool = True) -> None:
+def check_url(url: Any, *, local_http: bool = True) -> None:
     """Return if this may be the URL of a protected server, of who issues tokens, or of what that names.
 
     Args:
         url: The URL.
-        is_local: Whether http will do, on this machine alone.
+        local_http: Whether a URL with http is taken too, if its host is this machine.
 
     Raises:
         TypeError: It is no text.
@@ -309,6 +309,6 @@ def check_url(url: Any, *, is_local: bool = True) -> None:
     if not isinstance(url, str):
         raise TypeError(f"a URL is text, not {type(url).__name__}")
     parts = parse_web_url(url)
-    if "#" in url or not (parts.scheme == "https" or (is_local and parts.is_local)):
+    if "#" in url or not (parts.scheme == "https" or (local_http and parts.is_local)):
         what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
         raise ValueError(f"{what}, unlike '{one_line(url, 100)}'")

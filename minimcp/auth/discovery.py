@@ -86,7 +86,7 @@ class Exchange:
     def checked(self, url: Any, what: str) -> str:
         """A URL that may be asked or opened. Raises AuthorizationError: it may not."""
         try:
-            check_url(url, is_local=self._server.is_local)
+            check_url(url, local_http=self._server.is_local)
         except (TypeError, ValueError) as error:
             raise AuthorizationError(f"{what}: {error}") from None
         return str(url)

@@ -172,7 +172,7 @@ class Writer:
         self._loss: Any = None
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Write whole lines, now or by the writer's thread.
+        """Have whole lines written: now, by a thread that is writing here already, or by the writer's thread.
 
         Args:
             line: One or more lines.

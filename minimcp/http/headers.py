@@ -258,8 +258,10 @@ def parse_host(value: str) -> Optional[Authority]:
 
 def parse_origin(value: str) -> Optional[WebUrl]:
     """An Origin header; None when it is none of http or https ("null" is none)."""
+    if len(re.findall("[/?#]", value)) != 2:  # an origin has no path, query or fragment, and only these two slashes
+        return None
     with suppress(ValueError):
-        return parse_web_url(value) if len(re.findall("[/?#]", value)) == 2 else None
+        return parse_web_url(value)
     return None
 
 

@@ -201,6 +201,12 @@ def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_man
         pool.close()
 
 
+def test_flush_sends_what_a_thread_has_left() -> None:
+    with open_channel() as (connection, pipe, _):
+        connection.writer._handed.append(b"{}\n")  # as by a thread that found another one writing
+        assert connection.writer.flush(WAIT) and pipe.sent == b"{}\n"
+
+
 def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
