@@ -86,7 +86,7 @@ FILES = {
     "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
     "escape.json": '{"mcpServers": {"a": {"command": "C:\\python"}}}', "claude_desktop_config.json": '{"servers": {}}',
     "cnt_server.py": "", "norun.py": "", "web.py": SERVER.replace("server.run()", "server.run('http', port=0)"),
-    "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up')\n" + SERVER,
+    "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up', flush=True)\n" + SERVER,
 }
 
 
