@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, as_completed, wait
-from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
-    Iterator,
     Literal,
     Mapping,
     NamedTuple,
@@ -250,16 +248,18 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
     clients: dict[str, Client] = {}
     failed: dict[str, Exception] = {}
     openings: dict[Future[Client], str] = {}
+
+    def opened(opening: Future[Client]) -> None:
+        error = opening.exception()
+        if error is None:
+            clients[openings[opening]] = opening.result()
+        elif strict or isinstance(error, Cancelled) or not isinstance(error, SERVER_FAILURES):
+            raise error
+        else:
+            failed[openings[opening]] = error
+
     try:
-        with _side_by_side(works, cancel) as openings:
-            for opening in as_completed(openings):
-                error = opening.exception()
-                if error is None:
-                    clients[openings[opening]] = opening.result()
-                elif strict or isinstance(error, Cancelled) or not isinstance(error, SERVER_FAILURES):
-                    raise error
-                else:
-                    failed[openings[opening]] = error
+        _side_by_side(works, cancel, openings, opened)
     except BaseException:
         with waiting():
             ended = wait(openings, GIVE_UP_SECONDS).done
@@ -271,34 +271,37 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
 keywords_shown(connect_all, connect)
 
 
-@contextmanager
-def _side_by_side(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> Iterator[dict[Future[T], str]]:
-    """Run something for each server on a thread of its own, all of which are told to stop when this is interrupted.
+def _side_by_side(
+    works: Mapping[str, Callable[..., T]], cancel: Cancel, begun: dict[Future[T], str],
+    ended: Callable[[Future[T]], object] = bool,
+) -> None:
+    """Run something for each server on a thread of its own, and wait; when that is interrupted, all are told to stop.
 
     Args:
         works: By the server's name; each is given ``cancel=``.
         cancel: Ends all of them; None for a token that nobody cancels.
-
-    Returns:
-        Their names, by what they are waited for by.
+        begun: Gets what each gives, and its name, as it begins: Ctrl-C may come before the next.
+        ended: Called with each as it ends; what it raises ends the others.
     """
     check_token(cancel)
     pool = Pool(None, "minimcp-group")
     try:
         with following(cancel) as token, waiting():
-            yield {spawn(pool, partial(work, cancel=token), token): name for name, work in works.items()}
+            for name, work in works.items():
+                begun[spawn(pool, partial(work, cancel=token), token)] = name
+            for future in as_completed(begun):
+                ended(future)
     finally:
         pool.close()
 
 
 def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str, Any]:
     """What each gives, or the exception that it raises."""
-    with _side_by_side(works, cancel) as futures:
-        return {name: future.exception() or future.result() for future, name in futures.items()}
+    futures: dict[Future[T], str] = {}
+    _side_by_side(works, cancel, futures)
+    return {name: future.exception() or future.result() for future, name in futures.items()}
 
 
 def _close_all(clients: Mapping[str, Client]) -> None:
     """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
-    works = {name: lambda client=client, **_: client.close() for name, client in clients.items()}
-    with _side_by_side(works, None) as closing:
-        wait(closing)
+    _side_by_side({name: lambda client=client, **_: client.close() for name, client in clients.items()}, None, {})

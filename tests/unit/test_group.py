@@ -11,6 +11,7 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken, Group, Server, connect_all
+from minimcp.client import group
 
 from ..answering import R4, Answering, error, initialized, result, silence
 from ..support import WAIT, eventually
@@ -218,3 +219,20 @@ def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
     with pytest.raises(KeyboardInterrupt):
         opened({"fine": fine, "hanging": hanging, "striking": Answering({"initialize": strike})}, connect_timeout=None)
     assert fine.pipe.closed and hanging.pipe.closed
+
+
+def test_ctrl_c_before_the_last_server_is_begun_closes_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine, hanging, last = Answering(), Answering({"initialize": silence}), Answering()
+    spawn, calls = group.spawn, iter((1, 2, 3))
+
+    def interrupted(pool: Any, work: Any, token: CancelToken) -> Any:
+        if next(calls, 4) != 3:
+            return spawn(pool, work, token)
+        for server, method in ((fine, "notifications/initialized"), (hanging, "initialize")):
+            assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group, "spawn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        opened({"fine": fine, "hanging": hanging, "last": last}, connect_timeout=None)
+    assert fine.pipe.closed and hanging.pipe.closed and last.pipe is None
