@@ -14,8 +14,10 @@ import secrets
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from itertools import count
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import errors
@@ -208,7 +210,7 @@ class ResponseSink(Sink):
         self._pending: list[Line] = [] if pending is None else pending
         self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
         self._write_lock = threading.RLock()  # orders what is written
-        self._changed: Optional[threading.Condition] = None  # made when somebody waits: for most responses nobody does
+        self._waiting: list[SimpleQueue[None]] = []  # one of each thread that waits; a Condition takes 1 kB a stream
 
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
@@ -334,8 +336,7 @@ class ResponseSink(Sink):
             log.debug("an answer could not be written: %s", error)
         finally:
             self.done = True  # not before: who is in `serve` takes the response for complete then
-            if self._changed is not None:
-                self.wake()
+            self.wake()
 
     def _end_stream(self, line: bytes) -> None:
         with self._write_lock:
@@ -366,19 +367,22 @@ class ResponseSink(Sink):
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until it is done, or the deadline comes."""
-        self._wait_for(lambda: self.done, deadline.to_wait())
+        self._wait_for(lambda: self.done, deadline)
 
-    def _wait_for(self, over: Callable[[], object], seconds: Optional[float] = None) -> None:
-        with self._endpoint.lock:
-            self._changed = self._changed or threading.Condition(self._endpoint.lock)
-            self._changed.wait_for(over, seconds)
+    def _wait_for(self, over: Callable[[], object], deadline: Deadline = NEVER) -> None:
+        woken: SimpleQueue[None] = SimpleQueue()
+        self._waiting.append(woken)
+        try:
+            while not over() and not deadline.expired:
+                with suppress(Empty):
+                    woken.get(timeout=deadline.to_wait())
+        finally:
+            self._waiting.remove(woken)
 
     def wake(self) -> None:
         """Have those that wait look whether there is something to do: what they wait for has happened before this."""
-        changed = self._changed
-        if changed is not None:
-            with changed:
-                changed.notify_all()
+        for woken in list(self._waiting):
+            woken.put(None)
 
     # ------------------------------------------------------------ leaving and coming back
 

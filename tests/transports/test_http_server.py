@@ -374,8 +374,7 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
     thread.start()
     assert sending.wait(WAIT)
     for response in core._open.values():
-        with response._changed:
-            response._changed.notify_all()  # who waits looks again
+        response.wake()  # who waits looks again
     thread.join(0.05)
     assert thread.is_alive()
     go.set()
