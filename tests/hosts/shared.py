@@ -462,7 +462,7 @@ def official(stage: Stage) -> str:
             found = suite.servers(f"http://localhost:{at}/mcp", "--requirements", revision)
             names = required(revision, count)
             failed = [name for name in names if name not in found or found[name].problem]
-            assert not failed, (revision, failed)
+            assert not failed, (revision, [(name, found.get(name)) for name in failed])
             passed.append(f"{len(names)} of {revision}")
         return ", ".join(passed)
 
@@ -480,6 +480,9 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
     "paused": (lambda stage: away(stage, "paused"), ("redis",)),
     "flushed": (lambda stage: away(stage, "flushed"), ("redis",)),
 }
+
+
+ALONE = ("official",)  # the suite gives a stream one second to begin: nothing else runs beside it
 
 
 def play(name: str, kind: str) -> bool:
@@ -502,8 +505,10 @@ def play(name: str, kind: str) -> bool:
 def main(names: List[str]) -> int:
     usual_signals()
     plays = [(name, kind) for name, (_, kinds) in SCENES.items() for kind in kinds if not names or name in names]
+    beside = [each for each in plays if each[0] not in ALONE]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        passed = list(pool.map(lambda each: play(*each), plays))
+        passed = list(pool.map(lambda each: play(*each), beside))
+    passed += [play(*each) for each in plays if each[0] in ALONE]
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if passed and all(passed) else 1
 
