@@ -103,6 +103,16 @@ def test_a_call_that_was_cancelled_may_stay_unanswered(cancelled: int, lost: Lis
     assert lines.judge([call, cancel], [lines.expected(call)], Counter()).lost == lost
 
 
+@pytest.mark.parametrize(("second", "may_come"), [(7, True), (8, False)])
+def test_the_result_of_one_of_two_lines_with_an_id_may_come_after_the_error_of_the_other(
+    second: int, may_come: bool
+) -> None:
+    call = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+    doubled = b'{"method": "x", "id": %d, "method": "ping"}' % second
+    wants, got = [lines.expected(call), lines.expected(doubled)], Counter({("7", "error"): 1})
+    assert (("7", "result") in lines.judge([call, doubled], wants, got).open) is may_come
+
+
 def test_culprits_are_the_smallest_groups() -> None:
     asked: "Counter[int]" = Counter()
 
