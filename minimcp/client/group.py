@@ -277,11 +277,19 @@ def _side_by_side(
 ) -> None:
     """Run something for each server on a thread of its own, and wait; when that is interrupted, all are told to stop.
 
+    No context manager: a signal between its `yield` and the block of its caller would find nobody to tell them.
+
     Args:
         works: By the server's name; each is given ``cancel=``.
         cancel: Ends all of them; None for a token that nobody cancels.
-        begun: Gets what each gives, and its name, as it begins: Ctrl-C may come before the next.
-        ended: Called with each as it ends; what it raises ends the others.
+        begun: Gets the future of each and the name of its server, as it begins: Ctrl-C may come before the next.
+        ended: Called with each future that is done; what it raises is raised here. By default nothing is done.
+
+    Raises:
+        TypeError: ``cancel`` is no token.
+        Cancelled: It is cancelled already.
+
+    Blocks: until all have ended.
     """
     check_token(cancel)
     pool = Pool(None, "minimcp-group")

@@ -147,7 +147,7 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
     lost: List[str] = []
     silent, open = 0, set()
     cancelled = {match.decode("latin-1") for line in lines if b"cancelled" in line for match in SCALAR.findall(line)}
-    asked = Counter(id for wanted in wants for id in {id for id, _ in wanted.keys})
+    sharing = Counter(id for wanted in wants for id in {id for id, _ in wanted.keys})
     for wanted in sorted(wants, key=lambda one: len(one.keys)):
         found = next((one for one in sorted(wanted.keys, reverse=True) if got[one] > 0), None)
         if found is not None:
@@ -155,7 +155,7 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
         elif NOTHING in wanted.keys:
             open.update(one for one in wanted.keys if one[0])
             # what was taken for the answer of another line with this id may be this one's, and the other's comes later
-            open.update((id, "result") for id, _ in wanted.keys if id and asked[id] > 1)
+            open.update((id, "result") for id, _ in wanted.keys if id and sharing[id] > 1)
         elif {id for id, _ in wanted.keys} & cancelled:
             open.update(wanted.keys)
         elif wanted.vital:

@@ -207,12 +207,17 @@ def interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+def one_is_open_and_one_waits(fine: Answering, hanging: Answering) -> None:
+    """Wait until it is so."""
+    for server, method in ((fine, "notifications/initialized"), (hanging, "initialize")):
+        assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
+
+
 def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
     fine, hanging = Answering(), Answering({"initialize": silence})
 
     def strike(message: Dict[str, Any]) -> Any:
-        for server, method in ((fine, "notifications/initialized"), (hanging, "initialize")):
-            assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
+        one_is_open_and_one_waits(fine, hanging)
         interrupt()
         return error(-32603)(message)
 
@@ -228,8 +233,7 @@ def test_ctrl_c_before_the_last_server_is_begun_closes_those_that_are(monkeypatc
     def interrupted(pool: Any, work: Any, token: CancelToken) -> Any:
         if next(calls, 4) != 3:
             return spawn(pool, work, token)
-        for server, method in ((fine, "notifications/initialized"), (hanging, "initialize")):
-            assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
+        one_is_open_and_one_waits(fine, hanging)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(group, "spawn", interrupted)
