@@ -170,7 +170,7 @@ class SharedSession(Session):
         return {
             "revision": peer.revision.name, "info": dict(peer.info), "capabilities": dict(peer.capabilities),
             "rank": peer.log_rank, "principal": self.principal, "begun": self.initialized, "session": peer.session,
-            "uris": self.shared.subscriptions.uris(peer), "stream": self.holder, "told": self.told,
+            "uris": sorted(self.shared.subscriptions.uris(peer)), "stream": self.holder, "told": self.told,
         }  # fmt: skip
 
     def begin(self, record: Record, version: int) -> None:
@@ -188,25 +188,29 @@ class SharedSession(Session):
             if theirs is None:
                 return
             mine, base = self._record(), self._stored
-            merged = {name: mine[name] if mine[name] != base[name] else theirs[name] for name in theirs}
-            added, removed = set(mine["uris"]) - set(base["uris"]), set(base["uris"]) - set(mine["uris"])
-            merged["uris"] = [uri for uri in dict.fromkeys((*theirs["uris"], *added)) if uri not in removed]
             self._version, self._stored = entry.version, theirs
-            self._adopt(merged)
+            self._adopt({name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]})
+            assert self.peer is not None
+            self.shared.subscriptions.merge(self.peer, base["uris"], theirs["uris"])
 
-    def _adopt(self, record: Record) -> None:
-        peer, subscriptions = self.peer, self.shared.subscriptions
+    def _adopt(self, changed: Record) -> None:
+        """Take in these members, and touch no other: a request that is being served may change it at this moment."""
+        peer = self.peer
         assert peer is not None and peer.session is not None
-        peer.info, peer.capabilities, peer.log_rank = record["info"], record["capabilities"], record["rank"]
-        if peer.session != record["session"]:
-            kept = deepcopy(record["session"])
-            peer.session.clear()
+        for name, owner, attribute in (
+            ("info", peer, "info"), ("capabilities", peer, "capabilities"), ("rank", peer, "log_rank"),
+            ("begun", self, "initialized"), ("stream", self, "holder"), ("told", self, "told"),
+        ):  # fmt: skip
+            if name in changed:
+                setattr(owner, attribute, changed[name])
+        if "session" in changed:
+            kept = deepcopy(changed["session"])
             peer.session.update(kept)
-        subscriptions.set_uris(peer, record["uris"])
-        if record["begun"] and not self.initialized:
-            subscriptions.begin_session(peer)
-        self.initialized, self.holder, self.told = record["begun"], record["stream"], record["told"]
-        if self.holder != self.shared.processes.id and self.unsolicited is not None:
+            for key in [key for key in list(peer.session) if key not in kept]:
+                peer.session.pop(key, None)
+        if changed.get("begun"):
+            self.shared.subscriptions.begin_session(peer)
+        if changed.get("stream", self.shared.processes.id) != self.shared.processes.id and self.unsolicited is not None:
             self.unsolicited.lost()  # another process has it
 
     def save(self) -> None:

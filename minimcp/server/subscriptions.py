@@ -219,12 +219,14 @@ class Subscriptions:
         session = self._sessions.get(peer)
         return [] if session is None else list(session.uris)
 
-    def set_uris(self, peer: Peer, uris: Iterable[str]) -> None:
-        """Another process has changed that."""
+    def merge(self, peer: Peer, before: list[str], after: list[str]) -> None:
+        """Another process has changed that from the one to the other; what was changed here meanwhile stays."""
         session = self._sessions.get(peer)
         if session is not None:
             with self._order_lock:
-                session.uris = dict.fromkeys(uris)
+                for uri in set(before).difference(after):
+                    session.uris.pop(uri, None)
+                session.uris.update(dict.fromkeys(set(after).difference(before)))
                 session.bytes = sum(map(_bytes_of, session.uris))
 
     def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:

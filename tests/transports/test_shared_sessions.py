@@ -17,6 +17,7 @@ from minimcp import Context, HttpOptions, MemoryStore, RedisStore, Server, Sqlit
 from minimcp.engine.store import StoreUnavailable
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
+from minimcp.protocol.lifecycle import Peer
 from minimcp.server import processes
 
 from ..redis_server import RedisServer, redis_server
@@ -453,6 +454,32 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
         thread.join(WAIT)
     (entry,) = site.servers[0]._config.store.list("site/session/")
     assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
+
+
+def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has changed the session, and while this one takes that in, a request here changes it as well."""
+    here, there = site.cores[:2]
+    client = Roaming(site.cores)
+    assert client.at(here).request("resources/subscribe", {"uri": "notes://one"}).status == 200
+    assert client.at(there).request("resources/subscribe", {"uri": "notes://there"}).status == 200
+    uris, meanwhile = here.subscriptions.uris, ["resources/subscribe", "logging/setLevel"]
+
+    def uris_and_more(peer: Peer) -> List[str]:
+        subscribed = uris(peer)
+        if meanwhile:
+            method = meanwhile.pop()
+            params = {"level": "error"} if method == "logging/setLevel" else {"uri": "notes://here"}
+            client.at(here).request(method, params)
+        return subscribed
+
+    monkeypatch.setattr(here.subscriptions, "uris", uris_and_more)
+    assert client.at(here).request("ping").status == 200
+    (entry,) = site.servers[0]._config.store.list("site/session/")
+    record = json.loads(entry.value)
+    assert record["uris"] == ["notes://here", "notes://one", "notes://there"]
+    assert record["rank"] == 4
 
 
 def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
