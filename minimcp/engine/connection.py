@@ -190,6 +190,14 @@ class Writer:
                 return False
         if self._trace is not None:
             self._note(line)
+        if self._pool.queue and line and self._lock.acquire(blocking=False):  # others are about to send: join them
+            try:
+                if not self._handed and self._loss is None:
+                    self.pending += len(line)
+                    self._lines.put((line, len(line), 0))
+                    return True
+            finally:
+                self._lock.release()
         self._handed.append(line)
         # Without the lock, who has it sends the line. An empty one waits until all others are sent.
         while self._handed and self._sending.acquire(blocking=not line or len(self._handed) > MOST_HANDED):
@@ -408,14 +416,16 @@ class Connection(Sink):
                 admitted = self._role.admit(message)
                 if admitted is None:
                     return
+                peer, route = admitted
                 headers = self.transport.headers
-                admitted[0].principal = getattr(headers, "principal", None)
-                incoming = IncomingRequest(message, *admitted, self, size, self._role.server, headers, batch)
+                if headers:
+                    peer.principal = getattr(headers, "principal", None)
+                incoming = IncomingRequest(message, peer, route, self, size, self._role.server, headers, batch)
                 self.requests.add(incoming)
-                if incoming.route.immediate:
+                if route.immediate:
                     incoming.run()
-                elif incoming.route.start is not None:
-                    incoming.route.start(incoming)
+                elif route.start is not None:
+                    route.start(incoming)
                 else:
                     self._jobs.append(partial(self._run, incoming))
             except RpcError as error:

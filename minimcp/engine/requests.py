@@ -444,6 +444,8 @@ class RunningRequests:
     ) -> None:
         self._limits, self._cap, self._until_answered, self._on_end = limits, cap, until_answered, on_end
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
+        backlog = self._backlog = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self._uncounted = max(UNCOUNTED_BYTES, backlog * UNCOUNTED_PART)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
         self.renew_in_fork()
@@ -473,14 +475,13 @@ class RunningRequests:
         request.size += REQUEST_BYTES
         if self._on_end is not None:
             request.arrived = time.monotonic()
-        limit = self._limits.backlog_bytes
-        if limit is not None and self._queued_bytes + request.size > max(UNCOUNTED_BYTES, limit * UNCOUNTED_PART):
-            request.size = REQUEST_BYTES + size_of(request.request.params, limit)
+        if self._queued_bytes + request.size > self._uncounted:
+            request.size = REQUEST_BYTES + size_of(request.request.params, self._backlog)
         self._lock.acquire()
         try:
             if request.key in self._requests:
                 raise InvalidRequest(f"the id {request.request.id!r} is in use")
-            if limit is not None and self._queued_bytes and self._queued_bytes + request.size > limit:
+            if self._queued_bytes and self._queued_bytes + request.size > self._backlog:
                 raise InternalError("too many requests wait already")
             self._queued_bytes += request.size
             self._requests[request.key] = request

@@ -207,6 +207,20 @@ def test_flush_sends_what_a_thread_has_left() -> None:
         assert connection.writer.flush(WAIT) and pipe.sent == b"{}\n"
 
 
+def test_while_jobs_wait_a_line_goes_behind_what_another_thread_has_left() -> None:
+    with open_channel() as (connection, pipe, _):
+        release, begun = threading.Event(), threading.Event()
+        pool = connection.writer._pool = Pool(1, "full")
+        pool.submit(lambda: (begun.set(), release.wait(WAIT)), bool)
+        wait_for(begun)
+        connection.writer._handed.append(b"[1]\n")
+        connection.send(b"[2]\n")
+        connection.send(b"[3]\n")
+        assert connection.writer.flush(WAIT) and pipe.sent == b"[1]\n[2]\n[3]\n"
+        release.set()
+        pool.close()
+
+
 def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
