@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, Iterator
@@ -349,13 +348,7 @@ def test_nothing_secret_is_shown(issuer: AuthorizationServer, tmp_path: Path, ca
 # ------------------------------------------------------------ an authorization server that misbehaves
 
 
-def slow(handler: Any) -> None:
-    time.sleep(1.3)
-    handler.answer(200, {})
-
-
 FAULTS: Dict[str, Any] = {
-    "slow": slow,
     "500": lambda handler: handler.answer(500, b"no"),
     "garbage": lambda handler: handler.answer(200, b"\xff\x00 no JSON"),
     "huge": lambda handler: handler.answer(200, b'{"a": "' + b"x" * 200_000 + b'"}'),
@@ -370,15 +363,26 @@ FAULTS: Dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["slow", *FAULTS])
 @pytest.mark.parametrize("path", ["/token", METADATA, "/register"])
 def test_a_fault_is_a_typed_error_in_time(
     issuer: AuthorizationServer, path: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from minimcp.auth import discovery
 
-    monkeypatch.setattr(discovery, "DOCUMENT_SECONDS", 1 if fault == "slow" else WAIT)
-    issuer.faults[path] = FAULTS[fault]
+    expire: Dict[float, Any] = {}
+
+    def slow(handler: Any) -> None:
+        expire[WAIT]()  # the time that this answer may take, and no other's, is over
+        handler.answer(200, {})
+
+    def timeout(seconds: float, function: Any) -> Any:
+        expire[seconds] = function
+        return timer.Timeout(seconds, function)
+
+    monkeypatch.setattr(discovery, "DOCUMENT_SECONDS", WAIT)
+    monkeypatch.setattr(discovery, "Timeout", timeout)
+    issuer.faults[path] = FAULTS.get(fault, slow)
     with protected(issuer) as running:
         auth, browser = sign_in()
         with pytest.raises(AuthorizationError):

@@ -131,6 +131,10 @@ def test_nobody_pumps() -> None:
 # ---------------------------------------------------------------- a process, and signals
 
 
+NEVER = dict.fromkeys(("drain_grace", "last", "signal"), 6 * WAIT)
+"""Seconds that a process gives its handlers at its end: longer than its end is waited for."""
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., RawServer]]:
     """Starts the server as a process, and calls these tools of it."""
@@ -161,7 +165,7 @@ def end(server: RawServer) -> Any:
 
 
 def test_a_signal_reaches_a_main_tool_that_minds_it(start: Callable[..., RawServer]) -> None:
-    server = start("patient", drain_grace=6 * WAIT)  # longer than its end is waited for
+    server = start("patient", **NEVER)
     says(server, "begun")
     server.signal(signal.SIGINT)
     code, answers, err = end(server)
@@ -188,7 +192,7 @@ def test_a_signal_ends_the_process_whatever_a_handler_does(start: Callable[..., 
 
 
 def test_a_second_signal_waits_for_nothing(start: Callable[..., RawServer]) -> None:
-    server = start("deaf", drain_grace=60)
+    server = start("deaf", **NEVER)
     says(server, "begun")
     server.signal(signal.SIGINT)
     says(server, "begun", "told")
