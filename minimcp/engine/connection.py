@@ -222,7 +222,7 @@ class Writer:
         return True
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
-        """Have a line written by the writer's thread. Never blocks, never raises.
+        """Have a line written by the writer's thread, behind what was sent before. Never blocks, never raises.
 
         Args:
             line: One or more lines, or a function that makes them when they are about to be written.
@@ -233,6 +233,10 @@ class Writer:
             size = len(line)
             self._note(line)
         with self._changed:
+            while self._handed:  # also by this thread
+                left = self._handed.popleft()
+                self.pending += len(left)
+                self._lines.put((left, len(left), 0))
             self.pending += size
             self.reader_bytes += size if by_reader else 0
             self._lines.put((line, size, size if by_reader else 0))

@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import pytest
 
@@ -31,12 +31,11 @@ BYTES = b"".join([
 
 
 @contextmanager
-def tracing(*words: str, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
-    """The command between this process and a server."""
+def tracing(*words: str, program: Sequence[str] = (), **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """The command, or a program in its place, between this process and a server."""
     options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, **options}
-    process = subprocess.Popen(
-        command_line("trace", *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options
-    )
+    command = [*(program or command_line("trace")), *words]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options)
     watch = threading.Timer(WAIT, process.kill)
     watch.start()
     try:
@@ -86,6 +85,33 @@ def test_a_signal_reaches_the_server_once(name: str) -> None:
         assert process.stdout.read(1) == b"!"
         process.stdin.close()
         assert process.wait(WAIT) == 41
+
+
+LATE = """
+import signal, subprocess, sys, threading
+from minimcp.cli.trace import trace_command
+
+wait, begins = subprocess.Popen.wait, threading.Semaphore(0)
+
+def late():  # the interpreter is its only once the main thread waits, which this signal does not interrupt
+    begins.acquire()
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+def waits(*arguments):
+    sys.setswitchinterval(1000)
+    begins.release()
+    return wait(*arguments)
+
+subprocess.Popen.wait = waits
+threading.Thread(target=late, daemon=True).start()
+sys.exit(trace_command(sys.argv[1:], "trace"))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -> None:
+    with tracing(*python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]) as process:
+        assert process.wait(WAIT) == -signal.SIGTERM, "it ends though its input does not"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")

@@ -13,7 +13,7 @@ from minimcp.engine.pool import Pool
 from minimcp.engine.requests import LATER
 from minimcp.engine.timer import NEVER, Deadline
 from minimcp.engine.transport import TooLong, memory_pair
-from minimcp.errors import ConnectionLost, InternalError, ProtocolViolation, RequestTimeout
+from minimcp.errors import Cancelled, ConnectionLost, InternalError, ProtocolViolation, RequestTimeout
 from minimcp.protocol.messages import Request
 
 from ..scripted import (
@@ -205,6 +205,26 @@ def test_flush_sends_what_a_thread_has_left() -> None:
     with open_channel() as (connection, pipe, _):
         connection.writer._handed.append(b"{}\n")  # as by a thread that found another one writing
         assert connection.writer.flush(WAIT) and pipe.sent == b"{}\n"
+
+
+def test_a_cancellation_goes_behind_its_request_that_was_left_to_another_thread() -> None:
+    with open_channel() as (connection, pipe, _):
+        release, begun = threading.Event(), threading.Event()
+
+        def sends() -> None:
+            with connection.writer._sending:  # as between two lines
+                begun.set()
+                release.wait(WAIT)
+            connection.send(b'{"method":"last"}\n')
+
+        sending = Task(sends)
+        wait_for(begun)
+        call = connection.calls.start("work", no_params)
+        connection.calls.end(call, Cancelled("never mind"))
+        pipe.lines(1)
+        release.set()
+        sending.result()
+        assert [each["method"] for each in pipe.lines(3)] == ["work", "notifications/cancelled", "last"]
 
 
 def test_while_jobs_wait_a_line_goes_behind_what_another_thread_has_left() -> None:
