@@ -72,7 +72,9 @@ class Processes:
         self._lock, self._unsent = threading.Lock(), deque[bytes]()
         self._thread: Any = None
         self._users: set[object] = set()
-        self._held_at, self._read = -LEASE_SECONDS, 0
+        self._held_at = -LEASE_SECONDS
+        # The version with which the mailbox was made; up to where it was read, and the log was or is being told here.
+        self._made = self._read = self._handed = 0
         self._stopped, self._called = CancelToken(), CancelToken()
 
     def _mailbox(self, process: str) -> str:
@@ -102,9 +104,14 @@ class Processes:
         return process == self.id or self.store.get(self._mailbox(process)) is not None
 
     def since(self, number: int) -> Sequence[Told]:
-        """What was told here behind this number, that of `heard` at some time. Raises what the store raises."""
-        events, until = self.store.read(self._log, number), self.heard
-        return [told for told in (_read(data) for at, data in events if at <= until) if told is not None]
+        """What was told here behind this number, that of `heard` at some time, and what this process has told.
+
+        What is told here at this moment is in it, too. Raises what the store raises.
+        """
+        until, unsent = max(self.heard, self._handed), list(self._unsent)  # before the log, to which it goes
+        events = [(at <= until, _read(data)) for at, data in self.store.read(self._log, number)]
+        found = [told for heard, told in events if told is not None and (heard or told.get("from") == self.id)]
+        return found + [told for told in map(json.loads, unsent) if told not in found]
 
     def secret(self) -> bytes:
         """What all of them sign with, made by the first that wants it. Raises what the store raises."""
@@ -158,7 +165,8 @@ class Processes:
             return
         mailbox = self._mailbox(self.id)
         if self.store.get(mailbox, renew=True) is None:
-            self.store.put(mailbox, b"", LEASE_SECONDS)
+            made = self.store.put(mailbox, b"", LEASE_SECONDS, 0)
+            self._made = self._made if made is None else made  # None: by another thread
         entry = self.store.get(self._log, renew=True)
         newest = self.store.append(self._log, b"{}", NEWS_SECONDS, NEWS) if entry is None else entry.version
         self.heard = self.heard or newest
@@ -181,7 +189,7 @@ class Processes:
                 if self._pass_on() or stopped.cancelled:
                     continue
                 keys = [self._mailbox(self.id), self._log]
-                changed = self.store.wait(keys, max(self._read, self.heard), RENEW_SECONDS, called)
+                changed = self.store.wait(keys, max(self._made, self._read, self.heard), RENEW_SECONDS, called)
                 if changed and not self._pass_on():  # one of them is gone
                     self._held_at = -LEASE_SECONDS
             except Exception as error:
@@ -190,20 +198,24 @@ class Processes:
                 self._held_at = -LEASE_SECONDS
                 _pause(stopped, AGAIN_SECONDS)
         with suppress(Exception):  # it is away, and will find out by itself
+            self._send_unsent()
             self.store.delete(self._mailbox(self.id))
 
-    def _pass_on(self) -> bool:
-        """Send what waits, and hand out what has come; whether there was anything."""
+    def _send_unsent(self) -> None:
         while self._unsent:
             self.store.append(self._log, self._unsent[0], NEWS_SECONDS, NEWS)
             self._unsent.popleft()
+
+    def _pass_on(self) -> bool:
+        """Send what waits, and hand out what has come; whether there was anything."""
+        self._send_unsent()
         mail = self.store.read(self._mailbox(self.id), self._read, forget=True)
         for self._read, data in mail:
             self._hand_out(_read(data))
         news = self.store.read(self._log, self.heard)
-        for number, data in news:
+        for self._handed, data in news:
             self._hand_out(_read(data))
-            self.heard = number  # not before: what a stream has sent until now is compared with it
+            self.heard = self._handed  # not before: what a stream has sent until now is compared with it
         return bool(mail or news)
 
     def _hand_out(self, told: Optional[Told]) -> None:

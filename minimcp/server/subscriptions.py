@@ -143,16 +143,16 @@ class Subscriptions:
 
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
-        self._tell(Subscriber.list_changed, kind)
         processes = self._config.processes
         if processes is not None and processes.started:  # what is registered before that is registered in all
-            processes.tell(list=kind)
+            processes.tell(list=kind)  # first: a session whose stream opens at this moment hears of it there
+        self._tell(Subscriber.list_changed, kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
-        self._tell(Subscriber.resource_updated, uri)
         if self._config.processes is not None:
-            self._config.processes.tell(resource=uri)
+            self._config.processes.tell(resource=uri)  # first, as above
+        self._tell(Subscriber.resource_updated, uri)
 
     def hear(self, told: Mapping[str, Json]) -> None:
         """Another process has told of a change, or of something else."""

@@ -347,6 +347,46 @@ def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Sit
     second.finished()
 
 
+def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, hear = threading.Event(), processes.Processes._hear
+
+    def late(self: processes.Processes, stopped: Any) -> None:
+        told.wait(WAIT)
+        hear(self, stopped)
+
+    monkeypatch.setattr(processes.Processes, "_hear", late)
+    client = Roaming(site.cores).at(site.cores[0])
+    client.request("resources/subscribe", {"uri": "notes://one"})
+    site.servers[0].resource_updated("notes://one")  # which waits for the thread that writes to the log
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    told.set()
+    client.delete()
+    stream.finished()
+
+
+def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    client = Roaming(site.cores).at(site.cores[0])
+    client.request("resources/subscribe", {"uri": "notes://one"})
+
+    def held(told: processes.Told) -> None:
+        hear(told)
+        heard.set()
+        opened.wait(WAIT)
+
+    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    site.servers[1].resource_updated("notes://one")
+    assert heard.wait(WAIT)
+    stream = client.listen()  # there was none yet, and the log has not been told here so far
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    opened.set()
+    client.delete()
+    stream.finished()
+
+
 def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -> None:
     client = Roaming(site.cores)
     client.request("resources/subscribe", {"uri": "notes://one"})
@@ -676,6 +716,41 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(site: Site, caplog:
     assert site.cancelled.wait(WAIT)
     held.finished()
     assert eventually(lambda: "was not taken" in caplog.text)
+
+
+def test_a_process_with_nothing_to_hear_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, waited = SharedMemory(), threading.Event()
+    first, second = (processes.Processes(store, "site") for _ in range(2))
+    first.hold()
+    wait, changed = store.wait, []
+
+    def looked(keys: List[str], after: int, timeout: float, cancel: Any) -> bool:
+        changed.append(wait(keys, after, 0))
+        waited.set()
+        return wait(keys, after, timeout, cancel)
+
+    monkeypatch.setattr(store, "wait", looked)
+    second.follow()
+    assert waited.wait(WAIT)
+    second.stop()
+    assert changed[0] is False
+
+
+def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, waits, ends = SharedMemory(), threading.Event(), threading.Event()
+    told = processes.Processes(store, "site")
+
+    def wait(*_: Any) -> bool:
+        waits.set()
+        return not ends.wait(WAIT)
+
+    monkeypatch.setattr(store, "wait", wait)
+    told.follow()
+    assert waits.wait(WAIT)
+    told._stopped.on_cancel(ends.set)
+    told.tell(resource="notes://one")
+    told.stop()
+    assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [None, "notes://one"]
 
 
 def test_without_a_shared_store_there_are_no_processes() -> None:
