@@ -620,7 +620,7 @@ class Endpoint(HttpService):
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
         incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, shown, batch)
-        self.requests.add(incoming, key=id(incoming))  # a client may use an id twice: each POST has its own response
+        response.requests.add(incoming, key=id(incoming))  # an id may be used twice: each POST has its own response
         response.incoming.append(incoming)
         if route.start is not None:
             route.start(incoming)

@@ -171,7 +171,7 @@ class Server:
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")
-        self._listening: list[RunningHttp] = []
+        self._listening: set[RunningHttp] = set()
         self.renew_in_fork()
         renewed_in_fork.add(self)
         for extension in extensions or ():
@@ -193,7 +193,7 @@ class Server:
         """Begin without a connection, as at first: in a forked process they are the parent's. Python calls this."""
         for running in self._listening:
             running.renew()
-        self._listening = []
+        self._listening = set()
         self._state_lock = threading.Lock()
         most = self._limits.requests
         self._cap = None if most is None else [None] * most
@@ -657,7 +657,8 @@ class Server:
         from ..http.wsgi import WsgiApp
 
         endpoint = self._endpoint(path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
-        self._apps.add(endpoint)
+        with self._state_lock:
+            self._apps.add(endpoint)
         return WsgiApp(endpoint, patience=self._limits.write_timeout)
 
     def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
@@ -710,7 +711,8 @@ class Server:
             options, path=path, host=host, port=port,
             write_timeout=limits.write_timeout, drain_grace=limits.drain_grace,
         )
-        self._listening = [*(each for each in self._listening if not each.ended), running]
+        self._listening.add(running)
+        self._listening.difference_update([each for each in list(self._listening) if each.ended])
         return running
 
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
@@ -743,7 +745,7 @@ class Server:
             run.wake()
         with self._state_lock:
             closing = [partial(each.close, grace) for each in self._connections.values()]
-            closing += [partial(each.close, grace) for each in self._listening]
+            closing += [partial(each.close, grace) for each in list(self._listening)]
             endpoints = (*self._endpoints.values(), *self._apps)
             closing += [partial(self._close_endpoint, each, deadline) for each in endpoints]
         incoming = current_request()

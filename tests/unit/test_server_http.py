@@ -18,6 +18,7 @@ import pytest
 from minimcp import Context, HttpOptions, Limits, Server
 from minimcp.engine.requests import current_request
 from minimcp.http.endpoint import Endpoint
+from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import Event
 
 from ..scripted import Task
@@ -140,6 +141,22 @@ def test_the_older_protocol_alone(server: Server) -> None:
     with Wire(running.port) as wire:
         assert wire.send(alone("server/discover")).status == 404
     running.close()
+
+
+def test_close_ends_all_that_was_started_at_the_same_moment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [server.start_http()]
+
+    def ended(first: RunningHttp) -> bool:  # looked at as the next is started
+        if len(running) == 1:
+            running.append(first)
+            running[1] = server.start_http()
+        return first._ended.is_set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunningHttp, "ended", property(ended))
+        running.append(server.start_http())
+    server.close()
+    assert [each.ended for each in running] == [True] * 3
 
 
 def test_a_handler_may_close_its_server(stage: Stage) -> None:

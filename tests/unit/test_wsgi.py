@@ -6,12 +6,13 @@ import io
 import json
 from contextlib import closing
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
+from weakref import WeakSet
 from wsgiref.validate import validator
 
 import pytest
 
 from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, Server
-from minimcp.http import wsgi
+from minimcp.http import endpoint, wsgi
 from minimcp.http.wsgi import PIECES, Mailbox
 from tests.scripted import Task
 from tests.streams import read_events
@@ -151,6 +152,26 @@ def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(server: S
     assert b"progress" in next(body)
     body.close()
     assert stage.cancelled.wait(WAIT)
+
+
+def test_a_request_is_answered_that_comes_as_the_server_is_closed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = endpoint.ResponseSink
+    monkeypatch.setattr(endpoint, "ResponseSink", lambda *given: (make(*given), server.close())[0])
+    response = Task(server.handle_http, call("add", {"a": 1, "b": 2})).result()
+    assert json.loads(response.body)["result"]["structuredContent"] == 3
+
+
+def test_close_may_come_while_an_application_is_made(server: Server) -> None:
+    class Apps(WeakSet):  # type: ignore[type-arg]
+        def add(self, app: Any) -> None:
+            assert server._state_lock.locked(), "close looks at them under this lock"
+            super().add(app)
+
+    server._apps = Apps()
+    app = server.wsgi()
+    assert list(server._apps) == [app._server]
 
 
 def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Server) -> None:
