@@ -477,13 +477,14 @@ class Endpoint(HttpService):
         """Have a session at hand that stands in a store; for so many others as may be, those that were used last."""
         most, unused = self.options.max_sessions, list[Session]()
         with self._changed:
+            session.used_at = time.monotonic()
             self.sessions.pop(session.id, None)
             self.sessions[session.id] = session
             if most is not None and len(self.sessions) > most:
                 older = list(self.sessions.values())[: (most + 1) // 2]
                 unused = [each for each in older if self._unused(each, UNUSED_SECONDS)]
         for each in unused:
-            self.end_here(each, "others are used more")
+            self.end_here(each, "others are used more", UNUSED_SECONDS)
 
     def end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
@@ -497,20 +498,24 @@ class Endpoint(HttpService):
             self.shared.end(session)
         self.end_here(session, reason)
 
-    def end_here(self, session: Session, reason: str) -> None:
-        """End a session in this process. Idempotent."""
-        if self.sessions.pop(session.id, None) is not None:
+    def end_here(self, session: Session, reason: str, unused: Optional[float] = None) -> None:
+        """End a session in this process; with a number only if it is unused for so many seconds. Idempotent."""
+        with self._changed:  # a request that comes at this moment has it kept, or finds it no more
+            if unused is not None and not self._unused(session, unused):
+                return
+            known = self.sessions.pop(session.id, None) is not None
+            if self.shared is not None:
+                self.shared.forget(session)
+        if known:
             session.end(reason)
             if self.store is not None:
                 self.store.forget(session.key)
-            if self.shared is not None:
-                self.shared.forget(session)
 
     def _end_unused(self) -> None:
         ttl = self.options.session_ttl or math.inf
         for session in list(self.sessions.values()):
-            if self._unused(session, ttl if session.initialized else min(ttl, BEGIN_SECONDS)):
-                self.end_here(session, "it was not used")  # in a store it expires
+            unused = ttl if session.initialized else min(ttl, BEGIN_SECONDS)
+            self.end_here(session, "it was not used", unused)  # in a store it expires
 
     def _unused(self, session: Session, seconds: float) -> bool:
         """Whether nothing has come for a session for so long, and nothing of it is open."""
@@ -685,7 +690,7 @@ class Endpoint(HttpService):
                     self.reserve(stream)
                     session.unsolicited = self._open[writer] = stream
                 if isinstance(session, SharedSession):
-                    session.shared.take_stream(session)
+                    session.shared.take_stream(session, writer)
                 require(session.id in self.sessions, 404, "this session has just ended: initialize opens a new one")
                 if before is not None:
                     before.lost()
@@ -700,6 +705,8 @@ class Endpoint(HttpService):
                 elif stream is None:
                     stream = ResponseSink(self, session, peer.revision, None)
                     stream.name = name
+                elif stream is session.unsolicited and isinstance(session, SharedSession):
+                    session.shared.take_stream(session, writer, session.position())
                 known = found and name and self.store is not None and stream.resume(writer, int(found[2]))
                 require(known, 400, "no event of this session has this id, or not any more (event_store)")
                 self._open[writer] = stream
@@ -709,8 +716,8 @@ class Endpoint(HttpService):
             raise HttpError(503, error.message) from None
         finally:
             self._open.pop(writer, None)
-            if isinstance(session, SharedSession) and stream is not None and stream is session.unsolicited:
-                session.shared.leave_stream(session)
+            if isinstance(session, SharedSession):
+                session.shared.leave_stream(session, writer)
             with self._changed:
                 self._changed.notify_all()
 

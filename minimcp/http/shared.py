@@ -157,10 +157,11 @@ class SharedSession(Session):
         ids = map("{}-{}".format, repeat(shared.processes.id), count(1))
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
         self.stream_numbers = iter(partial(secrets.randbits, 48), -1)  # no two processes count alike
-        self._saving = threading.RLock()  # orders what is written to the record
+        self.saving = threading.RLock()  # orders what is written to the record
         self._version, self._stored = 0, Record()
         # The process that has the stream for what belongs to no request; up to where the log was told on that.
         self.holder, self.told = "", shared.processes.heard
+        self.connection: Optional[ResponseWriter] = None  # by which that stream was last taken here
 
     # ------------------------------------------------------------ the record
 
@@ -183,7 +184,7 @@ class SharedSession(Session):
 
     def refresh(self, entry: Entry) -> None:
         """Take in what another process has written, but for members that were changed here."""
-        with self._saving:
+        with self.saving:
             theirs = _record_of(entry) if entry.version > self._version else None
             if theirs is None:
                 return
@@ -220,7 +221,7 @@ class SharedSession(Session):
             StoreUnavailable: The store is away.
             TypeError, ValueError: ``ctx.session`` is no JSON, or too long.
         """
-        with self._saving:
+        with self.saving:
             base, version = self._stored, None
             while version is None:
                 mine = self._record()
@@ -317,19 +318,21 @@ class SharedSessions:
         with self._lock:
             session = self._known.get(key)
             if entry is not None and record is not None and session is None:
-                session = self._known[key] = self.open(record["principal"], id)
+                session = self.open(record["principal"], id)
                 session.begin(record, entry.version)
+                self._known[key] = session  # not before: `hear` may find it
         if session is None or entry is None or record is None:
             if session is not None:
                 self._endpoint.end_here(session, "it has ended at another process")
             return None
         session.refresh(entry)
         self._endpoint.keep(session)
-        return session
+        return session if self._known.get(key) is session else self.load(id)  # it was dropped at this moment
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
         """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is away."""
-        self._known[session.key] = session
+        if not version:  # a copy that was dropped meanwhile, whose stream ends now, does not come back
+            self._known[session.key] = session
         ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
         return self._store.put(self._key(session.key), text, ttl, version)
 
@@ -347,7 +350,8 @@ class SharedSessions:
 
     def forget(self, session: Session) -> None:
         """Drop the copy."""
-        self._known.pop(session.key, None)
+        if self._known.get(session.key) is session:
+            del self._known[session.key]
 
     def _key(self, key: str) -> str:
         return f"{self.processes.folder}session/{key}"
@@ -386,29 +390,32 @@ class SharedSessions:
 
     # ------------------------------------------------------------ streams
 
-    def take_stream(self, session: SharedSession, told: Optional[int] = None) -> None:
+    def take_stream(self, session: SharedSession, writer: ResponseWriter, told: Optional[int] = None) -> None:
         """The stream for what belongs to no request is here now, and nowhere else.
 
         Args:
             session: Whose.
+            writer: Where it goes.
             told: Up to where the log was told on it; None where it begins.
 
         Raises:
             StoreUnavailable: The store is away.
         """
-        before, session.holder = session.holder, self.processes.id
-        missed, session.told = session.told if told is None else told, self.processes.heard
-        session.save()
+        with session.saving:  # the connection before may leave at this moment
+            before, session.holder, session.connection = session.holder, self.processes.id, writer
+            missed, session.told = session.told if told is None else told, self.processes.heard
+            session.save()
         if before not in ("", self.processes.id):
             self.processes.send(before, session=session.key)
         assert session.peer is not None
         self.subscriptions.catch_up(session.peer, self.processes.since(missed))
 
-    def leave_stream(self, session: SharedSession) -> None:
-        """It has ended here: on the next one is told what changes from now on. Never raises."""
-        if session.holder == self.processes.id:
-            session.holder, session.told = "", self.processes.heard
-            session.before_answer()
+    def leave_stream(self, session: SharedSession, writer: ResponseWriter) -> None:
+        """A connection has ended here: on the next one is told what changes from now on. Never raises."""
+        with session.saving:
+            if session.holder == self.processes.id and session.connection is writer:
+                session.holder, session.told, session.connection = "", self.processes.heard, None
+                session.before_answer()
 
     def resume(self, session: SharedSession, name: str, number: int, writer: ResponseWriter) -> Optional[ResponseSink]:
         """Go on with a stream that is not served here.
@@ -434,7 +441,7 @@ class SharedSessions:
         self._endpoint.reserve(stream)
         stream.go_on(name, max((event.number for event in events), default=0))
         session.unsolicited = stream
-        self.take_stream(session, events[-1].mark if events else head["told"])
+        self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream
 
     def _follow(self, name: str, number: int, head: Record, writer: ResponseWriter) -> None:

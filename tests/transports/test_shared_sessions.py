@@ -14,9 +14,10 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from minimcp import Context, HttpOptions, MemoryStore, RedisStore, Server, SqliteStore, Store
-from minimcp.engine.store import StoreUnavailable
+from minimcp.engine.store import Entry, StoreUnavailable
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
+from minimcp.http.shared import SharedSession, SharedSessions
 from minimcp.protocol.lifecycle import Peer
 from minimcp.server import processes
 
@@ -407,6 +408,33 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     again.finished()
 
 
+def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old connection leaves after the new one has come, and is the last of its thread."""
+    resumed, leave, writers = threading.Event(), SharedSessions.leave_stream, []
+
+    def late(self: SharedSessions, session: SharedSession, *writer: Any) -> None:
+        writers.append(writer)
+        if len(writers) == 1:
+            resumed.wait(WAIT)
+        leave(self, session, *writer)
+
+    monkeypatch.setattr(SharedSessions, "leave_stream", late)
+    client = Roaming(site.cores)
+    first = client.at(site.cores[0]).listen()
+    first.writer.wait_for(lambda: first.writer.events)
+    first.writer.lose()
+    again = client.at(site.cores[0]).listen(Last_Event_ID=first.writer.events[-1].id)
+    again.writer.wait_for(lambda: again.writer.streamed)
+    resumed.set()
+    first.finished()
+    assert client.at(site.cores[1]).request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
+    assert eventually(lambda: any(each.uris for each in site.cores[0].subscriptions._sessions.values()))
+    client.delete()
+    again.finished()
+
+
 @requirement("SHTTP-43", "SHTTP-44")
 def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Site) -> None:
     client = Roaming(site.cores)
@@ -529,6 +557,78 @@ def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatc
     clients = [Shaken(core) for _ in range(10)]
     assert len(core.sessions) <= 4
     assert [client.request("ping").status for client in clients] == [200] * 10
+
+
+def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    core, others, refresh = site.cores[0], [Shaken(site.cores[0])], SharedSession.refresh
+    client = Shaken(core)
+    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+
+    def refreshed(self: SharedSession, entry: Entry) -> None:
+        if others:
+            assert others.pop().request("ping").status == 200
+        refresh(self, entry)
+
+    monkeypatch.setattr(SharedSession, "refresh", refreshed)
+    assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
+
+
+def test_a_copy_that_a_request_has_found_is_not_dropped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, end_here = site.cores[0], Endpoint.end_here
+    client, held = Shaken(core), []
+    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+    next(iter(core.sessions.values())).used_at -= 2
+
+    def late(self: Endpoint, *arguments: Any) -> None:
+        if not held:
+            held.append(client.begin("tools/call", {"name": "hold"}))
+            assert site.begun.wait(WAIT)
+        end_here(self, *arguments)
+
+    monkeypatch.setattr(Endpoint, "end_here", late)
+    Shaken(core)
+    site.go.set()
+    assert text_of(held[0].finished()) == "held"
+
+
+def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    core, dropped, leave = site.cores[0], threading.Event(), SharedSessions.leave_stream
+
+    def late(self: SharedSessions, *arguments: Any) -> None:
+        dropped.wait(WAIT)
+        leave(self, *arguments)
+
+    monkeypatch.setattr(SharedSessions, "leave_stream", late)
+    client = Shaken(core)
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    stream.writer.lose()
+    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+    Shaken(core)
+    dropped.set()
+    stream.finished()
+    assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
+
+
+def test_what_is_told_of_a_session_as_its_copy_is_made_is_for_no_half_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, client, shared = SharedSession.begin, Shaken(site.cores[0]), site.cores[1].shared
+
+    def told(self: SharedSession, *arguments: Any) -> None:
+        assert shared is not None
+        shared.hear({"session": self.key})
+        begin(self, *arguments)
+
+    monkeypatch.setattr(SharedSession, "begin", told)
+    client.core = site.cores[1]
+    assert client.request("ping").status == 200
 
 
 def test_the_second_round_goes_to_another_process(site: Site) -> None:
