@@ -82,6 +82,7 @@ class TaskRequest(IncomingRequest):
         super().__init__(request, origin.peer, route, _TaskSink(tasks), origin.size, origin.server, origin.headers)
         self._tasks, self.task_key = tasks, key
         self._numbers = count(1)
+        self.told = 0  # the version of what was last told of it
         self.asker = Asker(self, before)
 
     def start(self) -> None:
@@ -122,10 +123,13 @@ class TaskRequest(IncomingRequest):
             message = f"{done:g}" if total is None else f"{done:g} of {total:g}"
         self._change(lambda record: record.update(message=message))
         token = self.progress_token
-        if token is not None and self.peer.revision.handshake and done > self._last_progress:
-            self._last_progress = done
-            told = {"progressToken": token, "progress": done, "message": message}
-            self.send("notifications/progress", told if total is None else {**told, "total": total})
+        if token is None or not self.peer.revision.handshake:
+            return
+        with self._progress_lock:  # as `IncomingRequest.progress`
+            if done > self._last_progress:
+                self._last_progress = done
+                told = {"progressToken": token, "progress": done, "message": message}
+                self.send("notifications/progress", told if total is None else {**told, "total": total})
 
     def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
         """Ask by the task, which is `input_required` meanwhile; arguments and errors as `IncomingRequest.ask`."""
@@ -246,7 +250,7 @@ class Tasks(Extension):
     def renew_in_fork(self) -> None:
         """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
         self.requests = RunningRequests(self._limits)
-        self._lease = "lease/" + secrets.token_hex(16)
+        self._lease, self._held = "lease/" + secrets.token_hex(16), False
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = set()  # questions that a `tasks/result` of this process asks now
@@ -366,19 +370,25 @@ class Tasks(Extension):
             record["updated"] = _now()
             version = self.store.put(key, to_json(record).encode(), _left(record), entry.version)
             if version is not None:
+                record["version"] = version
                 self._tell(key, record)
-                return {**record, "version": version}
+                return record
 
     def _tell(self, key: str, record: Record) -> None:
         """Tell those who listen to a task of its new state."""
         running = self._running.get(key)
         session = None if running is None else self.subscriptions.session(running.peer)
-        if session is not None:
-            task = self._view(record, False)
-            session.tell(("task", record["id"]), "notifications/tasks/status", task, newest=True)
-        if self.subscriptions.listens("taskIds", key):
-            params = self._detailed(record)
-            self.subscriptions.extension_tells("", "notifications/tasks", params, "taskIds", key, sessions=False)
+        with self._lock:
+            if running is not None:
+                if record["version"] < running.told:
+                    return  # who has changed it since was faster
+                running.told = record["version"]
+            if session is not None:
+                task = self._view(record, False)
+                session.tell(("task", record["id"]), "notifications/tasks/status", task, newest=True)
+            if self.subscriptions.listens("taskIds", key):
+                params = self._detailed(record)
+                self.subscriptions.extension_tells("", "notifications/tasks", params, "taskIds", key, sessions=False)
 
     def _find(self, incoming: IncomingRequest) -> tuple[str, Record]:
         """The task that a request names, if it is its sender's.
@@ -461,10 +471,10 @@ class Tasks(Extension):
             self._hold_lease()
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
         except BaseException:
-            self.store.delete(key)
             self._running.pop(key, None)
             self.requests.claim(running)
             self.requests.finish(running)
+            self.store.delete(key)  # last: it may raise as well
             raise
         self._waiting.append(running)
         self.begin_waiting()
@@ -518,11 +528,12 @@ class Tasks(Extension):
     def _hold_lease(self) -> None:
         """Have the store know that this process runs, from before its first task until after its last one."""
         with self._lock:
-            begins = self._cancel_renewal is None
-            if begins:
+            if self._cancel_renewal is None:
+                self._held = False
                 self._renew_later()  # also when the store fails now
-        if begins:
+        if not self._held:  # not even by another thread, which may be about to
             self.store.put(self._lease, b"", LEASE_SECONDS)
+            self._held = True
 
     def _renew_later(self) -> None:
         """Renew the lease after a while if tasks run, and not again if none does (lock held)."""
@@ -634,20 +645,22 @@ class Tasks(Extension):
         with self._lock:
             mine = [name for name in record["asked"] if (key, name) not in self._asking]
             self._asking.update((key, name) for name in mine)
-        if not mine:
-            return
         related = {RELATED_KEY: {"taskId": record["id"]}}
-        asked = [record["asked"][name] for name in mine]
-        questions = [
-            (one["method"], {**one["params"], "_meta": {**one["params"].get("_meta", {}), **related}}) for one in asked
-        ]
         try:
+            now = self.load(key) if mine else None  # it may be answered since the record was read
+            asked = {} if now is None else {name: one for name, one in now["asked"].items() if name in mine}
+            if not asked:
+                return
+            questions = [
+                (one["method"], {**one["params"], "_meta": {**one["params"].get("_meta", {}), **related}})
+                for one in asked.values()
+            ]
             outcome = incoming.ask(questions, self._limits.ask_timeout)
             if isinstance(outcome, Failure):
                 error = {"code": outcome.code, "message": outcome.message, "data": outcome.data}
-                self._bank(key, {name: {"error": error} for name in mine})
+                self._bank(key, {name: {"error": error} for name in asked})
             else:
-                self._bank(key, {name: {"result": one} for name, one in zip(mine, outcome)})
+                self._bank(key, {name: {"result": one} for name, one in zip(asked, outcome)})
         except RequestTimeout:
             log.info("the client did not answer the questions of a task")
         finally:

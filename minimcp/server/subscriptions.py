@@ -185,9 +185,9 @@ class Subscriptions:
     ) -> None:
         """Tell the streams that listen to a key, and the sessions that declared the capability, as `Extension.tell`."""
         with self._order_lock:
-            told = [stream for stream in self._streams.values() if (member, key) in stream.extended]
+            told = [stream for stream in list(self._streams.values()) if (member, key) in stream.extended]
             if sessions:
-                told += [session for peer, session in self._sessions.items() if peer.supports(capability)]
+                told += [session for peer, session in list(self._sessions.items()) if peer.supports(capability)]
             for subscriber in told:
                 subscriber.tell((method, key), method, params, newest=True)
 

@@ -37,6 +37,7 @@ from minimcp import (
 )
 from minimcp.extensions import tasks as module
 
+from ..scripted import Task
 from ..support import WAIT, eventually, run_python
 from .raw_client import RawClient
 
@@ -861,6 +862,142 @@ def test_a_lease_is_held_when_the_store_works_again(
         assert eventually(lambda: store.list("lease/"))
         gates.go.set()
         assert task.result(WAIT).text == "done"
+
+
+class LateStore(MemoryStore):
+    """Does something behind the first change to a value that has this."""
+
+    def __init__(self, what: bytes) -> None:
+        super().__init__()
+        self.what, self.then = what, list[Any]()
+
+    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+        version = super().put(key, value, ttl, expect)
+        if self.what in value and self.then:
+            self.then.pop()()
+        return version
+
+
+def test_a_task_is_not_lost_whose_process_is_about_to_say_that_it_runs() -> None:
+    gates, store, first, late = Gates(), MemoryStore(), threading.Event(), threading.Event()
+    put = store.put
+
+    def slow(key: str, *arguments: Any, **options: Any) -> Optional[int]:
+        if key.startswith("lease/") and not first.is_set():
+            first.set()
+            late.wait(WAIT)
+        return put(key, *arguments, **options)
+
+    store.put = slow  # type: ignore[method-assign]
+    one, two = (make(gates, Tasks(store, poll_interval=0.02)) for _ in range(2))
+    with client(one, EXTENSION) as here, client(two, EXTENSION) as there:
+        begins = Task(begin, here, "block")
+        assert first.wait(WAIT)
+        second = begin(here, "block")
+        assert get(there, second)["status"] == "working"
+        late.set()
+        gates.go.set()
+        assert [until(here, each, "completed") for each in (begins.result(), second)]
+
+
+def test_a_task_that_cannot_be_kept_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    store = FailingStore(b'"working"', 1)
+    store.delete = lambda key: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    server = make(tasks=Tasks(store))
+    with client(server, EXTENSION) as newer:
+        with pytest.raises(InternalError):
+            newer.start_task("add", {"a": 1, "b": 2})
+    assert not server._config.tasks._running and not server._config.tasks.requests
+    caplog.clear()
+
+
+def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
+    told: List[Any] = []
+
+    def trace(arrow: str, text: str) -> None:
+        message = json.loads(text)
+        if arrow == "-->" and message.get("method") == "notifications/tasks/status":
+            told.append(message["params"]["status"])
+
+    store = LateStore(b"half done")
+    server = make(tasks=Tasks(store), trace=trace)
+    with client(server, CORE) as core:
+        def cancel() -> None:
+            (entry,) = store.list("task/-/")
+            core.request("tasks/cancel", {"taskId": entry.key.rpartition("/")[2]})
+
+        store.then.append(cancel)
+        begin(core, "add", a=1, b=2)
+        assert eventually(lambda: not (store.then or server._config.tasks._running))
+        core.ping()
+    assert told[-1] == "cancelled"
+
+
+def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, answered, asked, forward = threading.Event(), threading.Event(), list[Any](), Tasks._forward
+
+    def late(self: Tasks, incoming: Any, key: str, record: Any) -> None:
+        if record["asked"] and not read.is_set():
+            read.set()
+            answered.wait(WAIT)
+        forward(self, incoming, key, record)
+        if record["asked"]:
+            answered.set()
+
+    def elicit(question: Any) -> Dict[str, Any]:
+        asked.append(question)
+        return {"name": "Ada"}
+
+    monkeypatch.setattr(Tasks, "_forward", late)
+    with client(make(), CORE, elicit=elicit) as core:
+        task = begin(core, "greet")
+        results = [Task(core.request, "tasks/result", {"taskId": task["taskId"]})]
+        assert read.wait(WAIT)
+        results.append(Task(core.request, "tasks/result", {"taskId": task["taskId"]}))
+        assert {result.result()["content"][0]["text"] for result in results} == {"Hello, Ada"}
+    assert len(asked) == 1
+
+
+def test_progress_of_a_task_increases_whichever_of_its_threads_reports() -> None:
+    told: List[Any] = []
+    server = Server("jobs", extensions=[Tasks()], trace=lambda arrow, text: told.append(json.loads(text)))
+    tried = threading.Event()
+
+    class First(float):
+        def __gt__(self, other: float) -> bool:
+            found = float(self) > other
+            second.start()
+            tried.wait(WAIT)
+            return found
+
+    class Tried:
+        def __init__(self, lock: Any) -> None:
+            self.acquire, self.release = lock.acquire, lock.release
+
+        def __enter__(self) -> None:
+            if threading.current_thread() is second:
+                tried.set()
+            self.acquire()
+
+        def __exit__(self, *_: Any) -> None:
+            self.release()
+
+    second = threading.Thread()
+
+    @server.tool(task="optional")
+    def report(ctx: Context) -> None:
+        """Report from two threads."""
+        nonlocal second
+        ctx._incoming._progress_lock = Tried(ctx._incoming._progress_lock)
+        second = threading.Thread(target=lambda: (ctx.progress(2), tried.set()))
+        ctx.progress(First(1))
+        second.join(WAIT)
+
+    with client(server, CORE) as core:
+        params = {"name": "report", "arguments": {}, "task": {}, "_meta": {"progressToken": "mine"}}
+        until(core, core.request("tools/call", params)["task"], "completed")
+    progress = [each["params"]["progress"] for each in told if each.get("method") == "notifications/progress"]
+    assert progress == [1, 2]
 
 
 def test_tasks_are_kept_in_the_store_of_the_server() -> None:

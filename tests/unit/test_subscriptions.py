@@ -78,6 +78,25 @@ def test_a_filter_that_is_none(wrong: Any) -> None:
         stream(made("resources"), wrong)
 
 
+def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
+    subscriptions = made("tools")
+    streams = [stream(subscriptions) for _ in range(2)]
+
+    class Ends(set):  # type: ignore[type-arg]
+        def __contains__(self, member: object) -> bool:
+            streams.pop().cancel()
+            return False
+
+    for opened in subscriptions._streams.values():
+        opened.extended = Ends()
+    peers = [exchange().peer for _ in range(2)]
+    for peer in peers:
+        subscriptions.open_session(peer, lambda line: None)
+        peer.supports = lambda capability: subscriptions.close_session(peers.pop())  # type: ignore[method-assign,misc]
+    subscriptions.extension_tells("x", "notifications/x", {}, "taskIds", "1")
+    assert not streams and not peers and not subscriptions._streams and not subscriptions._sessions
+
+
 def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has one stream take the place of another reads the first one up to the second one's first word."""
     subscriptions, order = made("tools"), []
