@@ -103,13 +103,14 @@ class Authorizer:
             AuthorizationError: The store cannot be read.
             ConnectionLost: The request was aborted while another thread got the token.
         """
-        if not self._is_loaded or (self._token is not None and self._token.is_old):
+        is_loaded, token = self._is_loaded, self._token  # once: another thread may replace it
+        if not is_loaded or (token is not None and token.is_old):
             with self._alone(request):
                 self._load()
                 if self._token is not None and self._token.is_old and self._token.refresh_token:
                     with suppress(AuthorizationError):  # the server's answer is asked for; then it is got anew
                         self._refresh(self._exchange(request))
-        token = self._token
+                token = self._token
         if token is None:
             return {}
         if token.proof_key is None:
@@ -135,7 +136,8 @@ class Authorizer:
         token, proof = sent.get("Authorization", " ").split(" ", 1)[1], self._proof
         has_nonce = proof is not None and proof.note(self._url, headers)
         if status not in (401, 403):
-            self._untried = None if token and token == self._untried else self._untried
+            if token and token == self._untried:
+                self._untried = None
             return False
         asked, challenge, dpop_only = _asked(headers)
         error = asked.get("dpop", {}).get("error") or challenge.get("error")
@@ -219,9 +221,10 @@ class Authorizer:
     # ------------------------------------------------------------ keeping it
 
     def _proof_of(self, token: Token) -> ProofKey:
-        if self._proof is None or self._proof.pem != token.proof_key:
-            self._proof = ProofKey(token.proof_key)
-        return self._proof
+        proof = self._proof
+        if proof is None or proof.pem != token.proof_key:
+            proof = self._proof = ProofKey(token.proof_key)
+        return proof
 
     def _exchange(self, request: AbortableRequest) -> Exchange:
         return Exchange(self._url, self._verify, self._proxies, request)

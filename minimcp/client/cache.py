@@ -194,7 +194,8 @@ class OutputSchemas:
         Raises:
             ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
         """
-        check, structured = self._checks.get(name), vars(result)["structured_content"]  # ABSENT where there is none
+        checks, structured = self._checks, vars(result)["structured_content"]  # ABSENT where there is none
+        check = checks.get(name)
         if check is not None:
             if structured is ABSENT:
                 raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
@@ -203,10 +204,10 @@ class OutputSchemas:
                 raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
             if check.wraps and isinstance(structured, dict):
                 structured = structured["result"]
-        elif wraps and name not in self._checks and isinstance(structured, dict) and structured.keys() == {"result"}:
+        elif wraps and name not in checks and isinstance(structured, dict) and structured.keys() == {"result"}:
             return False
         elif not wraps:
-            self._checks.setdefault(name, None)  # what a list does not tell is not asked for again
+            checks.setdefault(name, None)  # what a list does not tell is not asked for again
         if structured is not ABSENT:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):

@@ -232,9 +232,9 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
-        subscriptions = call.session.subscriptions
-        subscriptions.set_log_level(level, call.request)
-        subscriptions.log_level = level
+        call.session.subscriptions.set_log_level(level, call.request)
+        call.session.subscriptions.log_level = level  # of another session, if it was to be sent again
+        call.session.check()  # as in `ClientSubscriptions.change`
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
         """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.

@@ -329,18 +329,18 @@ class Plan(NamedTuple):
         deadline: Deadline, cancel: Cancel, before: Optional[ClientSession], session: ClientSession, plan: Plan
     ) -> ClientSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
-        with ExitStack() as afterwards:
-            if cancel is not None:
-                afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
-            try:
+        try:
+            with ExitStack() as afterwards:
+                if cancel is not None:
+                    afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
                 negotiate(session, plan, deadline)
                 session.ready(deadline)
                 session.subscriptions = ClientSubscriptions(session)
                 session.subscriptions.begin(deadline, None if before is None else before.subscriptions)
-                check_token(cancel)
-            except BaseException:
-                session.close()
-                raise
+            check_token(cancel)  # which ends nothing from here on
+        except BaseException:
+            session.close()
+            raise
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return session

@@ -312,7 +312,11 @@ class Dispatcher:
             self.waiting.offer(callback, size)
             if not self._has_thread:
                 self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True).start()
+                try:
+                    threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True).start()
+                except RuntimeError as error:  # the system gives none: the next callback tries again
+                    self._has_thread = False
+                    log.error("a callback has to wait: %s", error)
 
     def _run(self) -> None:
         for callback in iter(self.waiting.get, None):

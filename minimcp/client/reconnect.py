@@ -96,9 +96,13 @@ class Reconnector:
                 return self.newest
             if self._attempt is None:
                 self._attempt = Future()
-                threading.Thread(
-                    target=self._run, args=(self._attempt, lost), name="minimcp-restart", daemon=True
-                ).start()
+                try:
+                    threading.Thread(
+                        target=self._run, args=(self._attempt, lost), name="minimcp-restart", daemon=True
+                    ).start()
+                except RuntimeError as error:  # the system gives no thread: the next call tries again
+                    self._attempt = None
+                    raise ConnectionFailed(f"the server could not be started again: {error}") from error
             attempt = self._attempt
         if not wait_until(attempt.done, self._changed, deadline, cancel):
             what = f"{lost.name}: starting the server again"

@@ -268,11 +268,22 @@ class ClientSession(ConnectionRole):
         Raises:
             ConnectionLost: The connection has ended.
         """
+        ids: list[Id] = []
+
         def make_params(id: Id) -> Result:
+            ids.append(id)
             self.streams[id] = on_message
             return self.add_envelope(params, id)
 
-        call = self.calls.start(method, make_params)
+        def forget() -> None:
+            for id in ids:
+                self.streams.pop(id, None)
+
+        try:
+            call = self.calls.start(method, make_params)
+        except BaseException:
+            forget()
+            raise
 
         def wait() -> None:
             ending: Outcome
@@ -280,15 +291,18 @@ class ClientSession(ConnectionRole):
                 ending = self.result_of(method, self.calls.wait(call, NEVER))
             except Exception as error:
                 ending = error
-            self.streams.pop(call.id, None)
+            forget()
             on_end(ending)
 
-        threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-
         def end() -> None:
-            self.streams.pop(call.id, None)
+            forget()
             self.calls.end(call, Cancelled("the stream was closed"))
 
+        try:
+            threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
+        except BaseException:  # the system gives none, or Ctrl-C
+            end()
+            raise
         return end
 
     # ------------------------------------------------------------ the server's messages

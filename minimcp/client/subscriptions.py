@@ -286,7 +286,7 @@ class ClientSubscriptions:
             request("logging/setLevel", {"level": level})
         else:
             self.session.check()
-            era.envelope = {**era.envelope, LOG_LEVEL_KEY: level}
+            era.envelope[LOG_LEVEL_KEY] = level
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
@@ -381,6 +381,7 @@ class ClientSubscriptions:
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 session.request(method, {"uri": uri}, deadline, cancel)
             self.uris = uris
+            session.check()  # who begins the next session may have looked before: then it knows nothing of this
 
     def _open_background(self, deadline: Deadline, uris: set[str]) -> None:
         """Open the client's own stream, if it wants to hear of anything and the server declares that it says so."""

@@ -82,15 +82,15 @@ class Task:
         """Learn from how the server describes it."""
         if wire.get("status") not in STATES or wire.get("taskId") != self.id:
             raise ProtocolViolation(f"the task {self.id!r:.60} has a status of {', '.join(sorted(STATES))}", wire)
-        if self.status in ENDED and wire["status"] != self.status:
-            return  # an answer that was overtaken: what has ended stays so
-        self.status, message = wire["status"], wire.get("statusMessage")
-        self.status_message = message if isinstance(message, str) else None
-        ttl, pause = _number(wire, "ttl"), _number(wire, "pollInterval")
-        self.ttl = None if ttl is None else ttl / 1000
-        if pause is not None:
-            self._pause = min(max(pause / 1000, SHORTEST_POLL), LONGEST_POLL)
-        self._result, self._error = wire.get("result", self._result), wire.get("error", self._error)
+        message, ttl, pause = wire.get("statusMessage"), _number(wire, "ttl"), _number(wire, "pollInterval")
+        with self._told:  # two threads may have asked
+            if self.status in ENDED and wire["status"] != self.status:
+                return  # an answer that was overtaken: what has ended stays so
+            self._result, self._error = wire.get("result", self._result), wire.get("error", self._error)
+            self.status, self.status_message = wire["status"], message if isinstance(message, str) else None
+            self.ttl = None if ttl is None else ttl / 1000
+            if pause is not None:
+                self._pause = min(max(pause / 1000, SHORTEST_POLL), LONGEST_POLL)
 
     def refresh(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> str:
         """Ask the server how it is; returns the status. Errors as `Client.request`.

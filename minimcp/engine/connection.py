@@ -37,7 +37,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, ProtocolViolation, RpcError, describe, logger, one_line
+from ..errors import INVALID_REQUEST, ConnectionLost, McpError, ProtocolViolation, RpcError, describe, logger, one_line
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -260,7 +260,7 @@ class Writer:
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, or cannot be; False when the time was over."""
-        with suppress(ConnectionLost):
+        with suppress(McpError):  # the cause of the end, which may be a token
             self.send(b"", Deadline(seconds))  # which waits for the thread that sends
         with self._changed:
             return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
@@ -372,7 +372,12 @@ class Connection(Sink):
         for work, part in ((self._read, "reader"), (self.writer.run, "writer")):
             thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
             self._threads.append(thread)
-            thread.start()
+            try:
+                thread.start()
+            except BaseException:  # the system gives none
+                self._threads.pop()
+                self.close()
+                raise
         return self
 
     # ------------------------------------------------------------ reading

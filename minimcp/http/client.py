@@ -296,7 +296,8 @@ class _HttpCalls(Calls):
                 self._next_look, self.forget_look = at, timer.after(seconds, self._look)
 
     def _look(self) -> None:
-        self._next_look = float("inf")
+        with self._lock:  # who has ordered this may not have noted it yet
+            self._next_look = float("inf")
         for call in self.pending():
             if call.deadline.expired:
                 params = call.request.params  # type: ignore[attr-defined]
@@ -327,6 +328,8 @@ class HttpClientSession(ClientSession):
     _endpoint: Optional[str] = None
     # Whether the stream that belongs to no request is asked for again when it ends.
     _reopens = True
+    # Whether nothing is to be sent any more, not even what waits for the sender.
+    _closed = False
 
     def __init__(
         self, server: HttpServer, host: Host, limits: Limits,
@@ -350,7 +353,7 @@ class HttpClientSession(ClientSession):
 
     def renew_in_fork(self) -> None:
         """In a forked process the connections are those of another one: let go of them without a word."""
-        self._lock, self._session_id = threading.RLock(), None
+        self._lock, self._ended, self._session_id = threading.RLock(), threading.Event(), None
         for call in self.calls.pending():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
         self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
@@ -385,6 +388,7 @@ class HttpClientSession(ClientSession):
             self._sender.submit(told.set)
             told.wait(CLOSE_SECONDS)
             self._sender.close()
+        self._closed = True
         self._abort_aside()
         self._fetcher.close()
 
@@ -459,6 +463,8 @@ class HttpClientSession(ClientSession):
         """An HTTP request that belongs to no call; it ends with the connection."""
         http = AbortableRequest()
         self._aside.add(http)
+        if self._closed:  # `close` may have looked before
+            http.abort()
         return http
 
     def _abort_aside(self) -> None:

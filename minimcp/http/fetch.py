@@ -128,6 +128,8 @@ class AbortableConnection(_Mixed):
             self._owner = owner
         if owner is None:
             self._idle_since = time.monotonic()
+            if self.sock is not None:
+                self.sock.settimeout(None)  # after `HttpResponse.read_rest`, before another thread may have it
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
             self.close()
@@ -283,10 +285,8 @@ class HttpResponse:
     def read_rest(self, seconds: float) -> None:
         """Read the end if it comes soon, so that the connection can be kept."""
         with suppress(Exception):  # then it is closed
-            sock = self._raw.connection.sock
-            sock.settimeout(seconds)
+            self._raw.connection.sock.settimeout(seconds)
             self._raw.read1(PIECE_BYTES)
-            sock.settimeout(None)
 
     def close(self) -> None:
         """Let go of it; a connection whose body was not read to its end is closed. Never raises."""

@@ -242,7 +242,7 @@ class PerRequest(Agreement):
         revision = _newest(_supported(error), REVISIONS, handshake=False)
         if revision is not None:
             self.revision = revision
-            self.envelope = {**self.envelope, VERSION_KEY: revision.name}
+            self.envelope[VERSION_KEY] = revision.name  # no copy: another thread may set the log level now
         return revision is not None
 
 

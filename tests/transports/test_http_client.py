@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+import urllib3
 from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
 
 import minimcp
@@ -871,3 +872,102 @@ def test_tls_and_what_it_is_checked_by() -> None:
             client.close()  # wakes a thread that reads through TLS
             with pytest.raises(minimcp.ConnectionLost):
                 future.result(WAIT)
+
+
+# ------------------------------------------------------------ what comes at the same moment
+
+
+def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() -> None:
+    alive: List[str] = []
+    levels: List[str] = []
+
+    def initialize(heard: Heard, wire: Wire) -> None:
+        alive.append(f"s{len(alive)}")
+        wire.result({**INITIALIZED, "capabilities": {"tools": {}, "logging": {}}}, Mcp_Session_Id=alive[-1])
+
+    def if_alive(heard: Heard, wire: Wire) -> None:
+        if heard.headers["mcp-session-id"] != alive[-1]:
+            wire.whole(404)
+            return
+        if heard.method == "logging/setLevel":
+            levels.append(alive[-1])
+        wire.result(DONE)
+
+    said = {"initialize": initialize, "logging/setLevel": if_alive, "tools/call": if_alive}
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        alive.append("another")
+        client.set_log_level("debug")
+        alive.append("another")
+        assert client.call_tool("t").text == "done"
+    assert levels == ["s2", "s4"]
+
+
+def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that orders it was held up until the time had come."""
+    class Lock:
+        """Tells that a thread has come to wait for it."""
+
+        def __init__(self, lock: Any) -> None:
+            self.lock, self.waits = lock, threading.Event()
+
+        def __enter__(self) -> None:
+            if not self.lock.acquire(blocking=False):
+                self.waits.set()
+                self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    with Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer, connect(peer) as client:
+        calls: Any = client._sessions.newest.calls
+        lock = calls._lock = Lock(calls._lock)
+        after, looks = http_client.timer.after, [calls._look]
+
+        def at_once(seconds: float, callback: Any) -> Any:
+            if not looks or callback != looks[0]:
+                return after(seconds, callback)
+            Task(lambda: (looks.pop()(), lock.waits.set()))
+            assert lock.waits.wait(WAIT)
+            return int
+
+        monkeypatch.setattr(http_client.timer, "after", at_once)
+        for timeout in (0, 0.1):
+            with pytest.raises(minimcp.RequestTimeout):
+                Task(client.call_tool, "t", timeout=timeout).result()
+
+
+def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
+    silent = dict.fromkeys(("tools/call", "notifications/cancelled", "DELETE"), lambda heard, wire: wire.sock.recv(1))
+    with Peer(silent, handshake=True) as peer, connect(peer) as client:
+        tasks = [Task(client.call_tool, "t") for _ in range(3)]
+        peer.wait_for("tools/call", 3)
+        client.close()
+        assert all(isinstance(task.ended(), minimcp.ConnectionLost) for task in tasks)
+        name = client._sessions.newest._sender.name  # type: ignore[attr-defined]
+        assert eventually(lambda: not any(thread.name.startswith(name) for thread in threading.enumerate()))
+
+
+def test_a_connection_waits_again_as_long_as_it_takes_before_another_call_may_have_it(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: List[Any] = []
+    put = urllib3.HTTPConnectionPool._put_conn  # type: ignore[attr-defined]
+
+    def seen(pool: Any, connection: Any) -> None:
+        if connection is not None and connection.sock is not None:
+            kept.append(connection.sock.gettimeout())
+        put(pool, connection)
+
+    monkeypatch.setattr(urllib3.HTTPConnectionPool, "_put_conn", seen)
+    with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
+        client.call_tool("t", on_progress=lambda item: None)
+    assert kept and not any(kept)
+
+
+def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
+    with Peer() as peer, connect(peer) as client:
+        session: Any = client._sessions.newest
+        with session._ended._cond:  # a thread of the parent is in the middle of this
+            Task(session.renew_in_fork).result()
+        assert session.wait_until_ended(0)

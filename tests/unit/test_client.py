@@ -9,8 +9,9 @@ import pytest
 
 import minimcp
 from minimcp.client import client as module, client as tool_calls
+from minimcp.protocol.lifecycle import LOG_LEVEL_KEY, VERSION_KEY
 
-from ..answering import R4, Answering, error, result, silence
+from ..answering import R4, R5, Answering, error, result, silence
 from ..support import WAIT, eventually, run_python
 
 WRAPPED = {"type": "object", "properties": {"result": {"type": "integer"}}, "x-minimcp-wrapped": True}
@@ -119,3 +120,20 @@ def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: py
     with minimcp.connect(server, revision="handshake", send_shutdown=True) as client:
         client.close()
     assert server.pipe.methods().count("shutdown") == 1, "closing twice says it once"
+
+
+def test_a_revision_and_a_log_level_that_change_at_once_both_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    with minimcp.connect(Answering(modern=True), revision=R5) as client:
+        era: Any = client._era
+
+        class Newest:
+            """A revision; while it is written down another thread sets the level."""
+
+            @property
+            def name(self) -> str:
+                client.set_log_level("error")
+                return "2099-01-01"
+
+        monkeypatch.setattr("minimcp.protocol.lifecycle._newest", lambda *_, **__: Newest())
+        assert era.adopt(minimcp.UnsupportedRevision("no"))
+        assert (era.envelope[VERSION_KEY], era.envelope[LOG_LEVEL_KEY]) == ("2099-01-01", "error")

@@ -26,7 +26,7 @@ from minimcp.client.subscriptions import Changes, Filter
 
 from ..answering import R4, Answer, error, result, silence
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
-from ..scripted import Task, cancelled, notice, result as ended, wait_for
+from ..scripted import Task, cancelled, no_threads, notice, result as ended, wait_for
 from ..support import WAIT, eventually
 
 
@@ -463,3 +463,17 @@ def test_a_flood_at_a_slow_reader_keeps_little(
             with pytest.raises(RequestTimeout):
                 changes.next(0)
     assert ("'b://1' is not subscribed to" in caplog.text) is not session
+
+
+@pytest.mark.parametrize("fault", ["params", "thread"])
+def test_a_stream_that_cannot_be_opened_leaves_nothing(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    with opened(host) as client:
+        session = client._sessions.newest
+        if fault == "params":
+            with pytest.raises(TypeError):
+                client.listen(tools_list_changed=True, filters={"x": object()})
+        else:
+            with no_threads(monkeypatch, "-stream"), pytest.raises(RuntimeError, match="new thread"):
+                client.listen(tools_list_changed=True)
+        assert not session.streams and not session.calls.pending()

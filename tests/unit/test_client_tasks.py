@@ -22,7 +22,7 @@ from minimcp.client import session, tasks
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
-from ..scripted import dumps
+from ..scripted import Task, dumps
 from ..support import WAIT, eventually
 
 ID = "io.modelcontextprotocol/tasks"
@@ -272,3 +272,24 @@ def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.M
     with opened(script) as client:
         assert client.task("t1").wait(WAIT) == "completed"
     assert (pauses, script.polls()) == ([tasks.NOTICE_SECONDS] * 2, 3)
+
+
+def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
+    task = tasks.Task(None, "t1")  # type: ignore[arg-type]
+
+    ended: List[bool] = []
+
+    def end() -> None:
+        if not ended and task._told.acquire(blocking=False):  # else this thread waits until the other has read
+            ended.append(True)
+            task._take({"taskId": "t1", "status": "completed"})
+            task._told.release()
+
+    class Earlier(Dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            Task(end).result()
+            return super().__getitem__(name)
+
+    task._take(Earlier(taskId="t1", status="working"))
+    end()
+    assert task.status == "completed"

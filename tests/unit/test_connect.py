@@ -14,10 +14,13 @@ import minimcp
 from minimcp import Server, StdioServer
 from minimcp.client import connect as connecting
 from minimcp.client.connect import read_target
+from minimcp.client.host import Host
+from minimcp.client.session import ClientSession
+from minimcp.engine.limits import Limits
 from minimcp.stdio import child
 
-from ..answering import R4, R5, Answering
-from ..scripted import Task
+from ..answering import R4, R5, Answering, result, silence
+from ..scripted import Task, no_threads
 from ..support import ROOT, WAIT
 
 QUICK = """
@@ -229,3 +232,35 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(minimcp.Cancelled):
         minimcp.connect(["a"], cancel=token)
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
+
+
+def test_a_token_that_is_cancelled_when_all_is_agreed_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    token, checked = minimcp.CancelToken(), connecting.check_token
+    checks: List[Any] = []
+
+    def check(cancel: Any) -> None:
+        checked(cancel)
+        checks.append(cancel)
+        if len(checks) == 2:  # the first is that of the arguments
+            token.cancel("too late")
+
+    monkeypatch.setattr(connecting, "check_token", check)
+    with minimcp.connect(Answering({"tools/list": result(tools=[])}), cancel=token) as client:
+        assert token.cancelled and client.loss is None and client.list_tools() == []
+
+
+@pytest.mark.parametrize("part", ["reader", "writer"])
+def test_a_connection_that_gets_no_threads_leaves_nothing_open(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Answering()
+    with no_threads(monkeypatch, f"memory-{part}", f"scripted-{part}"):
+        with pytest.raises(minimcp.ConnectionFailed, match="new thread"):
+            minimcp.connect(server)
+    assert server.pipe.closed
+
+
+def test_closing_again_what_a_token_has_ended_raises_nothing() -> None:
+    server = Answering({"initialize": silence})
+    session = ClientSession.over(server.open_pipe(), Host(), Limits())
+    session.stop(minimcp.Cancelled("enough"))
+    for _ in range(2):
+        session.close()

@@ -21,7 +21,7 @@ from minimcp.protocol.versions import REVISIONS
 
 from .. import answering
 from ..answering import R1, R2, R3, R4, Answering, initialized, later, result
-from ..scripted import Task, cancelled, notice, wait_for
+from ..scripted import Task, cancelled, no_threads, notice, wait_for
 from ..support import WAIT, MovedTime, eventually
 
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
@@ -576,3 +576,13 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
         assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
         assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
     assert "a notifications/message that makes no sense" in caplog.text
+
+
+def test_without_a_thread_a_callback_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    with no_threads(monkeypatch):
+        dispatcher.put(lambda: seen.append(1))
+    dispatcher.put(done.set)
+    wait_for(done)
+    dispatcher.close()
+    assert seen == [1]

@@ -56,3 +56,19 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     assert [record.getMessage() for record in caplog.records] == [
         f"results of od\\nd are handed over unchecked: {error}"
     ]
+
+
+def test_a_list_that_comes_while_a_result_is_read_does_not_leave_the_wrapping_on() -> None:
+    made = OutputChecks()
+
+    class Meanwhile(dict):  # type: ignore[type-arg]
+        """Another thread has listed the tools as soon as this one was looked at."""
+
+        def get(self, name: str) -> None:  # type: ignore[override]
+            made.remember([Tool(name, {"type": "object"}, output_schema={**NUMBER, "x-minimcp-wrapped": True})])
+
+    made._checks = Meanwhile()
+    result = CallToolResult([], structured_content={"result": 3.5})
+    if not made.fill_in("tool", result, wraps=True):  # the tools have to be listed, which that thread has done
+        made.fill_in("tool", result, wraps=False)
+    assert result.value == 3.5

@@ -12,7 +12,7 @@ import minimcp
 from minimcp.client import reconnect
 
 from ..answering import R4, R5, Answering, error, initialized, result
-from ..scripted import Task, notice, wait_for
+from ..scripted import Task, no_threads, notice, wait_for
 from ..support import WAIT, eventually
 
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -285,3 +285,46 @@ def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
         lost(client, server)
         assert client.call_tool("a").value == 1
         assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["b", "b"]
+
+
+# ------------------------------------------------------------ what comes at the same moment
+
+
+def test_without_a_thread_it_is_tried_again_later(
+    both: Tuple[minimcp.Client, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server = both
+    lost(client, server)
+    with no_threads(monkeypatch, "minimcp-restart"), pytest.raises(minimcp.ConnectionFailed, match="new thread"):
+        client.request("work")
+    assert client.request("work")["done"]
+
+
+@pytest.mark.parametrize(("what", "revision"), [("subscription", R4), ("subscription", R5), ("log level", R4)])
+def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(what: str, revision: str) -> None:
+    """The server agrees and dies, and another thread begins the next session before this one has noted that."""
+    everything = {"subscribe": True}
+    server = modern({
+        "initialize": initialized(resources=everything, logging={}),
+        **dict.fromkeys(("resources/subscribe", "logging/setLevel"), result()),
+    })
+    with minimcp.connect(server, revision=revision, restart=True, timeout=WAIT, cache=False) as client:
+        session: Any = client._sessions.newest
+        request, replace = session.request, session.subscriptions._replace
+
+        def overtaken(asked: Any) -> Any:
+            def run(*arguments: Any, **keywords: Any) -> Any:
+                answer = asked(*arguments, **keywords)
+                lost(client, server)
+                Task(client.request, "work").result()
+                return answer
+            return run
+
+        session.request, session.subscriptions._replace = overtaken(request), overtaken(replace)
+        heard = False
+        try:
+            client.subscribe("x:a") if what == "subscription" else client.set_log_level("debug")
+        except minimcp.ConnectionLost:
+            heard = True
+        kept = client._sessions.newest.subscriptions
+        assert heard or kept.uris == {"x:a"} or kept.log_level == "debug"

@@ -14,6 +14,10 @@ import pytest
 
 from minimcp import AuthorizationError, TokenFile, TokenMemory
 from minimcp.auth import store
+from minimcp.auth.authorizer import Authorizer, Grant
+from minimcp.auth.dpop import ProofKey
+from minimcp.auth.tokens import Token
+from minimcp.http.fetch import AbortableRequest
 
 from ..scripted import Task
 from ..support import ROOT, WAIT
@@ -280,3 +284,44 @@ def test_a_process_that_was_forked_inside_holds_no_lock(file: TokenFile) -> None
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(file.path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=WAIT, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, b"inside")
+
+
+# ------------------------------------------------------------ a token that threads share
+
+
+def changing(monkeypatch: pytest.MonkeyPatch, name: str, *values: Any) -> Dict[str, Any]:
+    """Have other threads change an attribute of `Authorizer`: each look sees the next value; what was set last."""
+    seen, kept = iter(values), {"set": "nothing"}
+    look = property(lambda self: next(seen, values[-1]), lambda self, value: kept.update({"set": value}))
+    monkeypatch.setattr(Authorizer, name, look, raising=False)
+    return kept
+
+
+@pytest.fixture
+def authorizer() -> Authorizer:
+    return Grant(TokenMemory()).for_server("https://example.com/mcp")
+
+
+def test_a_token_that_is_forgotten_while_a_request_is_authorized(
+    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authorizer._is_loaded = True
+    changing(monkeypatch, "_token", Token("kW9", "i", "r"), None)
+    headers = authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
+    assert headers == {"Authorization": "Bearer kW9"}
+
+
+def test_a_token_that_was_just_got_stays_untried_when_an_older_one_is_taken(
+    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = changing(monkeypatch, "_untried", None, None, "new")
+    assert not authorizer.answered(200, {}, {"Authorization": "Bearer old"}, AbortableRequest())
+    assert kept["set"] == "nothing"
+
+
+def test_a_request_is_proved_by_the_key_of_its_own_token(
+    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = ProofKey(), ProofKey()
+    changing(monkeypatch, "_proof", one, one, other)
+    assert authorizer._proof_of(Token("kW9", "i", "r", proof_key=one.pem)) is one
