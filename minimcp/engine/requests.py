@@ -536,8 +536,8 @@ class RunningRequests:
         """
         self._lock.acquire()
         try:
-            if self._requests.get(request.key) is not request:
-                return False  # its key may be another one's by now
+            if self._requests.get(request.key) is not request or (request.waits and line is not None):
+                return False  # its key may be another one's by now; or its question is its answer
             del self._requests[request.key]
             if key is not None:
                 request.key, request.waits = key, True

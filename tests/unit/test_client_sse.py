@@ -10,6 +10,7 @@ import pytest
 import minimcp
 from minimcp.http import client_sse
 
+from ..scripted import Task
 from ..support import WAIT
 from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 
@@ -156,6 +157,38 @@ def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -
             assert peer.methods[6:8] == ["GET", "initialize"]  # it is known by now
 
 
+def test_messages_go_where_the_first_endpoint_says() -> None:
+    class Odd(Old):
+        def get(self, heard: Heard, wire: Wire) -> None:
+            wire.stream()
+            early = {"method": "notifications/message", "params": {"level": "info", "data": "early"}}
+            wire.event(early, event="message")
+            self.streams.append(wire)
+            wire.event(self.endpoint, event="endpoint")
+            wire.event("/elsewhere", event="endpoint")
+            wire.sock.recv(1)
+
+    with Peer(Odd().said()) as peer, connect(peer) as client:
+        assert [client.call_tool("t").text for _ in range(2)] == ["/messages?session=1"] * 2
+
+
+def test_a_connection_is_used_again_when_what_was_posted_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, answer, old = threading.Semaphore(0), client_sse.SseSession._read_answer, Old()
+    monkeypatch.setattr(client_sse.SseSession, "_read_answer", lambda *given: (answer(*given), read.release()))
+
+    def post(heard: Heard, wire: Wire) -> None:
+        wire.whole(202, b"Accepted", "text/plain")
+        assert read.acquire(timeout=WAIT)  # an answer that comes before ends the request
+        old.streams[-1].event({"id": wire.id, "result": {"content": []}}, event="message")
+
+    with Peer({**old.said(), "tools/call": post}) as peer, connect(peer) as client:
+        read.acquire()  # of `initialize`
+        client.call_tool("t")
+        before = peer.connections
+        client.call_tool("t")
+        assert peer.connections == before
+
+
 @pytest.mark.requirement("HSSE-12")
 @pytest.mark.parametrize("status", [401, 403, 406, 415, 500])
 def test_other_refusals_do_not_lead_there(status: int) -> None:
@@ -192,13 +225,14 @@ def test_the_header_of_the_revision_goes_with_every_later_message(version: str) 
 
 @pytest.mark.requirement("HSSE-14", "SEC-09")
 @pytest.mark.parametrize("endpoint", ["//evil.example/m", "http://127.0.0.1:1/m", "/m\x01"])
-def test_an_endpoint_elsewhere_is_refused(endpoint: str) -> None:
+def test_an_endpoint_elsewhere_is_refused_at_once(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is elsewhere is told by the table of `same_origin` in test_fetch.py."""
+    monkeypatch.setattr(client_sse, "ENDPOINT_SECONDS", 2 * WAIT)
     old = Old()
     with Peer(old.said()) as peer:
         old.endpoint = endpoint.format(port=peer.port)
         with pytest.raises(minimcp.ConnectionFailed, match="posted to the same origin, not to"):
-            connect(peer)
+            Task(connect, peer).result()
         assert peer.methods == ["server/discover", "initialize", "GET"]
 
 
@@ -225,7 +259,7 @@ def test_the_end_of_the_stream_is_the_end() -> None:
         future = client.submit(client.call_tool, "t")
         assert hanging.wait(WAIT)
         old.streams[-1].end()
-        with pytest.raises(minimcp.ConnectionLost, match="the server ended the event stream"):
+        with pytest.raises(minimcp.ConnectionLost, match=f"^{peer.url}: the server ended the event stream"):
             future.result(WAIT)
         with pytest.raises(minimcp.ConnectionLost):
             client.call_tool("t")

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp import InternalError, Refused, UrlElicitationRequired
+from minimcp.server import input_rounds
 from minimcp.server.context import Context
 from minimcp.server.input_rounds import Suspend
 from minimcp.server.registered import Registered
@@ -101,6 +102,22 @@ def test_what_a_question_looks_like() -> None:
     }
     assert isinstance(token, str)
     assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {"roots-1": {"method": "roots/list"}}
+
+
+@pytest.mark.parametrize(("revision", "method"), [(R4, "tools/call"), (R5, "completion/complete")])
+def test_where_no_round_is_resumed_its_members_are_nothing(revision: str, method: str) -> None:
+    call = Call(lambda ctx: 1, revision=revision, method=method)
+    assert call.once(requestState="x", inputResponses=5)["value"] == 1
+
+
+def test_that_a_tool_runs_again_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_rounds, "_replayed", set())
+    caplog.set_level("INFO", "minimcp.rounds")
+    for method, said in (("prompts/get", 0), ("tools/call", 1), ("tools/call", 1)):
+        assert Call(ask, method=method).whole() == 1
+        assert caplog.text.count("runs again from the top") == said
 
 
 @pytest.mark.requirement("M:MRTR-S3")

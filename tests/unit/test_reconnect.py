@@ -10,6 +10,7 @@ import pytest
 
 import minimcp
 from minimcp.client import reconnect
+from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, error, initialized, result
 from ..scripted import Task, no_threads, notice, wait_for
@@ -328,3 +329,83 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(what: str,
             heard = True
         kept = client._sessions.newest.subscriptions
         assert heard or kept.uris == {"x:a"} or kept.log_level == "debug"
+
+
+# ------------------------------------------------------------ by themselves
+
+
+class Session:
+    """Says what becomes of it."""
+
+    name, cause = "fake", minimcp.ConnectionLost("gone")
+
+    def __init__(self, steps: List[str]) -> None:
+        self.steps, self.subscriptions = steps, self
+
+    def missed_all(self) -> None:
+        """As of `ClientSubscriptions`."""
+
+    def close(self) -> None:
+        self.steps.append("close")
+
+    abandon = close
+
+
+def sessions_of(steps: List[str], begun: Any = lambda: None) -> Any:
+    def begin(stop: Any, lost: Any) -> Any:
+        begun()
+        steps.append("begin")
+        return Session(steps)
+
+    first: Any = Session(steps)
+    host: Any = None
+    return reconnect.Reconnector(first, begin, host, None)
+
+
+def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: List[str] = []
+    wait_until, ends = reconnect.wait_until, []
+
+    def pause(over: Any, changed: Any, deadline: Deadline, cancel: Any) -> bool:
+        if deadline.seconds != reconnect.PAUSE:
+            return wait_until(over, changed, deadline, cancel)
+        assert not over()
+        steps.append("pause")
+        return bool([end() for end in ends])
+
+    def go_on() -> List[str]:
+        steps.clear()
+        sessions.after(sessions.newest, Deadline(WAIT), None)
+        return steps
+
+    monkeypatch.setattr(reconnect, "wait_until", pause)
+    monkeypatch.setattr(reconnect, "STEADY", WAIT)
+    sessions = sessions_of(steps)
+    first = sessions.newest
+    for _ in range(3):
+        assert go_on() == ["close", "begin"]
+    assert sessions.after(first, Deadline(WAIT), None) is sessions.newest and steps == ["close", "begin"]
+    assert go_on() == ["close", "pause", "begin"]
+    monkeypatch.setattr(reconnect, "STEADY", 0.0)
+    assert go_on() == ["close", "pause", "begin"]
+    assert go_on() == ["close", "begin"], "the one before has lasted"
+    monkeypatch.setattr(reconnect, "STEADY", WAIT)
+    for _ in range(4):
+        assert go_on() == ["close", "begin"]
+    ends.append(sessions.abandon)
+    with pytest.raises(minimcp.ConnectionLost, match="closed"):
+        go_on()
+    assert steps == ["close", "pause", "close"], "none is begun"
+
+
+def test_close_waits_for_the_session_that_is_begun_and_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: List[str] = []
+    begun, gate, wait = threading.Event(), threading.Event(), reconnect.wait
+    monkeypatch.setattr(reconnect, "wait", lambda *given: (gate.set(), wait(*given)))
+    sessions = sessions_of(steps, lambda: (begun.set(), gate.wait(WAIT)))
+    task = Task(sessions.after, sessions.newest, Deadline(WAIT), None)
+    wait_for(begun)
+    sessions.close()
+    assert steps == ["close", "close", "begin", "close"]
+    with pytest.raises(minimcp.ConnectionLost, match="closed"):
+        task.result()

@@ -76,6 +76,25 @@ def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
     effects.server.close()
 
 
+def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> None:
+    server = Server("asks")
+
+    @server.tool(timeout=WAIT)
+    def act(ctx: Context) -> str:
+        """Ask."""
+        return ctx.elicit("?", {"n": int}).action
+
+    with RawClient(server, R5, {}) as client:
+        state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        (channel,) = server._connections.values()
+        (waits,) = channel.requests._requests.values()
+        waits.timeout._expire()  # by a timer that has looked before the question paused it
+        again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
+        answer = client.once("tools/call", name="act", arguments={}, **again)
+        assert answer["result"]["content"][0]["text"] == "cancel"
+    server.close()
+
+
 @pytest.mark.parametrize("end", ["input", "close"])
 def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
     effects = Effects(limits=Limits(drain_grace=10 * WAIT))
