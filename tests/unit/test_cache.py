@@ -58,7 +58,7 @@ def test_a_result_is_fresh_until_its_time_is_over(ttl: Any, seconds: float) -> N
 
 @pytest.mark.requirement("M:CACHE-4", "M:CACHE-12")
 def test_nothing_is_served_for_another_request() -> None:
-    cache = Cache()
+    cache = Cache(now=Hand())
     keep(cache, key("resources/read", uri="x:a"), says="a")
     for other in (
         key("resources/read", uri="x:b"), key("resources/read", uri="x:A"), key("resources/read"),
@@ -84,7 +84,7 @@ def test_each_change_evicts_what_it_is_about() -> None:
         "other": set(),
     }
     for kind, stale in gone.items():
-        cache = Cache()
+        cache = Cache(now=Hand())
         for method in lists:
             keep(cache, key(method))
             keep(cache, key(method, cursor="2"))
@@ -103,7 +103,7 @@ def test_each_change_evicts_what_it_is_about() -> None:
     (None, []),
 ])
 def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Optional[str], left: List[str]) -> None:
-    cache = Cache()
+    cache = Cache(now=Hand())
     everything = ("x:/a", "x:/ab", "x:/a/1", "x:/a/2", "x:/b/a")
     for each in everything:
         keep(cache, key("resources/read", uri=each))
@@ -117,13 +117,13 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Option
 
 def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ENTRIES", 3)
-    cache = Cache()
+    cache = Cache(now=Hand())
     for uri in "abc":
         keep(cache, key("resources/read", uri=uri))
     assert cache.find(key("resources/read", uri="a")) is not None
     keep(cache, key("resources/read", uri="d"))
     assert uris(cache, *"abcd") == ["a", "c", "d"]
-    small = Cache(500)
+    small = Cache(500, now=Hand())
     keep(small, key("resources/read", uri="a"), text="x" * 40)
     keep(small, key("resources/read", uri="a"), text="y" * 40)
     assert len(small._entries) == 1
