@@ -54,9 +54,9 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
                     client.pexpire(key, int(left - seconds * 1000))
 
         return shorten
-    monotonic, wall = time.monotonic, time.time
-    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
-    monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall() + ahead[0])
+    monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
+    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic + ahead[0])
+    monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
 
     def forward(seconds: float) -> None:
         ahead[0] += seconds
