@@ -480,6 +480,7 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
     """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for notices."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(http_client, "Deadline", lambda seconds: deadlines.NEVER)  # no stream lives for long
     at: List[float] = []
 
     def primed(wire: Wire) -> None:
