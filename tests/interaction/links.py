@@ -14,7 +14,7 @@ import minimcp
 from minimcp import Client, StdioServer
 
 from ..answering import R4, R5, REVISIONS
-from ..support import ROOT, WAIT, outlives_the_test
+from ..support import ROOT, WAIT, eventually, held, outlives_the_test
 
 LINKS = [*(("memory", revision) for revision in REVISIONS), ("stdio", R4), ("stdio", R5)]
 
@@ -79,11 +79,13 @@ def link_to(module: str) -> Any:
 
     @pytest.fixture(scope="module", params=LINKS, ids="-".join)
     def link(request: pytest.FixtureRequest) -> Iterator[Link]:
-        way = Link(module, *request.param)
+        way, before = Link(module, *request.param), held().named()
         with ExitStack() as stack:
             with outlives_the_test():
                 client = stack.enter_context(way.open())
+            own = held().named() - before
             yield way._replace(shared=client)
+        assert eventually(lambda: not own & held().named()), "a server in memory closes its end on its own thread"
 
     return link
 
