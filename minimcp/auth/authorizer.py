@@ -186,7 +186,12 @@ class Authorizer:
                 self._keep(None)
             scopes = more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
             wanted = (*before, *scopes, *self._grant.scopes)
-            self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
+            try:
+                self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
+            except BaseException as error:
+                if not isinstance(error, AuthorizationError):  # it was given up, and not in vain
+                    self._asked.difference_update(more)
+                raise
             return True
 
     def _obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool) -> None:

@@ -350,8 +350,8 @@ class ClientSubscriptions:
             with self._locked(deadline, cancel):
                 subscribed = self._listened.setdefault(stream, set())
                 for uri in dict.fromkeys(uris):
+                    subscribed.add(uri)  # before: the server may take what is given up here
                     session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
-                    subscribed.add(uri)
         session.check()
 
     def _unsubscribe(self, stream: Changes) -> None:
@@ -364,6 +364,7 @@ class ClientSubscriptions:
                 if unwanted:
                     self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
+            self._listened.pop(stream, None)  # what it subscribed to may stay so, but nobody listens
             log.debug("resources/unsubscribe: %s", error)
 
     # ------------------------------------------------------------ the client's own
@@ -377,7 +378,7 @@ class ClientSubscriptions:
             if not session.era.revision.handshake:
                 if uris != self.uris:
                     self._replace(uris, deadline, cancel, needed=uris - self.uris)
-            elif wanted or not any(uri in listened for listened in self._listened.values()):
+            elif wanted or not any(uri in listened for listened in list(self._listened.values())):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 session.request(method, {"uri": uri}, deadline, cancel)
             self.uris = uris

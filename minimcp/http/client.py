@@ -382,17 +382,26 @@ class HttpClientSession(ClientSession):
         return self._ended.wait(seconds)
 
     def close(self) -> None:
-        self.abandon()
+        self._leave()
         if self._resumes:
             told = threading.Event()
             self._sender.submit(told.set)
             told.wait(CLOSE_SECONDS)
             self._sender.close()
+        self._cut()
+
+    def abandon(self) -> None:
+        self._leave()
+        timer.after(CLOSE_SECONDS, self._cut)
+
+    def _cut(self) -> None:
+        """Let go of what is still sent, and of all connections. Never waits."""
         self._closed = True
         self._abort_aside()
         self._fetcher.close()
 
-    def abandon(self) -> None:
+    def _leave(self) -> None:
+        """End all calls, and have the server told that the session ends. Never waits."""
         ends_session = self._session_id is not None and self.cause is None
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:

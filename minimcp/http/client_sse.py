@@ -71,9 +71,10 @@ class SseSession(HttpClientSession):
 
     def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> HttpResponse:
         """As `HttpClientSession`; waits for the endpoint first."""
-        self._named.wait(ENDPOINT_SECONDS)
+        limit = http.deadline.within(ENDPOINT_SECONDS)
+        self._named.wait(limit.to_wait())
         if not self._endpoint:
-            unnamed = f"{self.name}: no endpoint for messages was named within {ENDPOINT_SECONDS:g} s"
+            unnamed = f"{self.name}: no endpoint for messages was named within {limit.seconds:.3g} s"
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 

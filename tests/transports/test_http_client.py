@@ -972,3 +972,15 @@ def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
         with session._ended._cond:  # a thread of the parent is in the middle of this
             Task(session.renew_in_fork).result()
         assert session.wait_until_ended(0)
+
+
+def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Peer({"DELETE": lambda heard, wire: wire.sock.recv(1)}, handshake=True) as peer, connect(peer) as client:
+        monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
+        session: Any = client._sessions.newest
+        session.abandon()  # as the finalizer of a client does
+        peer.wait_for("DELETE")
+        name = session._sender.name
+        assert eventually(lambda: not any(thread.name.startswith(name) for thread in threading.enumerate()))

@@ -278,3 +278,15 @@ def test_a_message_that_is_refused_fails_its_call_only() -> None:
         with pytest.raises(minimcp.ConnectionLost, match="HTTP 500: oh"):
             client.call_tool("bad")
         assert client.call_tool("good").text == "/messages?session=1"
+
+
+def test_an_endpoint_is_waited_for_no_longer_than_there_is_time() -> None:
+    def stream(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.sock.recv(1)
+
+    with Peer({"initialize": lambda heard, wire: wire.whole(404), "GET": stream}) as peer:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client_sse, "ENDPOINT_SECONDS", 2 * WAIT)
+            connecting = Task(connect, peer, revision="handshake", connect_timeout=1)
+            assert isinstance(connecting.ended(), minimcp.ConnectionFailed)

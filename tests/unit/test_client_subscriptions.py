@@ -477,3 +477,25 @@ def test_a_stream_that_cannot_be_opened_leaves_nothing(fault: str, monkeypatch: 
             with no_threads(monkeypatch, "-stream"), pytest.raises(RuntimeError, match="new thread"):
                 client.listen(tools_list_changed=True)
         assert not session.streams and not session.calls.pending()
+
+
+def test_a_stream_that_another_call_keeps_from_unsubscribing_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNSUBSCRIBE_SECONDS", 0.02)
+    host = Host(session=True, **{"resources/subscribe": [result(), silence]})
+    with opened(host, revision=R4) as client:
+        changes, token = client.listen(resource_subscriptions=["a://1"]), CancelToken()
+        slow = Task(lambda: client.subscribe("a://2", cancel=token))
+        assert eventually(lambda: len(host.subscriptions()) == 2)
+        changes.close()
+        token.cancel()
+        assert isinstance(slow.ended(), Cancelled)
+        client.unsubscribe("a://1")
+        assert host.subscriptions()[-1] == ("unsubscribe", "a://1")
+
+
+def test_what_may_be_subscribed_to_after_all_is_unsubscribed() -> None:
+    host = Host(session=True, **{"resources/subscribe": silence})
+    with opened(host, revision=R4) as client:
+        with pytest.raises(RequestTimeout):
+            client.listen(resource_subscriptions=["a://1"], timeout=0.05)
+        assert host.subscriptions() == [("subscribe", "a://1"), ("unsubscribe", "a://1")]

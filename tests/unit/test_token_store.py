@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict, Union
+from typing import Any, Dict, List, Union
 
 import pytest
 
-from minimcp import AuthorizationError, TokenFile, TokenMemory
+from minimcp import AuthorizationError, ConnectionLost, TokenFile, TokenMemory
 from minimcp.auth import store
 from minimcp.auth.authorizer import Authorizer, Grant
+from minimcp.auth.discovery import Place
 from minimcp.auth.dpop import ProofKey
 from minimcp.auth.tokens import Token
 from minimcp.http.fetch import AbortableRequest
@@ -325,3 +326,24 @@ def test_a_request_is_proved_by_the_key_of_its_own_token(
     one, other = ProofKey(), ProofKey()
     changing(monkeypatch, "_proof", one, one, other)
     assert authorizer._proof_of(Token("kW9", "i", "r", proof_key=one.pem)) is one
+
+
+def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
+    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: List[Any] = [ConnectionLost("given up"), Token("new", "i", "r")]
+
+    def obtain(*_: Any) -> Token:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    monkeypatch.setattr("minimcp.auth.authorizer.discover", lambda *_: Place("r", "i", {}))
+    monkeypatch.setattr(authorizer._grant, "obtain", obtain)
+    head = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
+    sent = {"Authorization": "Bearer old"}
+    monkeypatch.setattr(authorizer._grant.store, "get", lambda key: None)
+    with pytest.raises(ConnectionLost):
+        authorizer.answered(403, head, sent, AbortableRequest())
+    assert authorizer.answered(403, head, sent, AbortableRequest())
