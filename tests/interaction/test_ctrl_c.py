@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minimcp.engine.timer import NEVER, Deadline
+from minimcp.engine.timer import Deadline
 
 from ..scripted import Task, open_channel, result
 from ..support import WAIT, eventually
@@ -28,9 +28,10 @@ def ctrl_c_when(condition: Any) -> Task:
 @pytest.mark.parametrize("method", ["work", "initialize"])
 def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
     with open_channel() as (connection, pipe, _):
-        striking = ctrl_c_when(lambda: len(connection.calls) and pipe.sent)
+        deadline = Deadline(WAIT)  # the call has it when it is waited for: before that it is not known what is struck
+        striking = ctrl_c_when(lambda: [call.deadline for call in connection.calls.pending()] == [deadline])
         with pytest.raises(KeyboardInterrupt):
-            connection.calls.wait(connection.calls.start(method, lambda id: {}), NEVER)
+            connection.calls.wait(connection.calls.start(method, lambda id: {}), deadline)
         striking.result()
         assert len(connection.calls) == 0
         told = [] if method == "initialize" else ["notifications/cancelled"]

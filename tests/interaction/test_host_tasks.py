@@ -24,9 +24,17 @@ FORM = {"mode": "form", "message": "who?", "requestedSchema": {
 Ask = Callable[..., Any]
 
 
+def states(sent: List[Tuple[str, Dict[str, Any]]]) -> List[str]:
+    """Those that the client told."""
+    return [params["status"] for method, params in sent if method == "notifications/tasks/status"]
+
+
 def run(script: Callable[[Ask], Any], extensions: Any = None, revision: str = CORE, http: bool = False,
-        **handlers: Any) -> List[Tuple[str, Dict[str, Any]]]:
-    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and params."""
+        tells: int = 0, **handlers: Any) -> List[Tuple[str, Dict[str, Any]]]:
+    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and params.
+
+    Before its end it `tells` of so many states, for which no answer waits.
+    """
     server, failed = Server("asks"), []
 
     @server.tool
@@ -54,6 +62,7 @@ def run(script: Callable[[Ask], Any], extensions: Any = None, revision: str = CO
         given = [Tasks()] if extensions is None else extensions
         with connect(target, revision=revision, extensions=given, trace=trace, **handlers) as client:
             client.call_tool("go", timeout=WAIT)
+            assert failed or eventually(lambda: len(states(sent)) >= tells)
 
     if http:
         with server.start_http() as running:
@@ -95,12 +104,11 @@ def test_a_sample_and_a_form_as_tasks(http: bool) -> None:
             assert ask("tasks/cancel", taskId=id) == -32602
         assert ask("tasks/get", taskId="x") == ask("tasks/result", taskId="x") == -32602
 
-    sent = run(script, http=http, sample=lambda request: "hello", elicit=lambda request: {"name": "Ada"})
+    sent = run(script, http=http, tells=2, sample=lambda request: "hello", elicit=lambda request: {"name": "Ada"})
     declared = sent[0][1]["capabilities"]["tasks"]
     requests = {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}
     assert declared == {"list": {}, "cancel": {}, "requests": requests}
-    told = [params["status"] for method, params in sent if method == "notifications/tasks/status"]
-    assert told == ["completed", "completed"]
+    assert states(sent) == ["completed", "completed"]
 
 
 @pytest.mark.requirement("CANC-10", "CANC-11", "TASK-33", "TASK-34", "TASK-46")
