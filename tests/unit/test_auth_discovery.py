@@ -17,6 +17,7 @@ from minimcp.auth.tokens import Credentials, Token
 from minimcp.http.fetch import AbortableRequest
 
 from ..authorization_server import METADATA, AuthorizationServer, Browser
+from ..drawn import drawn
 
 requirement = pytest.mark.requirement
 PROTECTED = "/.well-known/oauth-protected-resource"
@@ -43,6 +44,7 @@ def test_challenges_are_read(header: str, found: Dict[str, Any]) -> None:
     assert challenges(header) == found
 
 
+@drawn(100)
 @given(strategies.text(alphabet=[*string.ascii_letters, *'"=, \\\t\n'], max_size=200))
 def test_no_header_is_too_much_for_it(header: str) -> None:
     assert isinstance(challenges(header), dict)
