@@ -41,6 +41,7 @@ class Scene:
             self.go.set()
         monkeypatch.setattr(os, "getppid", lambda: self.parent)
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(os, "_exit", bool)  # which the watcher calls where the main thread is slow to return
 
     def close(self, grace: float, reason: Optional[str]) -> None:
         self.closes.append((grace, reason))
