@@ -134,7 +134,15 @@ class Pool:
                 self.queue.append(place)
                 self._advance()
         if not begins:
-            place.wait()
+            try:
+                place.wait()
+            except BaseException:  # Ctrl-C: its turn is nobody's now
+                with self._lock:
+                    if place in self.queue:
+                        self.queue.remove(place)
+                    else:
+                        self.count(-1)
+                raise
         outer, this_thread.pool = getattr(this_thread, "pool", None), self
         try:
             job()

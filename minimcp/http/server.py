@@ -481,8 +481,9 @@ class RunningHttp:
                 self._sweep(now)
 
     def _take_back(self) -> None:
-        while self._back:
-            self._move(*self._back.popleft())
+        with suppress(IndexError):  # when the server has ended, another thread may take the last
+            while self._back:
+                self._move(*self._back.popleft())
 
     def _sweep(self, now: float) -> None:
         """Look at all deadlines, and at who has left. What came before `now` has been read."""

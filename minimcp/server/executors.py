@@ -57,9 +57,14 @@ class Executor:
             return
         incoming.server.executors.add(self)
         key = object()
-        with self._changed:
-            self._queue[key] = incoming
-            self._arrived(key, incoming)
+        try:
+            with self._changed:
+                self._queue[key] = incoming
+                self._arrived(key, incoming)
+        except RuntimeError as error:  # the system gives no thread
+            self._queue.pop(key, None)
+            incoming.refuse(error)
+            return
         # By the thread that cancels: whoever waits all the same is answered.
         CancelToken.on_cancel(incoming, partial(self._run, key))
 

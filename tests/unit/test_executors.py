@@ -17,7 +17,7 @@ from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 from minimcp.server.executors import Executor, Main, Serial, Submitting, executor_of
 
-from ..scripted import RecordingOutlet, Task, wait_for
+from ..scripted import RecordingOutlet, Task, no_threads, wait_for
 from ..support import WAIT, eventually
 from .requests import answers, config
 
@@ -204,6 +204,16 @@ def test_its_thread_ends_when_nothing_refers_to_it() -> None:
     gc.collect()
     thread.join(WAIT)
     assert not thread.is_alive()
+
+
+def test_without_a_thread_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    serial, made = Serial(), exchange()
+    with no_threads(monkeypatch, "minimcp-serial"):
+        serial.start(made)
+    assert answers(made)[0]["error"]["message"] and made.sink.requests.running == 0
+    assert repr(serial) == "<Serial 0 waiting>"
+    run(serial)
+    serial.leave(CONFIG)
 
 
 def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:

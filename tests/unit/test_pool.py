@@ -103,6 +103,29 @@ def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_d
     assert eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
 
 
+@pytest.mark.parametrize("has_come", [False, True])
+def test_ctrl_c_leaves_no_place_taken_for_a_turn_that_nobody_waits_for(
+    make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, has_come: bool
+) -> None:
+    pool = make(1)
+    release = hold(pool, 1)
+
+    class Place(threading.Event):
+        def wait(self, timeout: Any = None) -> bool:
+            if has_come:
+                release.set()
+                assert super().wait(WAIT)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading, "Event", Place)
+        pool.run(bool)
+    release.set()
+    done = threading.Event()
+    pool.submit(done.set)
+    wait_for(done)
+
+
 def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
     """Waits inside waits: each level runs while the one above it waits."""
     pool, depth, deepest = make(1), 20, threading.Event()

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -157,6 +157,17 @@ def test_close_ends_all_that_was_started_at_the_same_moment(server: Server, monk
         running.append(server.start_http())
     server.close()
     assert [each.ended for each in running] == [True] * 3
+
+
+def test_when_it_has_ended_another_thread_may_take_back_the_last_connection(server: Server) -> None:
+    class Taken(Deque[Any]):
+        def __bool__(self) -> bool:
+            return True  # as it was a moment ago
+
+    with server.start_http() as running:
+        pass
+    running._back = Taken()
+    running._wake()
 
 
 def test_a_handler_may_close_its_server(stage: Stage) -> None:
