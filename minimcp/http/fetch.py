@@ -117,7 +117,7 @@ class AbortableConnection(_Mixed):
         self._lock = threading.RLock()  # a signal handler may abort what its own thread is aborting
         self._owner: Optional[AbortableRequest] = None
         # The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
-        # read after which the server closes.
+        # read after which the server closes. While TLS begins it is another one for the same connection.
         self._socket: Any = None
         self._idle_since = float("inf")
         renewed_in_fork.add(self)
@@ -149,10 +149,14 @@ class AbortableConnection(_Mixed):
         """As in `http.client`. Raises NotConnected."""
         try:
             super().connect()
-            self._socket = self.sock
             self._check()
         except Exception as error:
             raise NotConnected from error
+        finally:
+            with self._lock:
+                first, self._socket = self._socket, self.sock
+            if first is not None and first is not self.sock:
+                first.close()
 
     def _check(self) -> None:
         if self._owner is not None and self._owner.aborted.is_set():
@@ -173,6 +177,8 @@ class AbortableConnection(_Mixed):
                 sock.settimeout(self.timeout)
                 self._check()
                 sock.connect(address)
+                self._socket = sock.dup()  # TLS takes the descriptor out of this one
+                self._check()
                 return sock
             except OSError as error:
                 sock.close()

@@ -122,6 +122,18 @@ def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) 
         task.result()
 
 
+def test_agreeing_on_tls_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "CONNECT_SECONDS", 100 * WAIT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sending, fetcher = AbortableRequest(), Fetcher(f"https://127.0.0.1:{listener.getsockname()[1]}/")
+        task = Task(lambda: fetcher.send(sending, "GET", {}))
+        with listener.accept()[0] as silent:
+            assert silent.recv(1)  # it has begun
+            sending.abort()
+            with pytest.raises(ConnectionFailed):
+                task.result()
+
+
 def test_what_was_given_up_before_is_not_sent() -> None:
     with Peer() as peer:
         fetcher, sending = Fetcher(peer.url), AbortableRequest()
