@@ -42,43 +42,6 @@ def by_id(lines: List[Any]) -> Dict[Any, Any]:
 # ------------------------------------------------------------ what arrives
 
 
-def test_requests_are_served_by_the_pool_the_reader_or_an_executor() -> None:
-    with open_channel() as (connection, pipe, role):
-        taken: List[Any] = []
-        role.serve("work", lambda request: {"n": request.request.id})
-        role.serve("elsewhere", lambda request: {"ran": 1}, start=taken.append)
-        role.serve("full", lambda request: {}, start=lambda request: request.refuse(InternalError("full")))
-        pipe.give(*[request(id, method) for id, method in enumerate(("ping", "work", "silent", "nobody", "elsewhere",
-                                                                      "full"))])  # fmt: skip
-        found = by_id(pipe.lines(4))
-        assert found[0]["result"] == {} and found[1]["result"] == {"n": 1} and found[3]["error"]["code"] == -32601
-        assert found[5]["error"]["message"] == "full"
-        assert len(connection.requests) == 1
-        taken[0].run()
-        assert pipe.lines(5)[4]["result"] == {"ran": 1}
-
-
-@pytest.mark.requirement("PROG-01", "CANC-06")
-def test_notifications_reach_whom_they_are_for() -> None:
-    with open_channel() as (connection, pipe, role):
-        seen: List[Any] = []
-        call = connection.calls.start("work", no_params, seen.append)
-        begun = threading.Event()
-        role.serve("wait", lambda request: (begun.set(), request.sleep(WAIT)))
-        pipe.give(request(7, "wait"))
-        wait_for(begun)
-        pipe.give(
-            notice("notifications/progress", progressToken=call.id, progress=1),
-            notice("notifications/progress", progressToken="nobody", progress=1),
-            cancelled(7), cancelled([7]),
-            notice("notifications/x"), result(call.id), result(99), result(None),
-        )  # fmt: skip
-        assert connection.calls.wait(call, Deadline(WAIT)) == {}
-        assert [item["progress"] for item in seen] == [1]
-        assert eventually(lambda: [each.method for each in role.notices] == ["notifications/x"])
-        assert eventually(lambda: not len(connection.requests))
-
-
 @pytest.mark.requirement("BATCH-01", "BATCH-04")
 def test_an_array_is_answered_by_an_array() -> None:
     with open_channel() as (connection, pipe, role):
@@ -88,6 +51,7 @@ def test_an_array_is_answered_by_an_array() -> None:
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),
             request(4, "ping"), request(5, "full"), {"jsonrpc": "2.0", "method": 5},
+            notice("notifications/progress", progressToken="nobody", progress=1),
         ]  # fmt: skip
         pipe.give(dumps(items))
         (answers,) = pipe.lines(1)
@@ -120,7 +84,8 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog
         assert pipe.lines(2)[1]["error"]["code"] == -32700
     pipe = ScriptedPipe()
     connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
-    pipe.give(*[b"I am no server %d" % number for number in range(8)], {**request(1, "x"), "params": 5})
+    pipe.give(*[b"I am no server %d" % number for number in range(8)])
+    pipe.give(request(0, "dropped"), {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
     late = connection.calls.start("work", no_params)
     with pytest.raises(RequestTimeout, match="it wrote a line that is no message: I am no server 7"):
