@@ -106,24 +106,6 @@ def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
     assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 
-def test_a_class_whose_methods_cannot_be_registered_leaves_nothing(server: Server) -> None:
-    class Shop:
-        @minimcp.app("ui://shop")
-        def page(self) -> str:
-            """A page."""
-            return ""
-
-        @minimcp.tool(ui="ui://shp")
-        def buy(self) -> str:
-            """Buy."""
-            return ""
-
-    with pytest.raises(ValueError, match="did you mean 'ui://shop'"):
-        server.add(Shop())
-    with pytest.raises(KeyError):
-        server.remove_resource("ui://shop")
-
-
 def test_a_mark_needs_the_uri_and_the_extension() -> None:
     with pytest.raises(TypeError, match="the URI comes first"):
         minimcp.app(chart)  # type: ignore[arg-type]

@@ -103,6 +103,10 @@ def test_what_cannot_be_registered_is_taken_back_whole() -> None:
         def page(self) -> str:
             return ""
 
+        @minimcp.app("ui://half")
+        def shown(self) -> str:
+            return ""
+
         @minimcp.prompt
         def ask(self) -> str:
             return ""
@@ -115,7 +119,7 @@ def test_what_cannot_be_registered_is_taken_back_whole() -> None:
         async def bad(self) -> str:
             return ""
 
-    server = Server("x")
+    server = Server("x", extensions=[minimcp.Apps()])
     with pytest.raises(TypeError, match="async"):
         server.add(Notes(), Half())
     with minimcp.connect(server) as client:
