@@ -6,7 +6,6 @@ import random
 import socket
 import threading
 import tracemalloc
-import weakref
 from contextlib import ExitStack
 from ipaddress import ip_address
 from typing import Any, Iterator, List
@@ -18,7 +17,7 @@ import urllib3
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
-from minimcp.http.fetch import AbortableConnection, AbortableRequest, Fetcher, HttpResponse, same_origin
+from minimcp.http.fetch import AbortableRequest, Fetcher, HttpResponse, same_origin
 from minimcp.protocol.uri_template import parse_web_url
 
 from ..scripted import Task
@@ -144,36 +143,16 @@ def test_what_was_given_up_before_is_not_sent() -> None:
         assert not peer.heard
 
 
-class InTwo:
-    """A connection that sends a request in two pieces, as `http.client` does."""
-
-    def __init__(self) -> None:
-        self.sock: Any = None
-        self.sent: List[bytes] = []
-
-    def request(self, body: bytes) -> None:
-        self.send(b"head ")
-        if not body:
-            raise ValueError("no body")
-        self.send(body)
-
-    def send(self, data: bytes) -> None:
-        self.sent.append(data)
-
-
-class Whole(AbortableConnection, InTwo):  # type: ignore[misc]
-    """The same as the pools have it."""
-
-    all_of_fetcher: Any = weakref.WeakSet()
-
-
-def test_a_request_is_sent_in_one_piece_or_not_at_all() -> None:
-    whole = Whole()
-    whole.request(b"body")
-    with pytest.raises(ValueError, match="no body"):
-        whole.request(b"")
-    whole.send(b"more")
-    assert whole.sent == [b"head body", b"more"]
+def test_a_request_is_sent_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: List[bytes] = []
+    sendall = socket.socket.sendall
+    monkeypatch.setattr(socket.socket, "sendall", lambda sock, data: sent.append(bytes(data)) or sendall(sock, data))
+    with Peer({"an answer": lambda heard, wire: wire.whole(202)}) as peer:
+        fetcher = Fetcher(peer.url)
+        fetcher.send(AbortableRequest(), "POST", {}, b"{}")
+        fetcher.close()
+    [request] = [data for data in sent if data.startswith(b"POST")]
+    assert request.endswith(b"\r\n\r\n{}")
 
 
 def test_a_late_end_harms_no_other_request_on_the_same_connection() -> None:
