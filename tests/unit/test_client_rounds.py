@@ -222,10 +222,7 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
             return DONE(message)
         return asks(params["name"], a=ROOTS if params["name"] == "roots" else ELICIT)(message)
 
-    def elicit(request: Any) -> Any:
-        return person(request)
-
-    client, server = connected(answer, elicit=elicit)
+    client, server = connected(answer, elicit=person)
     with client:
         names = ["ask", "plain", "roots", "ask"]
         outcomes = client.call_tools([(name, None) for name in names], return_exceptions=True)
