@@ -69,7 +69,10 @@ class HostTasks(Tasks):
         """
         session.host.read(incoming.request.method, incoming.request.params, incoming.peer, CancelToken())
         self._sessions[incoming.peer] = session
-        return self.create(route, incoming)
+        result = self.create(route, incoming)
+        if session.ended.cancelled:  # maybe before `lost` could find it
+            self.lost(incoming.peer)
+        return result
 
     def lost(self, peer: Peer) -> None:
         """The connection to this server has ended, and its questions with it. Never blocks."""

@@ -228,8 +228,9 @@ class ResponseSink(Sink):
 
     def go_on(self, name: str, last: int = 0) -> None:
         """Be the stream of this name, behind so many events."""
-        self.name, self.streaming, self._last = name, True, last
+        self.name, self._last = name, last
         self._primed = self._revision.polling  # it begins with an event that has only an id
+        self.streaming = True  # last: other threads write from now on
 
     # ------------------------------------------------------------ writing
 
@@ -256,7 +257,10 @@ class ResponseSink(Sink):
     def _flush(self, writer: Optional[ResponseWriter] = None) -> None:
         """Send what is pending, as long as it goes there (write lock held)."""
         while self._pending and not self._is_over(writer):
-            line, session = self._pending.pop(0), self.session
+            try:
+                line, session = self._pending.pop(0), self.session
+            except IndexError:  # a stream of this session that ends, or one that begins, was faster
+                return
             mark = 0 if session is None or self._of_call else session.position()  # before it is made
             if self._ending and not self._pending:
                 mark = LAST

@@ -199,12 +199,14 @@ class Processes:
                 _pause(stopped, AGAIN_SECONDS)
         with suppress(Exception):  # it is away, and will find out by itself
             self._send_unsent()
-            self.store.delete(self._mailbox(self.id))
+            if self._stopped is stopped:  # else it is that of the thread that was started anew
+                self.store.delete(self._mailbox(self.id))
 
     def _send_unsent(self) -> None:
-        while self._unsent:
-            self.store.append(self._log, self._unsent[0], NEWS_SECONDS, NEWS)
-            self._unsent.popleft()
+        for told in list(self._unsent):
+            self.store.append(self._log, told, NEWS_SECONDS, NEWS)
+            with suppress(ValueError):  # a thread that ends late, and one that was started anew, may send the same
+                self._unsent.remove(told)
 
     def _pass_on(self) -> bool:
         """Send what waits, and hand out what has come; whether there was anything."""

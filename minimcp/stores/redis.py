@@ -179,10 +179,11 @@ class RedisStore(Store):
         except self._refused as error:  # Redis is there
             raise StoreUnavailable(f"{self!r}: {error}") from error
         except Exception as error:  # what is no answer of Redis may raise anything
+            away = f"{type(error).__name__}: {error}"
             with self._lock:
-                probing, self._away = self._away is not None, f"{type(error).__name__}: {error}"
+                probing, self._away = self._away is not None, away
             if not probing:
-                log.error("%r is away: %s", self, self._away)
+                log.error("%r is away: %s", self, away)
                 arguments = (self._client, self._closed)
                 threading.Thread(target=self._probe, args=arguments, name="minimcp-redis-probe", daemon=True).start()
             raise StoreUnavailable(f"{self!r}: {error}") from error
@@ -196,7 +197,8 @@ class RedisStore(Store):
         self._disconnect()
         if back:
             log.warning("%r is back", self)
-        self._away = None
+        with self._lock:  # else a call that fails at this moment would leave it away, and none look whether it is back
+            self._away = None
 
     def _run(self, script: str, key: str, *values: Any, read: Callable[[Any], T]) -> T:
         """Run a script for a key, and read what it returns."""

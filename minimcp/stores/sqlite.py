@@ -203,14 +203,14 @@ class SqliteStore(Store):
         self, keys: Iterable[str], after: int, timeout: Optional[float] = None, cancel: Optional[CancelToken] = None
     ) -> bool:
         """As `Store.wait`; a change by another process is noticed within 0.05 s."""
-        with self._lock:
-            self._waiting += 1
-            if self._waiting == 1:
-                self._poller = threading.Event()
-                newest = self._query("select version from counter")[0][0]
-                arguments = (self._poller, newest)
-                threading.Thread(target=self._poll, args=arguments, name="minimcp-sqlite", daemon=True).start()
         try:
+            with self._lock:
+                self._waiting += 1
+                if self._waiting == 1:
+                    self._poller = threading.Event()
+                    newest = self._query("select version from counter")[0][0]
+                    arguments = (self._poller, newest)
+                    threading.Thread(target=self._poll, args=arguments, name="minimcp-sqlite", daemon=True).start()
             return super().wait(keys, after, timeout, cancel)
         finally:
             with self._lock:

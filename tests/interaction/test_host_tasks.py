@@ -8,9 +8,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 
-from minimcp import Context, Refused, SampleRequest, Server, Tasks, connect
+from minimcp import ConnectionLost, Context, Refused, SampleRequest, Server, Tasks, connect
+from minimcp.extensions.host_tasks import HostTasks
 from minimcp.protocol.messages import Failure
 
+from ..scripted import Task
 from ..support import WAIT, eventually
 
 CORE = "2025-11-25"
@@ -173,3 +175,43 @@ def test_a_client_without_tasks_answers_at_once(revision: str, extensions: Optio
 
     sent = run(script, extensions, revision, sample=lambda request: "hello")
     assert "tasks" not in sent[0][1]["capabilities"]
+
+
+def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, lost, created, made = threading.Event(), threading.Event(), threading.Event(), list[Any]()
+    create, tell = HostTasks.create, HostTasks.lost
+
+    def late(self: HostTasks, *arguments: Any) -> Any:
+        asked.set()
+        lost.wait(WAIT)
+        result = create(self, *arguments)
+        made.extend([self, *self._running.values()])
+        created.set()
+        return result
+
+    def told(self: HostTasks, peer: Any) -> None:
+        tell(self, peer)
+        lost.set()
+
+    monkeypatch.setattr(HostTasks, "create", late)
+    monkeypatch.setattr(HostTasks, "lost", told)
+    server, go = Server("asks"), threading.Event()
+
+    @server.tool
+    def ask(ctx: Context) -> None:
+        """Ask by a task."""
+        ctx._incoming.ask([("sampling/createMessage", {**SAMPLE, "task": {}})], WAIT)
+
+    def sample(request: SampleRequest) -> str:
+        go.wait(WAIT)
+        return "late"
+
+    with connect(server, revision=CORE, extensions=[Tasks()], sample=sample) as client:
+        call = Task(client.call_tool, "ask")
+        assert asked.wait(WAIT)
+    assert created.wait(WAIT)
+    tasks, running = made
+    assert eventually(lambda: running.cancelled and not tasks._sessions)
+    go.set()
+    with pytest.raises(ConnectionLost):
+        call.result()

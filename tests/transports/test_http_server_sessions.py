@@ -14,11 +14,12 @@ from minimcp.http import endpoint
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
+from minimcp.http.sessions import ResponseSink
 
 from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
-from .http_app import NEWEST, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
+from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
 
 requirement = pytest.mark.requirement
 
@@ -680,3 +681,43 @@ def test_a_forked_process_begins_without_the_streams_of_its_parent() -> None:
     core.renew_in_fork()
     assert core.store is not None and "EventStore 0 events" in repr(core.store)
     assert serve(core, client.get(Last_Event_ID=first[-2].id)).status == 404
+
+
+def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(server: Server, core: Endpoint) -> None:
+    class Raced(list):  # type: ignore[type-arg]
+        """Of which the stream before takes what is told first, in the moment in which the next one is about to."""
+
+        taken = False
+
+        def pop(self, place: Any = -1) -> Any:
+            if not self.taken:
+                self.taken = True
+                super().pop(place)()
+            return super().pop(place)
+
+    client = Shaken(core)
+    (session,) = core.sessions.values()
+    session.pending = Raced()
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    server.add_tool(lambda: 1, name="one", description="One more.")
+    assert eventually(lambda: session.pending.taken and not session.pending)
+    server.add_tool(lambda: 2, name="two", description="One more.")
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    client.delete()
+    stream.finished()
+
+
+def test_a_response_is_a_stream_for_other_threads_when_it_is_complete(core: Endpoint) -> None:
+    client, seen = Shaken(core), []
+    (session,) = core.sessions.values()
+
+    class Looks:
+        @property
+        def polling(self) -> bool:
+            seen.append(response.streaming)
+            return False
+
+    response = ResponseSink(core, session, Looks(), Recording())  # type: ignore[arg-type]
+    assert response.open() and seen == [None]
+    assert client.delete().status == 200

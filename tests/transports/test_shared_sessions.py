@@ -853,6 +853,31 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [None, "notes://one"]
 
 
+def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.01)
+    store, goes, deleted, send = SharedMemory(), threading.Barrier(2), list[str](), SharedMemory.append
+    told, waits = processes.Processes(store, "site"), threading.Event()
+
+    def slow(self: SharedMemory, key: str, data: bytes, *more: Any) -> int:
+        if json.loads(data).get("list") == 1:
+            waits.set()
+            goes.wait(WAIT)
+        return send(self, key, data, *more)
+
+    monkeypatch.setattr(SharedMemory, "append", slow)
+    monkeypatch.setattr(store, "delete", deleted.append)
+    told.tell(list=1)
+    assert waits.wait(WAIT)
+    first = told._thread
+    told.stop()
+    told.tell(list=2)  # starts another
+    first.join(WAIT)
+    assert eventually(lambda: not told._unsent)
+    said = [json.loads(data).get("list") for _, data in store.read(told._log)]
+    assert 2 in said and not deleted
+    told.stop()
+
+
 def test_without_a_shared_store_there_are_no_processes() -> None:
     server = Server("alone", store=MemoryStore())
     assert server._config.processes is None and core_of(server).shared is None

@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List
 
 import pytest
 
 from minimcp import CancelToken, MemoryStore, RedisStore, SqliteStore, Store
+from minimcp.engine.store import StoreUnavailable
 
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
@@ -383,4 +385,57 @@ def test_an_exception_leaves_nothing_half_written(tmp_path: Path) -> None:
         store.put("a", wrong)
     assert store.get("a") is None
     assert store.put("a", b"1", expect=0)
+    store.close()
+
+
+def test_a_wait_that_cannot_begin_keeps_no_other_from_being_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    version, query, failures = one.put("a", b"1"), one._query, [sqlite3.OperationalError("disk I/O error")]
+    assert version is not None
+
+    def fails_once(statement: str, *values: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return query(statement, *values)
+
+    monkeypatch.setattr(one, "_query", fails_once)
+    with pytest.raises(sqlite3.Error):
+        one.wait(["a"], version, WAIT)
+    changed, looked = one._changed, threading.Event()
+    monkeypatch.setattr(one, "_changed", lambda *given: (changed(*given), looked.set())[0])
+    waiting = Task(one.wait, ["a"], version, 2 * WAIT)
+    assert looked.wait(WAIT)
+    two.put("a", b"2")
+    assert waiting.result() is True
+    one.close()
+    two.close()
+
+
+def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began before Redis was away, and fails as that is found to be back."""
+    monkeypatch.setattr("minimcp.stores.redis.PROBE_SECONDS", 0.01)
+    store, back = RedisStore("redis://127.0.0.1:1/0"), threading.Event()
+    store._client = SimpleNamespace(ping=back.is_set, connection_pool=store._client.connection_pool)
+
+    class Late(Exception):
+        def __str__(self) -> str:
+            back.set()
+            for thread in threading.enumerate():
+                if thread.name == "minimcp-redis-probe":
+                    thread.join(WAIT)
+            return "late"
+
+    def fail(error: Exception) -> Any:
+        raise error
+
+    def call() -> None:
+        with pytest.raises(StoreUnavailable):  # another thread's
+            store._do(lambda: fail(ConnectionError()))
+        raise Late
+
+    with pytest.raises(StoreUnavailable):
+        store._do(call)
+    assert eventually(lambda: store._away is None)
     store.close()
