@@ -371,13 +371,12 @@ class Connection(Sink):
         """Start the connection's threads."""
         for work, part in ((self._read, "reader"), (self.writer.run, "writer")):
             thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
-            self._threads.append(thread)
             try:
                 thread.start()
             except BaseException:  # the system gives none
-                self._threads.pop()
                 self.close()
                 raise
+            self._threads.append(thread)  # not before: `close`, which may come meanwhile, joins what is here
         return self
 
     # ------------------------------------------------------------ reading

@@ -419,6 +419,22 @@ def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
         assert connection.wait_until_ended(WAIT) and str(connection.calls.cause) == "test: closed"
 
 
+@pytest.mark.parametrize("part", ["reader", "writer"])
+def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, connection = threading.Thread.start, Connection(ScriptedPipe(), ScriptedRole(), pool=Pool(1, "x"))
+
+    def late(thread: threading.Thread) -> None:
+        if thread.name.endswith(part):
+            connection.close()
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", late)
+        connection.open()
+    connection.close()
+    assert connection.ended and not any(thread.is_alive() for thread in connection._threads)
+
+
 def test_threads_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(connection_module, "CLOSE_SECONDS", 0.01)
     with open_channel() as (connection, pipe, role):
