@@ -6,11 +6,12 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional
 
 from ..engine.pool import renewed_in_fork
+from ..engine.timer import Deadline
 from ..errors import AuthorizationError, ConnectionLost, McpError, describe, logger, one_line
 from ..http.client import POST_HEADERS
 from ..http.fetch import AbortableRequest, without_secrets
@@ -260,11 +261,30 @@ class Authorizer:
                 if request.aborted.is_set():
                     raise ConnectionLost(f"{without_secrets(self._url)}: given up while another thread got a token")
         try:
-            lock, seconds = getattr(self._grant.store, "lock", None), self._grant.seconds
-            with nullcontext() if lock is None else lock(f"server {self._key}", seconds or RENEW_SECONDS):
+            with self._alone_among_processes(request):
                 yield
         finally:
             self._lock.release()
+
+    def _alone_among_processes(self, request: AbortableRequest) -> Any:
+        """The lock of the store, held; a context manager."""
+        lock, limit = getattr(self._grant.store, "lock", None), Deadline(self._grant.seconds or RENEW_SECONDS)
+        held = ExitStack()
+        while lock is not None:
+            look = limit.within(LOOK_SECONDS)
+            try:
+                held.enter_context(lock(f"server {self._key}", look.seconds))
+                break
+            except AuthorizationError as error:
+                if not look.expired:  # there can be no lock
+                    raise
+                if request.aborted.is_set():
+                    told = f"{without_secrets(self._url)}: given up while another process got a token"
+                    raise ConnectionLost(told) from None
+                if limit.expired:
+                    told = f"another process has been getting a token for {limit.seconds:g} s"
+                    raise AuthorizationError(f"{without_secrets(self._url)}: {told}") from error
+        return held
 
     @contextmanager
     def _clock_stands(self, request: AbortableRequest) -> Iterator[None]:

@@ -347,3 +347,17 @@ def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
     with pytest.raises(ConnectionLost):
         authorizer.answered(403, head, sent, AbortableRequest())
     assert authorizer.answered(403, head, sent, AbortableRequest())
+
+
+def test_the_token_of_another_process_is_waited_for_until_the_call_is_given_up_or_it_takes_too_long(
+    file: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authorizer, request = Grant(TokenFile(file.path)).for_server("https://example.com/mcp"), AbortableRequest()
+    with file.lock(f"server {authorizer._key}", WAIT):  # as another process has it
+        waiting = Task(authorizer.authorize, "POST", "https://example.com/mcp", request)
+        request.abort()
+        assert isinstance(waiting.ended(), ConnectionLost)
+        monkeypatch.setattr("minimcp.auth.authorizer.RENEW_SECONDS", 0.05)
+        with pytest.raises(AuthorizationError, match="another process has been getting a token for 0.05 s"):
+            authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
+    assert authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest()) == {}
