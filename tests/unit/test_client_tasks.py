@@ -216,12 +216,6 @@ def test_a_task_where_there_are_none(revision: str) -> None:
             client.task("")
 
 
-def test_a_client_that_was_not_given_tasks() -> None:
-    with connect(Script(), revision=R5) as client:
-        with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
-            client.task("t1").refresh()
-
-
 # ------------------------------------------------------------ notices
 
 
