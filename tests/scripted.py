@@ -162,9 +162,7 @@ class ScriptedRole(ConnectionRole):
     def serve(self, method: str, handle: Callable[[IncomingRequest], Any], **options: Any) -> None:
         self.routes[method] = Route(handle, **options)
 
-    def admit(self, request: Request) -> Optional[Tuple[Peer, Route]]:
-        if request.method == "silent":
-            return None
+    def admit(self, request: Request) -> Tuple[Peer, Route]:
         route = self.routes.get(request.method)
         if route is None:
             raise MethodNotFound(f"no {request.method}")

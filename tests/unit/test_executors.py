@@ -100,9 +100,6 @@ def test_names_and_objects() -> None:
         assert isinstance(made, Submitting) and made is executor_of(given, known)
     assert executor_of(Queue().post, known) is not executor_of(queue.post, known)
     assert len(known) == 5
-    for wrong in ("Main", "", "thread", "pool"):
-        with pytest.raises(ValueError, match="executor is None, 'main', an object with submit"):
-            executor_of(wrong, known)
     for other in (5, Serial, ThreadPoolExecutor, object()):
         with pytest.raises(TypeError, match="executor is None, 'main', an object with submit"):
             executor_of(other, known)
