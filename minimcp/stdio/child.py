@@ -168,7 +168,7 @@ class ChildTransport(StreamTransport):
         own: list[tuple[int, int]] = []
         try:
             own = pipes(5)  # before the start: a process that nobody can speak to would be left behind
-            self._process = _started(server)
+            self._process, (reading, writing, errors) = _started(server)
         except (OSError, ValueError) as error:
             close_quietly(*(number for pair in own for number in pair))
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
@@ -177,13 +177,8 @@ class ChildTransport(StreamTransport):
         self._gone = False
         self._settling: Optional[Deadline] = None
         self._was_read: Optional[bool] = None
-        numbers = []
-        for stream in (self._process.stdout, self._process.stdin, self._process.stderr):
-            assert stream is not None
-            numbers.append(os.dup(stream.fileno()))
-            enlarge(numbers[-1])
-            stream.close()
-        reading, writing, errors = numbers
+        for number in (reading, writing, errors):
+            enlarge(number)
         (ended, ending), *wakers = own
         super().__init__(name, reading, writing, limit, ended=ended, wakers=wakers[:2])
         self._stderr = _Stderr(name, errors, consume, wakers[2:])
@@ -310,11 +305,11 @@ class ChildTransport(StreamTransport):
         return f"<ChildTransport {self.name!r} pid {self.pid} {_ending(self._process.returncode)}>"
 
 
-def _started(server: StdioServer) -> subprocess.Popen[bytes]:
-    """The process, in a group of its own."""
+def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """The process, in a group of its own, and our ends of its stdout, stdin and stderr."""
     import subprocess
 
-    return subprocess.Popen(
+    process = subprocess.Popen(
         server.command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -325,6 +320,18 @@ def _started(server: StdioServer) -> subprocess.Popen[bytes]:
         start_new_session=not _WINDOWS,
         creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
+    streams: Any = (process.stdout, process.stdin, process.stderr)
+    numbers: list[int] = []
+    try:
+        for stream in streams:
+            numbers.append(os.dup(stream.fileno()))
+            stream.close()
+    except OSError:  # other threads have opened what there was
+        close_quietly(*numbers)
+        process.kill()
+        with process:
+            raise
+    return process, numbers
 
 
 class _Stderr(StreamTransport):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -82,6 +83,22 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     with no_threads(monkeypatch), pytest.raises(ConnectionFailed, match="new thread"):
         ChildTransport(StdioServer([sys.executable, "-c", ECHO]), limit=None)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, dup, left = open_descriptors(), os.dup, [1, 2]
+
+    def scarce(number: int) -> int:
+        if not left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        left.pop()
+        return dup(number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", scarce)
+        with pytest.raises(ConnectionFailed, match="^cannot start .*Too many open files"):
+            ChildTransport(StdioServer([sys.executable, "-c", ECHO]), limit=None)
+    assert not child_processes() and open_descriptors() == before
 
 
 def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
