@@ -201,6 +201,8 @@ def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
 SERVED = """
 import sys, time
 from minimcp import Context, Server
+from minimcp.server import run
+run.SIGNAL_SECONDS = run.LAST_SECONDS = 60.0  # no handler keeps the main thread, but a busy machine may
 server = Server("child")
 
 @server.tool

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import minimcp  # noqa: E402
 from minimcp import Cancelled, Context  # noqa: E402
+from minimcp.server import run  # noqa: E402
 
 OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
@@ -283,6 +284,8 @@ if TOOLS:
         log_all, about, fail, raiser, returns, prints, child_descriptors, tagged, grow,
     ):  # fmt: skip
         server.tool(tool)
+if PRESET == "patient":
+    run.SIGNAL_SECONDS = run.LAST_SECONDS = 60.0  # no handler keeps the main thread, but a busy machine may
 if PRESET == "many":
     for index in range(23):
         server.add_tool(echo, name=f"many-{index:02}", description="One of many.")
