@@ -536,8 +536,10 @@ class RunningRequests:
         """
         self._lock.acquire()
         try:
-            if self._requests.get(request.key) is not request or (request.waits and line is not None):
-                return False  # its key may be another one's by now; or its question is its answer
+            if self._requests.get(request.key) is not request:
+                return False  # its key may be another one's by now
+            if request.waits and line is not None and not request.finished:
+                return False  # its time was over as it asked: the question is its answer
             del self._requests[request.key]
             if key is not None:
                 request.key, request.waits = key, True
@@ -781,6 +783,8 @@ class IncomingRequest(CancelToken):
         if result is not LATER:
             self.finished = True
             self.sink.respond(self, line, not self.route.immediate)
+            if self.waits:  # on a thread that the handler has left
+                self.cancel("the handler has returned")
         requests.finish(self)
 
     def refuse(self, error: BaseException) -> None:

@@ -8,11 +8,13 @@ from typing import Any, Dict
 
 import pytest
 
-from minimcp import Context, Limits, Server, UrlElicitationRequired
+from minimcp import Cancelled, Context, Limits, Server, UrlElicitationRequired
+from minimcp.engine.requests import current_request
 
 from ..answering import R5
 from ..interaction.raw_client import RawClient
 from ..interaction.test_asking import user
+from ..scripted import Task
 from ..support import WAIT, eventually
 
 
@@ -92,6 +94,27 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
         answer = client.once("tools/call", name="act", arguments={}, **again)
         assert answer["result"]["content"][0]["text"] == "cancel"
+    server.close()
+
+
+def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
+    server, asking = Server("asks"), []
+
+    @server.tool
+    def act(ctx: Context) -> str:
+        """Ask on another thread."""
+        incoming: Any = current_request()
+        asking.append(Task(ctx.elicit, "?", {"n": int}))
+        assert eventually(lambda: incoming.waits)
+        return "left"
+
+    with RawClient(server, R5, {}) as client:
+        state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        with pytest.raises(Cancelled, match="the handler has returned"):
+            asking[0].result()
+        again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
+        late = client.once("tools/call", name="act", arguments={}, **again)["error"]
+        assert late["data"] == {"reason": "invalid_request_state"}
     server.close()
 
 
