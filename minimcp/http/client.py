@@ -691,6 +691,8 @@ class HttpClientSession(ClientSession):
                 return
             incoming = IncomingRequest(request, *admitted, _AnswerSink(self, call), size)
             self._asked.add(incoming)
+            if self.cause is not None:  # `_lose` may have looked before
+                self._asked.abandon("the connection has ended")
         except RpcError as error:
             self._tell(encode(failure(request.id, error)))
             return

@@ -984,3 +984,30 @@ def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_n
         peer.wait_for("DELETE")
         name = session._sender.name
         assert eventually(lambda: not any(thread.name.startswith(name) for thread in threading.enumerate()))
+
+
+def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: List[Any] = []
+    opened, done = threading.Event(), threading.Event()
+
+    def listen(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        assert opened.wait(WAIT)
+        params = {"messages": [], "maxTokens": 1}
+        wire.event({"id": "q", "method": "sampling/createMessage", "params": params})
+        wire.sock.recv(1)
+
+    with Peer({"GET": listen}, handshake=True) as peer, connect(peer, sample=asked.append) as client:
+        session: Any = client._sessions.newest
+        admit = session.admit
+
+        def closed_meanwhile(request: Any) -> Any:
+            admitted = admit(request)
+            Task(client.close).result()
+            return admitted
+
+        monkeypatch.setattr(session, "admit", closed_meanwhile)
+        monkeypatch.setattr(session.host.pool, "submit", lambda job: (job(), done.set()))
+        opened.set()
+        assert done.wait(WAIT)
+    assert asked == []
