@@ -49,7 +49,7 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import BEGIN_SECONDS, RETRY_SECONDS, STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
+from .sessions import BEGIN_SECONDS, GONE, RETRY_SECONDS, STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
 from .shared import SharedSession, SharedSessions
 
 if TYPE_CHECKING:
@@ -627,6 +627,8 @@ class Endpoint(HttpService):
         incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, shown, batch)
         response.requests.add(incoming, key=id(incoming))  # an id may be used twice: each POST has its own response
         response.incoming.append(incoming)
+        if response.answered:  # the client has gone before that
+            response.cancel(GONE)
         if route.start is not None:
             route.start(incoming)
         elif route.immediate:

@@ -188,6 +188,7 @@ class ResponseSink(Sink):
         streaming: Whether it is an event stream; None as long as nothing was sent.
         incoming: The requests.
         headers: To send beside those of the body's kind.
+        answered: Turns true when the last message is sent, or nobody is there for it.
         listens: Whether it counts among the streams of change notifications.
         done: Turns true when nothing more will be sent, and the last byte is written.
     """
@@ -204,7 +205,7 @@ class ResponseSink(Sink):
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
         self.name, self.streaming = "", None if streams else False
-        self.listens = self._answered = self._begun = self._primed = self._ending = False
+        self.listens = self.answered = self._begun = self._primed = self._ending = False
         self._of_call = pending is None
         self.incoming: list[IncomingRequest] = []
         self._pending: list[Line] = [] if pending is None else pending
@@ -217,7 +218,7 @@ class ResponseSink(Sink):
         if self.streaming is None:
             named = False
             with self._endpoint.lock:
-                if self.streaming is None and not self._answered:
+                if self.streaming is None and not self.answered:
                     if self.session is not None and self._store is not None:
                         self.go_on(f"{self.session.key}.{next(self.session.stream_numbers)}")
                         named = True
@@ -319,7 +320,7 @@ class ResponseSink(Sink):
     def finish(self, line: bytes = b"") -> None:
         """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
         with self._endpoint.lock:
-            first, self._answered = not self._answered, True
+            first, self.answered = not self.answered, True
         if not (first or self.streaming):
             return
         if self.session is not None and self._of_call:
@@ -365,8 +366,9 @@ class ResponseSink(Sink):
 
     def lost(self) -> None:
         """The client has gone for good, which cancels a request that stands alone. Never blocks."""
+        self.answered = True  # first: who adds a request looks at it then
         self.cancel(GONE)
-        self._answered = self.done = True
+        self.done = True
         self.wake()
 
     def wait(self, deadline: Deadline) -> None:

@@ -154,7 +154,7 @@ class SharedSession(Session):
     ) -> None:
         super().__init__(make_role, end, principal)
         self.shared = shared
-        ids = map("{}-{}".format, repeat(shared.processes.id), count(1))
+        ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
         self.stream_numbers = iter(partial(secrets.randbits, 48), -1)  # no two processes count alike
         self.saving = threading.RLock()  # orders what is written to the record
@@ -180,7 +180,7 @@ class SharedSession(Session):
         peer = self.peer = Peer(BY_NAME[record["revision"]], info=record["info"])
         role: Any = self.role  # of a server
         role.restore(peer, record["uris"])
-        self._adopt(record)
+        self._adopt(record, {})
 
     def refresh(self, entry: Entry) -> None:
         """Take in what another process has written, but for members that were changed here."""
@@ -190,12 +190,16 @@ class SharedSession(Session):
                 return
             mine, base = self._record(), self._stored
             self._version, self._stored = entry.version, theirs
-            self._adopt({name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]})
+            changed = {name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]}
+            self._adopt(changed, base["session"])
             assert self.peer is not None
             self.shared.subscriptions.merge(self.peer, base["uris"], theirs["uris"])
 
-    def _adopt(self, changed: Record) -> None:
-        """Take in these members, and touch no other: a request that is being served may change it at this moment."""
+    def _adopt(self, changed: Record, before: Record) -> None:
+        """Take in these members, and touch no other: a request that is being served may change it at this moment.
+
+        Nor any key of ``ctx.session`` that is in it as it was before.
+        """
         peer = self.peer
         assert peer is not None and peer.session is not None
         for name, owner, attribute in (
@@ -206,8 +210,8 @@ class SharedSession(Session):
                 setattr(owner, attribute, changed[name])
         if "session" in changed:
             kept = deepcopy(changed["session"])
-            peer.session.update(kept)
-            for key in [key for key in list(peer.session) if key not in kept]:
+            peer.session.update({key: kept[key] for key in kept if key not in before or before[key] != kept[key]})
+            for key in before.keys() - kept.keys():
                 peer.session.pop(key, None)
         if changed.get("begun"):
             self.shared.subscriptions.begin_session(peer)
@@ -297,6 +301,7 @@ class SharedSessions:
         """Begin without copies."""
         self._lock = threading.Lock()
         self._known: dict[str, SharedSession] = {}
+        self.numbers = count(1)  # of questions: a copy that is made anew uses none twice
 
     def open(self, principal: Optional[str], id: str = "") -> SharedSession:
         """One that was not written yet, or not read."""

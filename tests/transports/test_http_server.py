@@ -475,3 +475,11 @@ def test_what_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
     held.writer.wait_for(lambda: held.writer.ended)
     stage.go.set()
     assert held.finished().body == b""
+
+
+def test_a_request_whose_client_has_gone_before_it_begins_is_not_run(server: Server, core: Endpoint) -> None:
+    ran, writer = [], Recording()
+    server.add_tool(lambda: ran.append(1), name="effect", description="Has an effect.")
+    writer.lose()
+    core.serve(call("effect"), writer)
+    assert not ran and not writer.status and not core.requests

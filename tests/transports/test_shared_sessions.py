@@ -550,6 +550,41 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
     assert record["rank"] == 4
 
 
+def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = site.cores[:2]
+    client = Roaming(site.cores)
+    assert client.at(here).request("ping").status == client.at(there).request("ping").status == 200
+    (session,) = here.sessions.values()
+    assert session.peer is not None and session.peer.session is not None
+    client.at(there).request("tools/call", {"name": "count"})
+
+    def copied(changed: Any) -> Any:
+        session.peer.session["kept"] = "by a handler"  # type: ignore[union-attr,index]
+        return dict(changed)
+
+    monkeypatch.setattr("minimcp.http.shared.deepcopy", copied)
+    assert client.at(here).request("ping").status == 200
+    (entry,) = site.servers[0]._config.store.list("site/session/")
+    assert json.loads(entry.value)["session"] == {"calls": 1, "kept": "by a handler"}
+
+
+def test_no_two_questions_of_a_session_have_one_id(site: Site) -> None:
+    core, ids = site.cores[0], list[str]()
+    client = Shaken(core, elicitation={})
+    for _ in range(2):
+        asked = client.begin("tools/call", {"name": "ask"})
+        asked.writer.wait_for(lambda: asked.writer.messages)  # noqa: B023
+        ids.append(asked.writer.messages[-1]["id"])
+        answer = {"jsonrpc": "2.0", "id": ids[-1], "result": {"action": "accept", "content": {"name": "Ada"}}}
+        assert client.send(answer).status == 202
+        asked.finished()
+        for session in list(core.sessions.values()):
+            core.end_here(session, "others are used more")
+    assert ids[0] != ids[1]
+
+
 def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
     core = core_of(site.servers[0])
