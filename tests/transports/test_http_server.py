@@ -425,8 +425,10 @@ def test_requests_of_arrays_count_among_those_that_may_run(stage: Stage) -> None
     core = core_of(server)
     bodies = [[message("tools/call", {"name": "hold"}, number) for number in range(10)] for _ in range(3)]
     headers = Shaken(core, "2025-03-26").headers
+    begin, begun = core.requests.begin, []
+    core.requests.begin = lambda request: (begun.append(request), begin(request))[1]  # type: ignore[method-assign]
     running = [Served(core, post(body, headers)) for body in bodies]
-    assert eventually(lambda: core.requests.running == 10 and len(core.requests) == 10)
+    assert eventually(lambda: len(begun) == 30 and core.requests.running == 10 and len(core.requests) == 10)
     stage.go.set()
     answers = [answer for each in running for answer in each.finished().json]
     assert sum("error" in answer for answer in answers) == 20
