@@ -256,8 +256,13 @@ class _HttpCalls(Calls):
             self.add(call)
         self._look_in(deadline.remaining())
         rest = iter(calls)
-        for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
-            self._session.host.pool.spawn(partial(self._perform_each, rest))
+        try:
+            for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
+                self._session.host.pool.spawn(partial(self._perform_each, rest))
+        except BaseException:  # Ctrl-C, as a thread begins
+            for call in reversed(calls):  # the last first: what is not sent yet is not sent any more
+                self.end(call, Cancelled("the caller gave up"))
+            raise
         return calls
 
     def _perform_each(self, calls: Iterator[_Call]) -> None:

@@ -1011,3 +1011,19 @@ def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(mo
         opened.set()
         assert done.wait(WAIT)
     assert asked == []
+
+
+def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer, connect(peer) as client:
+        session, spawn, turns = client._sessions.newest, client._host.pool.spawn, count(1)
+
+        def interrupted(job: Any) -> None:
+            if next(turns) == 2:
+                peer.wait_for("tools/call")
+                raise KeyboardInterrupt
+            spawn(job)
+
+        monkeypatch.setattr(client._host.pool, "spawn", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.call_tools([("t", {})] * 3)
+        assert not session.calls.pending() and len(peer.all("tools/call")) == 1
