@@ -182,18 +182,21 @@ class SharedSession(Session):
         role.restore(peer, record["uris"])
         self._adopt(record, {})
 
-    def refresh(self, entry: Entry) -> None:
-        """Take in what another process has written, but for members that were changed here."""
+    def refresh(self, entry: Entry) -> bool:
+        """Take in what another process has written, but for members that were changed here; False: it is no session."""
         with self.saving:
-            theirs = _record_of(entry) if entry.version > self._version else None
+            if entry.version <= self._version:
+                return True
+            theirs = _record_of(entry)
             if theirs is None:
-                return
+                return False
             mine, base = self._record(), self._stored
             self._version, self._stored = entry.version, theirs
             changed = {name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]}
             self._adopt(changed, base["session"])
             assert self.peer is not None
             self.shared.subscriptions.merge(self.peer, base["uris"], theirs["uris"])
+            return True
 
     def _adopt(self, changed: Record, before: Record) -> None:
         """Take in these members, and touch no other: a request that is being served may change it at this moment.
@@ -342,11 +345,9 @@ class SharedSessions:
         return self._store.put(self._key(session.key), text, ttl, version)
 
     def look(self, session: SharedSession) -> bool:
-        """Take in what is in the store now; False when there is nothing. Raises StoreUnavailable: it is away."""
+        """Take in what is in the store now; False when that is no session. Raises StoreUnavailable: it is away."""
         entry = self._store.get(self._key(session.key))
-        if entry is not None:
-            session.refresh(entry)
-        return entry is not None
+        return entry is not None and session.refresh(entry)
 
     def end(self, session: Session) -> None:
         """Have a session end everywhere. Raises StoreUnavailable: the store is away."""

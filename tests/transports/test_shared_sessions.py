@@ -500,6 +500,26 @@ def test_what_is_no_session_in_the_store_is_refused(site: Site, caplog: pytest.L
     assert client.request("ping").status == 200
 
 
+def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a newer version of this library, in a process that begins while this one serves a request."""
+    client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
+    ((session, store),) = ((each, site.servers[0]._config.store) for each in site.cores[0].sessions.values())
+
+    def bounded(self: SharedSessions, session: SharedSession) -> bool:
+        looked.append(session)
+        return len(looked) < 9 and look(self, session)
+
+    monkeypatch.setattr(SharedSessions, "look", bounded)
+    session.peer.session["key"] = "value"  # type: ignore[union-attr,index]
+    store.put(f"site/session/{session.key}", b'{"newer": true}')
+    session.before_answer()
+    assert len(looked) == 1 and "is no session, and is refused" in caplog.text
+    assert client.request("ping").status == 404
+    caplog.clear()
+
+
 @pytest.mark.parametrize("kind", ["object", "long"])
 def test_what_cannot_be_kept_of_a_session_is_logged(site: Site, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     client = Roaming(site.cores)
