@@ -11,9 +11,11 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from minimcp import HttpOptions, Server
+from minimcp.cli.check import Pipe
 from minimcp.cli.checks import CHECKS
 
 from ..requirements import REQUIREMENTS
+from ..support import WAIT
 from .conftest import Done, quoted
 
 # A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing, of those
@@ -150,12 +152,23 @@ def test_a_revision_that_is_not_spoken_is_no_breach(minimcp: Callable[..., Done]
     assert (done.code, done.out) == (3, "") and done.err.endswith(": the server speaks 2025-11-25, not 2024-11-05\n")
 
 
-def test_a_server_that_dies_or_is_silent_is_started_again(check: Callable[..., List[Any]]) -> None:
+def test_a_server_that_dies_or_is_silent_is_started_again(
+    check: Callable[..., List[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = Pipe.exchange
+
+    def where_it_is_silent(pipe: Pipe, body: bytes, *rest: Any, **more: Any) -> Any:
+        assert pipe.timeout == WAIT
+        if b"minimcp-check/nothing" in body:
+            pipe.timeout = 0.01
+        return exchange(pipe, body, *rest, **more)
+
     verdicts = check("STDIO-10")
     assert _of(verdicts, "warn") == {"STDIO-10"} and "does not answer any more" in str(verdicts)
-    verdicts = check("silence", "--timeout", "2")
+    monkeypatch.setattr(Pipe, "exchange", where_it_is_silent)
+    verdicts = check("silence", "--timeout", str(WAIT))
     assert _of(verdicts, "timeout") == {"BASE-17"} and not _of(verdicts, "fail", "warn")
-    assert "no answer within 2 s" in next(each["evidence"] for each in verdicts if each["row"] == "BASE-17")
+    assert "no answer within 0.01 s" in next(each["evidence"] for each in verdicts if each["row"] == "BASE-17")
 
 
 @pytest.fixture
