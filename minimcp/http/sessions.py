@@ -353,8 +353,9 @@ class ResponseSink(Sink):
                     self.session.shared.events.add(self.name, self._last + 1, b"", LAST)
                 if not self.done:
                     self._write(b"")
-                if self.writer is not None and not self.done:
-                    self.writer.end()
+                writer = self.writer  # as in `_write`
+                if writer is not None and not self.done:
+                    writer.end()
             finally:
                 self.done = True
 

@@ -721,3 +721,25 @@ def test_a_response_is_a_stream_for_other_threads_when_it_is_complete(core: Endp
     response = ResponseSink(core, session, Looks(), Recording())  # type: ignore[arg-type]
     assert response.open() and seen == [None]
     assert client.delete().status == 200
+
+
+def test_a_stream_may_end_as_its_connection_leaves(core: Endpoint) -> None:
+    client, connection = Shaken(core), Recording()
+    (session,) = core.sessions.values()
+    assert session.peer is not None
+    looks = [connection, connection]  # one to write what is pending, one to end the response
+
+    class Leaving(ResponseSink):
+        @property
+        def writer(self) -> Any:
+            return looks.pop() if looks else None
+
+        @writer.setter
+        def writer(self, writer: Any) -> None:
+            """It is what the test says."""
+
+    stream = Leaving(core, session, session.peer.revision, connection, pending=session.pending)
+    assert stream.open()
+    stream.finish()
+    assert stream.done and connection.ended
+    assert client.delete().status == 200
