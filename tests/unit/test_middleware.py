@@ -1,4 +1,4 @@
-"""What runs round a handler: its order, what it may return and raise, and what it is made of."""
+"""What runs round a handler: what it may return and raise, and what it is made of; test_mounting.py has its order."""
 
 from __future__ import annotations
 
@@ -11,32 +11,6 @@ import minimcp
 from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
 
 from ..answering import R3, R5
-
-
-def test_the_first_is_the_outermost() -> None:
-    server, seen = Server("x"), []
-
-    def named(name: str) -> Callable[..., Any]:
-        def layer(ctx: Context, call_next: Callable[[], Any]) -> Any:
-            seen.append(f"+{name}")
-            result = call_next()
-            seen.append(f"-{name}")
-            return f"{name}({result})"
-
-        return layer
-
-    @server.tool
-    def raw() -> str:
-        return "raw"
-
-    for name in "abc":
-        server.middleware(named(name))
-    with minimcp.connect(server) as client:
-        assert client.call_tool("raw").text == "a(b(c(raw)))"
-        server.middleware(lambda ctx, call_next: call_next(ctx))
-        with pytest.raises(ToolError, match="positional argument"):
-            client.call_tool("raw")
-    assert seen == ["+a", "+b", "+c", "-c", "-b", "-a", "+a", "+b", "+c"]
 
 
 class Layer:

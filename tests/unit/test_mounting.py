@@ -134,6 +134,7 @@ def test_middleware_of_each_server_on_the_way() -> None:
     top.mount(middle, prefix="mid")
     for server in (low, middle, top):
         server.middleware(layer(server.name))
+    top.middleware(layer("second of top"))
     with minimcp.connect(top) as client:
         for call in (
             lambda: client.call_tool("mid__low__text"), lambda: client.get_prompt("mid__low__brief", {"word": ""}),
@@ -141,7 +142,7 @@ def test_middleware_of_each_server_on_the_way() -> None:
             lambda: client.complete("word", "", prompt="mid__low__brief"), lambda: client.request("vendor/thing"),
         ):
             call()
-            assert seen == ["top", "middle", "library"]
+            assert seen == ["top", "second of top", "middle", "library"]
             seen.clear()
     with minimcp.connect(middle) as client:
         client.call_tool("low__text")
