@@ -620,8 +620,9 @@ def test_where_nobody_can_listen(running: RunningHttp) -> None:
     for port in (65536, "80"):
         with pytest.raises(ValueError, match=f"port is a number from 0 to 65535, not {port!r}"):
             serving(Endpoint(), port=port)
-    with pytest.raises(ValueError, match="say by which names in allowed_hosts"):
-        serving(Endpoint(), host="192.0.2.1")
+    for host in ("192.0.2.1", "0.0.0.0", "", "example.com", "::"):
+        with pytest.raises(ValueError, match="say by which names in allowed_hosts"):
+            serving(Endpoint(), host=host)
     with pytest.raises(OSError, match="cannot listen on port 0 of 192.0.2.1"):
         RunningHttp(Endpoint(), None, HttpOptions(allowed_hosts=["*"]), host="192.0.2.1")
 
