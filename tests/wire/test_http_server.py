@@ -548,10 +548,13 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
 
 @pytest.mark.requirement("SEC-06")
 @pytest.mark.parametrize("begins", [b"GET /", POST + b"Content-Length: 100000\r\n\r\n", CHUNKS])
-def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes) -> None:
+def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, accept = threading.Event(), RunningHttp._accept
+    monkeypatch.setattr(RunningHttp, "_accept", lambda running: (sent.wait(WAIT), accept(running)))
     with serving(Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=WAIT)) as running:
         with Peer(running.port) as peer:
             peer.send(begins)
+            sent.set()  # who sends nothing in its time is told nothing
 
             def drip() -> bool:
                 with suppress(ConnectionError):  # it has been shed this moment
