@@ -206,6 +206,25 @@ def test_while_jobs_wait_a_line_goes_behind_what_another_thread_has_left() -> No
         pool.close()
 
 
+def test_every_line_is_traced_whoever_writes_it() -> None:
+    seen: List[Any] = []
+    with open_channel(trace=lambda *told: seen.append(told)) as (connection, pipe, _):
+        connection.send(b"[1]\n[2]\n")
+        connection.post(b"[3]\n")
+        connection.post(lambda: b"[4]\n")
+        pipe.lines(4)
+    assert seen == [("-->", line) for line in (b"[1]", b"[2]", b"[3]", b"[4]")]
+
+
+def test_what_is_posted_by_others_holds_no_reader_up() -> None:
+    with open_channel(room=0) as (connection, pipe, role):
+        connection.post(b'"%s"\n' % (b"x" * connection_module.READER_BYTES))
+        for number in (1, 2):
+            pipe.give(notice("x", n=number))
+            assert eventually(lambda: len(role.notices) == number)  # noqa: B023
+        pipe.take(None)
+
+
 def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
