@@ -55,8 +55,6 @@ def test_a_resource_block_without_content_is_read_as_a_link() -> None:
     assert content_from_wire({"type": "resource", "uri": "a:b", "name": "n"}) == t.ResourceLink("a:b", "n")
     with pytest.raises(ValueError, match="^EmbeddedResource: resource is missing$"):
         content_from_wire({"type": "resource"})
-    with pytest.raises(ValueError, match="^ResourceLink: uri must be a string"):
-        content_from_wire({"type": "resource", "uri": 5, "name": "n"})
 
 
 @pytest.mark.requirement("X-06")
@@ -125,8 +123,6 @@ def test_annotations_are_checked_when_made_and_kept_when_read() -> None:
     with pytest.raises(ValueError, match="^Annotations: audience must be one of user, assistant, not 'system'$"):
         t.Annotations(["user", "system"])  # type: ignore[list-item]
     assert t.Annotations.from_wire({"priority": 5, "audience": ["all"]}).priority == 5
-    with pytest.raises(ValueError, match="^Annotations: audience: must hold strings, not a number$"):
-        t.Annotations.from_wire({"audience": [1]})
 
 
 @pytest.mark.requirement("SEED-28", "ICON-06")

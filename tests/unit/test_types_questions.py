@@ -101,7 +101,7 @@ def test_the_first_hint_that_matches_picks_the_model() -> None:
             t.ModelPreferences(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.requirement("M:SAM-5")
+@pytest.mark.requirement("SAMP-23", "SAMP-24", "M:SAM-5", "M:SAM-6")
 def test_uses_of_tools_and_their_results_belong_together() -> None:
     use, other = t.ToolUse("1", "t", {}), t.ToolUse("2", "t", {})
     first, second, text = t.ToolResult("1"), t.ToolResult("2"), t.Text("x")
