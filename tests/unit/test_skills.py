@@ -88,15 +88,6 @@ def test_an_entry_says_everything(folder: Path, client: Client) -> None:
         assert (content.uri, f"sha256:{hashlib.sha256(data).hexdigest()}") == (each["uri"], each["digest"])
 
 
-def test_the_skill_file_is_a_listed_resource(folder: Path, client: Client) -> None:
-    write(folder / "a", more="description: What it does")
-    [found] = client.list_resources()
-    assert (found.uri, found.name, found.description, found.mime_type) == (
-        "skill://a/SKILL.md", "a", "What it does", "text/markdown",
-    )  # fmt: skip
-    assert client.read_resource(found.uri).contents[0].mime_type == "text/markdown"
-
-
 def test_skills_inside_skills(folder: Path, client: Client) -> None:
     write(write(folder / "Outer" / "a") / "b")
     assert list(listed(client)) == ["skill://Outer/a/SKILL.md", "skill://Outer/a/b/SKILL.md"]
@@ -181,12 +172,15 @@ def test_changes_are_noticed(folder: Path, client: Client) -> None:
     made = write(folder / "a")
     assert [each.uri for each in client.list_resources(cache="refresh")] == ["skill://a/SKILL.md"]
     write(folder / "a", more="description: another")
-    assert [each.description for each in client.list_resources(cache="refresh")] == ["another"]
-    (made / "x.txt").write_text("x", "utf-8")
-    assert client.read_resource("skill://a/x.txt").contents[0].text == "x"
+    [found] = client.list_resources(cache="refresh")
+    assert (found.name, found.description, found.mime_type) == ("a", "another", "text/markdown")
+    assert client.read_resource(found.uri).contents[0].mime_type == "text/markdown"
+    (made / "x.md").write_text("x", "utf-8")
+    [content] = client.read_resource("skill://a/x.md").contents
+    assert (content.text, content.mime_type) == ("x", "text/markdown")
     (made / "SKILL.md").unlink()
     assert client.list_resources(cache="refresh") == []
-    for name in ("SKILL.md", "x.txt"):  # files of what is no skill any more
+    for name in ("SKILL.md", "x.md"):  # files of what is no skill any more
         with pytest.raises(ResourceNotFound):
             client.read_resource(f"skill://a/{name}")
     client.close()
