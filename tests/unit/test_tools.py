@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any, List, Optional
+from typing import Any, List
 
 import pytest
 
@@ -178,16 +178,11 @@ def test_blocks_fit_a_schema_that_takes_any_object() -> None:
     assert "structuredContent" not in result([LINK], R1, annotation=List[Any])
 
 
-@for_each(("error", "wanted"), [
-    (ToolError("why"), "why"), (ToolError("", content=[]), None),
-    (ToolError("", content=[5]), "ToolError takes content blocks"),
-])
-def test_failures(error: ToolError, wanted: Optional[str]) -> None:
+def test_failures() -> None:
     def fails() -> str:
-        raise error
+        raise ToolError("", content=[])
 
     found = read(added(fails).handle(exchange()))
-    assert found["isError"] and len(found["content"]) == (wanted is not None)
-    assert wanted is None or wanted in found["content"][0]["text"]
+    assert found["isError"] and found["content"] == []
     for revision in (R4, R5):
         assert ("resultType" in read(error_result("why", BY_NAME[revision], config()))) is (revision == R5)
