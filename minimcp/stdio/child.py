@@ -47,6 +47,9 @@ KILLED_SECONDS = 2.0
 # How long closing waits for the end of stderr, which something else may hold, and for who gets the last of it.
 STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
 
+# How long closing waits for what has come from stderr, and was not read yet because the machine is busy.
+UNREAD_SECONDS = 2.0
+
 # Lines of stderr that the message of an error shows.
 SHOWN_LINES = 10
 
@@ -392,8 +395,20 @@ class _Stderr(StreamTransport):
                     log.warning("stderr of %s: its consumer raised %s", self.name, error)
                 complained = True
 
+    def _has_come(self) -> bool:
+        """Whether something, or the end, can be read now; False where the system does not tell (Windows)."""
+        number = self._in.number
+        if number < 0 or not hasattr(select, "poll"):
+            return False
+        poller = select.poll()
+        poller.register(number, select.POLLIN)
+        return bool(poller.poll(0))
+
     def finish(self, seconds: float) -> None:
-        """Stop reading; a consumer gets so many seconds to take what is queued, then it is left behind."""
+        """Stop reading behind what has come; a consumer gets so many seconds for that, then it is left behind."""
+        limit = Deadline(UNREAD_SECONDS)
+        while not self.ended.is_set() and self._has_come() and not limit.expired:  # the reading thread is slow
+            self.ended.wait(0.01)
         self.close()
         if self._consumer.is_alive() and self._consumer is not threading.current_thread():
             self._consumer.join(seconds)

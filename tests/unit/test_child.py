@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Optional
 
 import pytest
 
+from minimcp.engine.transport import StreamTransport
 from minimcp.errors import ConnectionFailed, ConnectionLost
 from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport, StdioServer
@@ -188,6 +189,31 @@ class Bare:
 
     def write(self, data: bytes) -> None:
         self.got += data
+
+
+def test_what_came_to_stderr_is_kept_though_the_thread_that_reads_it_is_slow(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read = threading.Event()
+
+    class Ended(threading.Event):
+        def wait(self, timeout: Optional[float] = None) -> bool:
+            if timeout != child.STDERR_SECONDS:  # `close` has waited for the end, and now looks at what has come
+                may_read.set()
+            return super().wait(timeout)
+
+    def read(self: StreamTransport) -> Optional[bytes]:
+        may_read.wait(WAIT)
+        return StreamTransport.read(self)
+
+    monkeypatch.setattr(child._Stderr, "read", read)
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.1)
+    binary = io.BytesIO()
+    transport = start(TALKING, stderr=binary)
+    transport._stderr.ended = Ended()
+    assert transport.receive() == [] and not may_read.is_set()
+    transport.close()
+    assert binary.getvalue() == b"one\r\ntwo \xff\nlast"
 
 
 def test_stderr_goes_to_our_own_by_default() -> None:
