@@ -390,7 +390,7 @@ def test_a_code_is_sent_where_it_has_a_meaning(error: RpcError, handshake: list[
 
 # ---------------------------------------------------------------- and back
 
-READ, CALL, GET, COMPLETE = "resources/read", "tools/call", "prompts/get", "completion/complete"
+READ, CALL, GET = "resources/read", "tools/call", "prompts/get"
 ABOUT = {"uri": "a:b"}
 
 MEANINGS: list[Any] = [

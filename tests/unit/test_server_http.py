@@ -164,7 +164,7 @@ def test_when_it_has_ended_another_thread_may_take_back_the_last_connection(serv
     running._wake()
 
 
-def test_a_handler_may_close_its_server(stage: Stage) -> None:
+def test_a_handler_may_close_its_server() -> None:
     server = Server("ending")
 
     @server.tool
