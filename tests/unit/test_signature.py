@@ -200,9 +200,10 @@ def test_names_of_the_enclosing_function_are_found_when_it_uses_them() -> None:
         n: int
 
     def f(a: Local) -> Any:
-        return Local
+        return Local, later
 
-    assert read(f).read_arguments({"a": {"n": 1}}) == {"a": Local(1)}
+    assert read(f).read_arguments({"a": {"n": 1}}) == {"a": Local(1)}, "though another of them has no value yet"
+    later = f
 
 
 def test_arguments_that_nest_too_deep_are_a_mismatch() -> None:
