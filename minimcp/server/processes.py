@@ -221,7 +221,7 @@ class Processes:
         return bool(mail or news)
 
     def _hand_out(self, told: Optional[Told]) -> None:
-        if told is None or told.get("from") == self.id:
+        if not told or told.get("from") == self.id:  # what begins the log says nothing
             return
         for receiver in list(self.receivers):
             try:
