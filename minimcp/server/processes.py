@@ -169,7 +169,8 @@ class Processes:
             self._made = self._made if made is None else made  # None: by another thread
         entry = self.store.get(self._log, renew=True)
         newest = self.store.append(self._log, b"{}", NEWS_SECONDS, NEWS) if entry is None else entry.version
-        self.heard = self.heard or newest
+        with self._lock:  # the first of two threads decides
+            self.heard = self.heard or newest
         self._held_at = time.monotonic()
 
     def follow(self) -> None:
