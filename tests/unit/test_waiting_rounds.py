@@ -110,6 +110,7 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
 
     with RawClient(server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
+        assert eventually(lambda: asking)  # the question may be there before its thread is noted
         with pytest.raises(Cancelled, match="the handler has returned"):
             asking[0].result()
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
