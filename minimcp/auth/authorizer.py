@@ -267,7 +267,14 @@ class Authorizer:
             self._lock.release()
 
     def _alone_among_processes(self, request: AbortableRequest) -> Any:
-        """The lock of the store, held; a context manager."""
+        """The lock of the store, held; a context manager.
+
+        Raises:
+            AuthorizationError: There can be no lock, or another process has it for too long.
+            ConnectionLost: The request was aborted meanwhile.
+
+        Blocks: until no other process has it; whether the request was aborted is looked at every `LOOK_SECONDS`.
+        """
         lock, limit = getattr(self._grant.store, "lock", None), Deadline(self._grant.seconds or RENEW_SECONDS)
         held = ExitStack()
         while lock is not None:

@@ -267,6 +267,8 @@ class ClientSession(ConnectionRole):
 
         Raises:
             ConnectionLost: The connection has ended.
+            ValueError, TypeError: The params are no JSON.
+            RuntimeError: The system gives no thread. As after the others nothing is left behind.
         """
         ids: list[Id] = []
 

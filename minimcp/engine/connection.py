@@ -193,8 +193,7 @@ class Writer:
         if self._pool.queue and line and self._lock.acquire(blocking=False):  # others are about to send: join them
             try:
                 if not self._handed and self._loss is None:
-                    self.pending += len(line)
-                    self._lines.put((line, len(line), 0))
+                    self._queue(line, len(line))
                     return True
             finally:
                 self._lock.release()
@@ -209,8 +208,7 @@ class Writer:
                 if not self._pool.queue and not self.pending and 0 < len(left) <= SMALL and self._loss is None:
                     left = left[self._transport.send(left, 0.0) :]
                 if left and self._loss is None:
-                    self.pending += len(left)
-                    self._lines.put((left, len(left), 0))
+                    self._queue(left, len(left))
             except ConnectionLost as error:
                 self._loss = error
                 self._lines.put(None)
@@ -235,11 +233,14 @@ class Writer:
         with self._changed:
             while self._handed:  # also by this thread
                 left = self._handed.popleft()
-                self.pending += len(left)
-                self._lines.put((left, len(left), 0))
-            self.pending += size
+                self._queue(left, len(left))
             self.reader_bytes += size if by_reader else 0
-            self._lines.put((line, size, size if by_reader else 0))
+            self._queue(line, size, size if by_reader else 0)
+
+    def _queue(self, line: Line, size: int, of_reader: int = 0) -> None:
+        """Leave a line to the writer's thread (lock held)."""
+        self.pending += size
+        self._lines.put((line, size, of_reader))
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the writer's thread call a function, when what waits now is written; also from a finalizer."""

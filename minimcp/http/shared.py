@@ -147,6 +147,12 @@ class SharedSession(Session):
     Args:
         shared: Whose it is.
         make_role, end, principal: As for `Session`.
+
+    Attributes:
+        saving: Orders what is written to the record; held while that is done.
+        holder: The process that has the stream for what belongs to no request; empty where none has.
+        connection: By which that stream was last taken here; None where it was not.
+        told: Up to where the log of all processes was told on that stream.
     """
 
     def __init__(
@@ -157,11 +163,10 @@ class SharedSession(Session):
         ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
         self.stream_numbers = iter(partial(secrets.randbits, 48), -1)  # no two processes count alike
-        self.saving = threading.RLock()  # orders what is written to the record
+        self.saving = threading.RLock()
         self._version, self._stored = 0, Record()
-        # The process that has the stream for what belongs to no request; up to where the log was told on that.
         self.holder, self.told = "", shared.processes.heard
-        self.connection: Optional[ResponseWriter] = None  # by which that stream was last taken here
+        self.connection: Optional[ResponseWriter] = None
 
     # ------------------------------------------------------------ the record
 

@@ -405,7 +405,10 @@ class _Stderr(StreamTransport):
         return bool(poller.poll(0))
 
     def finish(self, seconds: float) -> None:
-        """Stop reading behind what has come; a consumer gets so many seconds for that, then it is left behind."""
+        """Stop reading when what has come is read; then a consumer gets so many seconds to take what is queued.
+
+        Blocks: for `UNREAD_SECONDS` and these at most. A consumer that does not return is left behind.
+        """
         limit = Deadline(UNREAD_SECONDS)
         while not self.ended.is_set() and self._has_come() and not limit.expired:  # the reading thread is slow
             self.ended.wait(0.01)
