@@ -20,7 +20,10 @@ NAME = {"name": "by-hand", "version": "0"}
 ADD = {
     "name": "add",
     "description": "Add two numbers.",
-    "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+    },
 }
 
 
@@ -35,7 +38,11 @@ def call(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": str(total)}]}
 
 
-METHODS = {"initialize": initialize, "tools/list": lambda params: {"tools": [ADD]}, "tools/call": call}
+METHODS = {
+    "initialize": initialize,
+    "tools/list": lambda params: {"tools": [ADD]},
+    "tools/call": call,
+}
 
 
 def serve() -> None:
@@ -54,14 +61,20 @@ def serve() -> None:
 
 def host() -> None:
     """The other side: start the server, say hello, and use it."""
-    with subprocess.Popen([sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdin and child.stdout
         info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": NAME}
         for message in (
             {"id": 1, "method": "initialize", "params": info},
             {"method": "notifications/initialized"},
             {"id": 2, "method": "tools/list"},
-            {"id": 3, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2, "b": 3}}},
+            {
+                "id": 3,
+                "method": "tools/call",
+                "params": {"name": "add", "arguments": {"a": 2, "b": 3}},
+            },
             {"id": 4, "method": "tools/bake"},
         ):
             line = json.dumps({"jsonrpc": "2.0", **message})

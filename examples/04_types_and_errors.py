@@ -33,7 +33,9 @@ class Receipt:
 
 
 @server.tool
-def order(size: Literal["small", "large"], where: Address, count: int = 1, coupon: Optional[str] = None) -> Receipt:
+def order(
+    size: Literal["small", "large"], where: Address, count: int = 1, coupon: Optional[str] = None
+) -> Receipt:
     """Order pizzas, all of one size.
 
     Args:
@@ -42,9 +44,13 @@ def order(size: Literal["small", "large"], where: Address, count: int = 1, coupo
         coupon: A code for a free pizza.
     """
     if count > 20:
-        raise minimcp.ToolError("We bake at most 20 pizzas in one order. Order twice.")  # words that a model can use
+        raise minimcp.ToolError(
+            "We bake at most 20 pizzas in one order. Order twice."
+        )  # words that a model can use
     if coupon is not None and coupon != "FREE1":
-        raise minimcp.InvalidParams("unknown coupon", {"coupon": coupon})  # an error, for the program that asks
+        raise minimcp.InvalidParams(
+            "unknown coupon", {"coupon": coupon}
+        )  # an error, for the program that asks
     floor = "" if where.floor is None else f", floor {where.floor}"
     return Receipt(PRICES[size] * (count - (coupon is not None)), where.street + floor)
 
@@ -65,11 +71,15 @@ def attempt(client: minimcp.Client, tool: str, arguments: dict[str, Any]) -> Non
 
 
 if __name__ == "__main__":
-    logging.getLogger("minimcp").setLevel(logging.CRITICAL)  # the log has the traceback of the bug; not shown here
+    logging.getLogger("minimcp").setLevel(
+        logging.CRITICAL
+    )  # the log has the traceback of the bug; not shown here
     home = {"street": "12 High Street", "floor": 3}
     with minimcp.connect(server) as client:
         attempt(client, "order", {"size": "large", "where": home, "count": 2, "coupon": "FREE1"})
-        attempt(client, "order", {"size": "huge", "where": home})  # wrong arguments: a result, the model can correct it
+        attempt(
+            client, "order", {"size": "huge", "where": home}
+        )  # wrong arguments: a result, the model can correct it
         attempt(client, "order", {"size": "small", "where": {"floor": 3}})
         attempt(client, "order", {"size": "small", "where": home, "count": 21})
         attempt(client, "order", {"size": "small", "where": home, "coupon": "X"})

@@ -57,7 +57,9 @@ def heat(name: str, by: int) -> None:
 if __name__ == "__main__":
     with minimcp.connect(server) as client:
         print("resources:", [resource.uri for resource in client.list_resources()])
-        print("templates:", [template.uri_template for template in client.list_resource_templates()])
+        print(
+            "templates:", [template.uri_template for template in client.list_resource_templates()]
+        )
         print(client.read_resource("plants://all").text)
         print(client.read_resource("plants://pictures/2.pgm").data)
         print("completed:", client.complete("name", "t", template="plants://{name}").values)

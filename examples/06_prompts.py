@@ -22,11 +22,15 @@ STREETS = {"Oslo": ["Aker brygge", "Karl Johans gate"], "Bergen": ["Strandgaten"
 
 def streets(value: str, arguments: dict[str, str]) -> list[str]:
     """The streets of the city that was chosen."""
-    return [street for street in STREETS.get(arguments.get("city", ""), []) if street.startswith(value)]
+    return [
+        street for street in STREETS.get(arguments.get("city", ""), []) if street.startswith(value)
+    ]
 
 
 @server.prompt(title="Write to somebody", complete={"city": list(STREETS), "street": streets})
-def letter(city: str, street: str, tone: Literal["plain", "formal"] = "plain", lines: int = 5) -> list[Message]:
+def letter(
+    city: str, street: str, tone: Literal["plain", "formal"] = "plain", lines: int = 5
+) -> list[Message]:
     """Have a letter written.
 
     Args:
@@ -50,12 +54,17 @@ def shorter() -> str:
 if __name__ == "__main__":
     with minimcp.connect(server) as client:
         for prompt in client.list_prompts():
-            arguments = [each.name if each.required else f"[{each.name}]" for each in prompt.arguments or []]
+            arguments = [
+                each.name if each.required else f"[{each.name}]" for each in prompt.arguments or []
+            ]
             print(prompt.display_name + ":", *arguments)
 
         print("city, B:", client.complete("city", "B", prompt="letter").values)
         chosen = {"city": "Oslo"}
-        print("street in Oslo:", client.complete("street", "", prompt="letter", arguments=chosen).values)
+        print(
+            "street in Oslo:",
+            client.complete("street", "", prompt="letter", arguments=chosen).values,
+        )
         print("tone, f:", client.complete("tone", "f", prompt="letter").values)
 
         result = client.get_prompt("letter", {"city": "Oslo", "street": "Aker brygge", "lines": 3})

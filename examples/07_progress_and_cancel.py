@@ -29,7 +29,9 @@ def cook(dishes: int, ctx: Context, seconds_each: float = 0.0) -> str:
     try:
         for number in range(1, dishes + 1):
             ctx.progress(number, dishes, f"dish {number}")
-            ctx.sleep(seconds_each)  # as time.sleep, but a cancel ends it, and meanwhile its worker serves others
+            ctx.sleep(
+                seconds_each
+            )  # as time.sleep, but a cancel ends it, and meanwhile its worker serves others
     except minimcp.Cancelled:
         stopped.set()  # tidy up, if there is something to tidy up
         raise
@@ -57,12 +59,21 @@ def wash(plates: list[str], ctx: Context) -> list[str]:
 
 def main() -> None:
     with minimcp.connect(server) as client:
-        print(client.call_tool("cook", {"dishes": 2}, on_progress=lambda report: print(report.message)).text)
+        print(
+            client.call_tool(
+                "cook", {"dishes": 2}, on_progress=lambda report: print(report.message)
+            ).text
+        )
 
         token = minimcp.CancelToken()  # any thread may cancel it
         try:
             arguments = {"dishes": 2, "seconds_each": 600}
-            client.call_tool("cook", arguments, cancel=token, on_progress=lambda report: token.cancel("not hungry"))
+            client.call_tool(
+                "cook",
+                arguments,
+                cancel=token,
+                on_progress=lambda report: token.cancel("not hungry"),
+            )
         except minimcp.Cancelled as error:
             print("cancelled:", error)
         print("the cook has stopped:", stopped.wait(timeout=10))

@@ -45,7 +45,9 @@ def hold_a_room(city: str) -> int:
 def book(ctx: Context) -> str:
     """Book a room; the user says where, and agrees to the price."""
     print("    the handler begins")
-    stay = ctx.elicit("Where do you want to stay?", Stay).require()  # declined: the tool fails and says so
+    stay = ctx.elicit(
+        "Where do you want to stay?", Stay
+    ).require()  # declined: the tool fails and says so
     room = ctx.step("hold", lambda: hold_a_room(stay.city))
     answer = ctx.elicit(f"{stay.nights} nights cost {90 * stay.nights}. Agreed?", {"agreed": bool})
     if not answer or not answer.content["agreed"]:
@@ -57,11 +59,17 @@ def book(ctx: Context) -> str:
 def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
     """The host's side. A real one shows request.message and a form made from request.schema."""
     print("  asked:", request.message)
-    return {"city": "Oslo"} if "Where" in request.message else {"agreed": True}  # nights: the form's default
+    return (
+        {"city": "Oslo"} if "Where" in request.message else {"agreed": True}
+    )  # nights: the form's default
 
 
 if __name__ == "__main__":
-    for hotel, revision in (server, "2025-11-25"), (server, "2026-07-28"), (as_over_http, "2026-07-28"):
+    for hotel, revision in (
+        (server, "2025-11-25"),
+        (server, "2026-07-28"),
+        (as_over_http, "2026-07-28"),
+    ):
         print(revision, "as over HTTP" if hotel is as_over_http else "in memory")
         with minimcp.connect(hotel, revision=revision, elicit=user) as client:
             print(" ", client.call_tool("book").text)

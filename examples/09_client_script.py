@@ -30,7 +30,9 @@ def brief(error: Exception) -> str:
 
 
 def main() -> None:
-    with minimcp.connect(KITCHEN, timeout=30) as client:  # 30 s for every call that says nothing else
+    with minimcp.connect(
+        KITCHEN, timeout=30
+    ) as client:  # 30 s for every call that says nothing else
         print("progress:")
         print(client.call_tool("cook", {"dishes": 3}, on_progress=show).text)
 
@@ -58,9 +60,16 @@ def main() -> None:
     except minimcp.ConnectionLost as error:
         print("after the end:", brief(error))
     try:
-        minimcp.connect([sys.executable, "-c", "raise SystemExit('the oven is cold')"], stderr=lambda line: None)
+        minimcp.connect(
+            [sys.executable, "-c", "raise SystemExit('the oven is cold')"], stderr=lambda line: None
+        )
     except minimcp.ConnectionFailed as error:
-        print("a server that does not start:", type(error).__name__, error.exit_code, error.stderr_tail.splitlines())
+        print(
+            "a server that does not start:",
+            type(error).__name__,
+            error.exit_code,
+            error.stderr_tail.splitlines(),
+        )
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ def main() -> None:
 
         # One server's own client has all that is not about tools.
         print(group.clients["notes"].read_resource("notes://1").text)
-        for result in group.call_tools([("hello__greet", {"name": "Bob"}), ("notes__find", {"word": "Ada"})]):
+        for result in group.call_tools(
+            [("hello__greet", {"name": "Bob"}), ("notes__find", {"word": "Ada"})]
+        ):
             print(result.text)
 
 

@@ -42,7 +42,9 @@ def somebody() -> None:
     """Who uses the program. Were it a host, the program would say threading.Thread(target=server.run).start()."""
     try:
         with minimcp.connect(server) as client:
-            for result in client.call_tools([("draw", {"shape": "circle"}), ("draw", {"shape": "square"})]):
+            for result in client.call_tools(
+                [("draw", {"shape": "circle"}), ("draw", {"shape": "square"})]
+            ):
                 print(result.text)
             print(client.call_tool("area", {"width": 2, "height": 3}).text)
     finally:

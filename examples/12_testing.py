@@ -15,7 +15,9 @@ from __future__ import annotations
 import minimcp
 from minimcp import Context, testing
 
-server = minimcp.Server("till", check_replay=True)  # for tests: every handler that asks is run again after each answer
+server = minimcp.Server(
+    "till", check_replay=True
+)  # for tests: every handler that asks is run again after each answer
 
 
 @server.tool
@@ -24,7 +26,9 @@ def pay(amount: float, ctx: Context) -> str:
     if amount <= 0:
         raise minimcp.ToolError("There is nothing to pay.")
     ctx.progress(1, 2, "the bill is made")
-    tip = ctx.elicit(f"{amount:.2f} is the bill. A tip?", {"tip": float}, key="tip").require()["tip"]
+    tip = ctx.elicit(f"{amount:.2f} is the bill. A tip?", {"tip": float}, key="tip").require()[
+        "tip"
+    ]
     ctx.info({"tip": tip})
     return f"{amount + tip:.2f} paid"
 
@@ -50,7 +54,9 @@ def test_a_user_who_declines() -> None:
 def test_the_server_in_both_eras() -> None:
     """The same server object, as clients of either era see it."""
     for revision in ("2025-11-25", "2026-07-28"):
-        with minimcp.connect(server, revision=revision, elicit=lambda request: {"tip": 2}) as client:
+        with minimcp.connect(
+            server, revision=revision, elicit=lambda request: {"tip": 2}
+        ) as client:
             assert client.call_tool("pay", {"amount": 10}).text == "12.00 paid"
             failed = client.call_tool("pay", {"amount": 0}, raise_on_error=False)
             assert failed.is_error and failed.text == "There is nothing to pay."
@@ -61,7 +67,9 @@ def test_the_conversation() -> None:
     transcript = testing.Transcript()
     with minimcp.connect(server, elicit=lambda request: {"tip": 0}, trace=transcript) as client:
         client.call_tool("pay", {"amount": 8})
-    transcript.assert_flow("--> tools/call", "<-- result of tools/call", "--> tools/call", "<-- result of tools/call")
+    transcript.assert_flow(
+        "--> tools/call", "<-- result of tools/call", "--> tools/call", "<-- result of tools/call"
+    )
     first, second = transcript.requests("tools/call")
     assert "tip" in transcript.answer_to(first)["result"]["inputRequests"]
     assert second["params"]["inputResponses"]["tip"]["content"] == {"tip": 0}

@@ -48,7 +48,9 @@ def main() -> None:
             with minimcp.connect(running.url, revision=revision) as client:
                 reports: list[minimcp.Progress] = []
                 result = client.call_tool("forge", {"what": "nail"}, on_progress=reports.append)
-                print(revision, len(reports), result.text, client.call_tool("session").text, sep=", ")
+                print(
+                    revision, len(reports), result.text, client.call_tool("session").text, sep=", "
+                )
 
         with minimcp.connect(running.url) as one, minimcp.connect(running.url) as other:
             print("found out:", one.revision)

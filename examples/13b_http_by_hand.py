@@ -24,7 +24,11 @@ from minimcp import Context
 server = minimcp.Server("forge")
 ABOUT = "io.modelcontextprotocol/"
 TAKES = {"Accept": "application/json, text/event-stream"}
-CALL: dict[str, Any] = {"name": "forge", "arguments": {"what": "nail"}, "_meta": {"progressToken": 1}}
+CALL: dict[str, Any] = {
+    "name": "forge",
+    "arguments": {"what": "nail"},
+    "_meta": {"progressToken": 1},
+}
 
 
 @server.tool
@@ -36,7 +40,9 @@ def forge(what: str, ctx: Context) -> str:
 
 def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> requests.Response:
     """Send one message, and print what comes back."""
-    with requests.post(url, json={"jsonrpc": "2.0", **message}, headers={**TAKES, **headers}, stream=True) as response:
+    with requests.post(
+        url, json={"jsonrpc": "2.0", **message}, headers={**TAKES, **headers}, stream=True
+    ) as response:
         kind = response.headers.get("Content-Type")
         print(f"POST {message['method']}: {response.status_code} {kind}")
         if kind == "text/event-stream":
@@ -50,16 +56,27 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> requests
 def newer(url: str) -> None:
     """2026-07-28: one request, and that is all."""
     about = {ABOUT + "protocolVersion": "2026-07-28", ABOUT + "clientCapabilities": {}}
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "forge"}
+    headers = {
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "forge",
+    }
     params = {**CALL, "_meta": {**CALL["_meta"], **about}}
     post(url, {"id": 1, "method": "tools/call", "params": params}, headers)
 
 
 def older(url: str) -> None:
     """Up to 2025-11-25: a handshake, the call in the session that it opened, and the end of the session."""
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "hand", "version": "0"}}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "hand", "version": "0"},
+    }
     opened = post(url, {"id": 1, "method": "initialize", "params": hello}, {})
-    named = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}
+    named = {
+        "MCP-Protocol-Version": "2025-11-25",
+        "Mcp-Session-Id": opened.headers["Mcp-Session-Id"],
+    }
     post(url, {"method": "notifications/initialized"}, named)
     post(url, {"id": 2, "method": "tools/call", "params": CALL}, named)
     print("DELETE:", requests.delete(url, headers=named).status_code)

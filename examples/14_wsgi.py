@@ -22,7 +22,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import minimcp
 from minimcp import Context, HttpOptions
 
-KEY = secrets.token_bytes(32)  # from the settings of the site, in earnest: the same in all processes
+KEY = secrets.token_bytes(
+    32
+)  # from the settings of the site, in earnest: the same in all processes
 server = minimcp.Server("site", state_keys=[KEY], http=HttpOptions(sessions=False))
 visits: list[str] = []
 tools = server.wsgi("/mcp")
@@ -68,7 +70,11 @@ if __name__ == "__main__":
         site = f"http://127.0.0.1:{host.server_port}"
         print(urlopen(f"{site}/about").read().decode().strip())
         with minimcp.connect(f"{site}/mcp", elicit=lambda request: {"sure": True}) as client:
-            print(client.revision, client.call_tool("count_visits").value, client.call_tool("forget_visits").text)
+            print(
+                client.revision,
+                client.call_tool("count_visits").value,
+                client.call_tool("forget_visits").text,
+            )
         with minimcp.connect(f"{site}/mcp", revision="handshake") as client:
             print(client.revision, client.call_tool("count_visits").value)
         host.shutdown()

@@ -26,7 +26,9 @@ with socket.create_server(("127.0.0.1", 0)) as free:
     PORT = free.getsockname()[1]  # a token is for a URL, which is known before the server runs
 
 issuer = Issuer()
-bearer = Bearer(issuer.tokens.get, resource=f"http://127.0.0.1:{PORT}/mcp", authorization_servers=[issuer.url])
+bearer = Bearer(
+    issuer.tokens.get, resource=f"http://127.0.0.1:{PORT}/mcp", authorization_servers=[issuer.url]
+)
 server = minimcp.Server("library", auth=bearer)
 
 
@@ -49,13 +51,20 @@ class Terminal:
         self.pasted = requests.get(page, allow_redirects=False, timeout=10).headers["Location"]
 
     def paste(self, state: str, timeout: float) -> str:
-        print("pasted", parts(self.pasted))  # without this person: return input("Paste the address: ")
+        print(
+            "pasted", parts(self.pasted)
+        )  # without this person: return input("Paste the address: ")
         return str(self.pasted)
 
 
 def main() -> None:
     terminal = Terminal()
-    auth = SignIn(client_id="terminal", on_redirect=terminal.show, on_callback=terminal.paste, store=TokenMemory())
+    auth = SignIn(
+        client_id="terminal",
+        on_redirect=terminal.show,
+        on_callback=terminal.paste,
+        store=TokenMemory(),
+    )
     with server.start_http(port=PORT) as running, minimcp.connect(running.url, auth=auth) as client:
         print(client.call_tool("card").text)
         issuer.tokens.clear()  # as when their time is over

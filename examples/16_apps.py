@@ -41,7 +41,11 @@ PAGE = """<!DOCTYPE html>
   app.on("tool-result", result => draw(result.structuredContent));
 </script>
 """
-SALES = {"April": {"tea": 30, "coffee": 12}, "May": {"tea": 21, "coffee": 35}, "June": {"tea": 44, "coffee": 40}}
+SALES = {
+    "April": {"tea": 30, "coffee": 12},
+    "May": {"tea": 21, "coffee": 35},
+    "June": {"tea": 44, "coffee": 40},
+}
 server = minimcp.Server("sales", extensions=[minimcp.Apps()])
 
 
@@ -64,7 +68,9 @@ def details(month: str) -> str:
 
 
 if __name__ == "__main__":
-    with minimcp.connect(server, extensions=[minimcp.Apps()]) as host:  # as a program that can show pages
+    with minimcp.connect(
+        server, extensions=[minimcp.Apps()]
+    ) as host:  # as a program that can show pages
         tools = {tool.name: tool.meta or {} for tool in host.list_tools()}
         print("tools:", tools)
         page = host.read_resource(tools["sales"]["ui"]["resourceUri"]).contents[0]

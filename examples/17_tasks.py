@@ -69,7 +69,10 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         path, id = Path(folder) / "tasks.db", ""
         for _ in range(2):  # as if in two processes, one after the other
-            with closing(SqliteStore(path)) as store, minimcp.connect(bakery(store), **user) as client:
+            with (
+                closing(SqliteStore(path)) as store,
+                minimcp.connect(bakery(store), **user) as client,
+            ):
                 task = client.task(id) if id else client.start_task("bake", {"loaves": 12})
                 print("Found again:" if id else "Kept:", task.result().text)
                 id = task.id

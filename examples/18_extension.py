@@ -58,7 +58,10 @@ def serve() -> minimcp.Server:
 
 if __name__ == "__main__":
     server, mine = serve(), Votes()
-    with minimcp.connect(server, extensions=[mine]) as client, minimcp.connect(server, extensions=[Votes()]) as other:
+    with (
+        minimcp.connect(server, extensions=[mine]) as client,
+        minimcp.connect(server, extensions=[Votes()]) as other,
+    ):
         print("declared:", client.capabilities["extensions"])
         print("listed:", client.list_tools()[0].meta)
         with client.listen(filters={"votes": True}) as changes:

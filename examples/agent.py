@@ -20,18 +20,30 @@ ROUNDS = 10  # a model that calls on and on costs money
 
 def think(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
     """The model's next message: words, or calls of tools."""
-    body = {"model": os.environ.get("OPENAI_MODEL", "gpt-4o-mini"), "messages": messages, "tools": tools}
-    headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"}
+    body = {
+        "model": os.environ.get("OPENAI_MODEL", "gpt-4o-mini"),
+        "messages": messages,
+        "tools": tools,
+    }
+    headers = {
+        "Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}",
+        "Content-Type": "application/json",
+    }
     request = urllib.request.Request(URL, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=120) as response:
         return dict(json.load(response)["choices"][0]["message"])
 
 
-def carry_out(client: minimcp.Client, tools: dict[str, minimcp.Tool], name: str, arguments: str) -> str:
+def carry_out(
+    client: minimcp.Client, tools: dict[str, minimcp.Tool], name: str, arguments: str
+) -> str:
     """One call that the model asks for: what comes of it, in words for the model, whatever happens."""
     try:
         tool, given = tools[name], json.loads(arguments)
-        print(f"{client.server_info and client.server_info.name}: {ascii(name)} with {ascii(given)}", file=sys.stderr)
+        print(
+            f"{client.server_info and client.server_info.name}: {ascii(name)} with {ascii(given)}",
+            file=sys.stderr,
+        )
         if not tool.hints.read_only and input("Call it? [y/N] ") != "y":
             return "the user does not want this call"
         return client.call_tool(name, given, timeout=60, raise_on_error=False).text
@@ -49,7 +61,9 @@ def main(question: str, *server: str) -> str:
             if not messages[-1].get("tool_calls"):
                 return str(messages[-1]["content"])
             for call in messages[-1]["tool_calls"]:
-                text = carry_out(client, tools, call["function"]["name"], call["function"]["arguments"])
+                text = carry_out(
+                    client, tools, call["function"]["name"], call["function"]["arguments"]
+                )
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
         return "no answer"
 

@@ -20,9 +20,13 @@ from typing import Any, Callable
 from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
-if (HERE.parent / "minimcp").is_dir():  # a checkout: nothing needs to be installed, here and in child processes
+if (
+    HERE.parent / "minimcp"
+).is_dir():  # a checkout: nothing needs to be installed, here and in child processes
     sys.path.insert(0, str(HERE.parent))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])
+    )
 
 import minimcp  # noqa: E402
 from minimcp import testing  # noqa: E402
@@ -84,7 +88,10 @@ def check_3(path: Path) -> None:
     notes = chapter.DatedNotes()
     with connect(minimcp.Server.of(notes)) as client:
         count = tool_of(client, "count")
-        want(count.hints.read_only, "count does not say that it only reads: annotations={...}, as find does")
+        want(
+            count.hints.read_only,
+            "count does not say that it only reads: annotations={...}, as find does",
+        )
         for number in (1, 2):
             client.call_tool("add", {"text": "a note"})
             want(client.call_tool("count").value == number, f"count does not say {number}")
@@ -114,9 +121,14 @@ def check_4(path: Path) -> None:
         except minimcp.ToolError as error:
             raise Missing(f"an address with a door is refused: {error}") from None
         client.call_tool("order", {"size": "small", "where": {"street": "High Street"}})
-        failed = client.call_tool("order", {"size": "small", "where": {**where, "door": "side"}}, raise_on_error=False)
+        failed = client.call_tool(
+            "order", {"size": "small", "where": {**where, "door": "side"}}, raise_on_error=False
+        )
         want(failed.is_error and "where.door" in failed.text, 'the door "side" is taken')
-    want(chapter.Address("High Street").door == "front", "where nothing is said the door is not the front one")
+    want(
+        chapter.Address("High Street").door == "front",
+        "where nothing is said the door is not the front one",
+    )
 
 
 def check_5(path: Path) -> None:
@@ -127,19 +139,32 @@ def check_5(path: Path) -> None:
             try:
                 changed = changes.next(timeout=2)
             except minimcp.RequestTimeout:
-                raise Missing("who listens to plants://all hears nothing of it: server.resource_updated(...)") from None
+                raise Missing(
+                    "who listens to plants://all hears nothing of it: server.resource_updated(...)"
+                ) from None
         want(changed.uri == "plants://all", f"the news is of {changed.uri}")
-        want(client.read_resource("plants://rose").text == "rose: 18 degrees", "there is no plant rose")
+        want(
+            client.read_resource("plants://rose").text == "rose: 18 degrees",
+            "there is no plant rose",
+        )
 
 
 def check_6(path: Path) -> None:
     with connect(load(path).server) as client:
-        want("translate" in [prompt.name for prompt in client.list_prompts()], "there is no prompt translate")
+        want(
+            "translate" in [prompt.name for prompt in client.list_prompts()],
+            "there is no prompt translate",
+        )
         values = client.complete("language", "F", prompt="translate").values
         want(values == ["Finnish"], f"the language F is completed to {values}, not to ['Finnish']")
-        (message,) = client.get_prompt("translate", {"text": "good day", "language": "Finnish"}).messages
+        (message,) = client.get_prompt(
+            "translate", {"text": "good day", "language": "Finnish"}
+        ).messages
         text = getattr(message.content, "text", "")
-        want("good day" in text and "Finnish" in text, f"the message does not say what to translate, and how: {text!r}")
+        want(
+            "good day" in text and "Finnish" in text,
+            f"the message does not say what to translate, and how: {text!r}",
+        )
 
 
 def check_7(path: Path) -> None:
@@ -156,12 +181,16 @@ def check_7(path: Path) -> None:
     with connect(server) as client:
         tool_of(client, "bake")
         reports: list[float] = []
-        client.call_tool("bake", {"loaves": 3}, on_progress=lambda report: reports.append(report.progress))
+        client.call_tool(
+            "bake", {"loaves": 3}, on_progress=lambda report: reports.append(report.progress)
+        )
         want(len(reports) == 3, f"3 loaves made {len(reports)} reports")
         ended.clear()
         token = minimcp.CancelToken()
         try:
-            client.call_tool("bake", {"loaves": 10_000}, cancel=token, on_progress=lambda report: token.cancel())
+            client.call_tool(
+                "bake", {"loaves": 10_000}, cancel=token, on_progress=lambda report: token.cancel()
+            )
         except minimcp.Cancelled:
             want(ended.wait(5), "the call was cancelled, and the tool bakes on")
         else:
@@ -172,10 +201,14 @@ def check_8(path: Path) -> None:
     chapter = load(path)
 
     def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
-        return {name: 3 if name == "people" else True for name in (request.schema or {})["properties"]}
+        return {
+            name: 3 if name == "people" else True for name in (request.schema or {})["properties"]
+        }
 
     for server, revision in (
-        (chapter.server, "2025-11-25"), (chapter.server, "2026-07-28"), (chapter.as_over_http, "2026-07-28"),
+        (chapter.server, "2025-11-25"),
+        (chapter.server, "2026-07-28"),
+        (chapter.as_over_http, "2026-07-28"),
     ):
         over = "as over HTTP" if server is chapter.as_over_http else "in memory"
         with connect(server, revision=revision, elicit=user) as client:
@@ -203,10 +236,20 @@ def check_10(path: Path) -> None:
     chapter = load(path)
     want(hasattr(chapter, "needs_consent"), "there is no function needs_consent")
     servers = {"hello": "02_hello.py", "notes": "03_plain_class.py"}
-    config = {name: {"command": sys.executable, "args": [str(HERE / file), "serve"]} for name, file in servers.items()}
+    config = {
+        name: {"command": sys.executable, "args": [str(HERE / file), "serve"]}
+        for name, file in servers.items()
+    }
     with minimcp.connect_all({"mcpServers": config}, strict=True) as group:
-        for name, expected in {"hello__greet": True, "notes__add": True, "notes__find": False}.items():
-            want(chapter.needs_consent(group, name) is expected, f"for {name} it has to be {expected}")
+        for name, expected in {
+            "hello__greet": True,
+            "notes__add": True,
+            "notes__find": False,
+        }.items():
+            want(
+                chapter.needs_consent(group, name) is expected,
+                f"for {name} it has to be {expected}",
+            )
 
 
 def check_11(path: Path) -> None:
@@ -219,7 +262,10 @@ def check_11(path: Path) -> None:
         event = chapter.events.get(timeout=SECONDS)
         want(not cleared.done(), "clear does not wait for the main thread")
         event()
-        want(cleared.result(timeout=SECONDS).value == 2, "clear does not say how many shapes were there")
+        want(
+            cleared.result(timeout=SECONDS).value == 2,
+            "clear does not say how many shapes were there",
+        )
         want(not chapter.drawn, "something is drawn still")
 
 
@@ -251,7 +297,10 @@ def check_13(path: Path) -> None:
             with connect(running.url, headers=headers) as client:
                 tool_of(client, "team")
                 said = client.call_tool("team").text
-                want(said == expected, f"with the headers {headers} it says {said!r}, not {expected!r}")
+                want(
+                    said == expected,
+                    f"with the headers {headers} it says {said!r}, not {expected!r}",
+                )
 
 
 def check_13b(path: Path) -> None:
@@ -283,7 +332,9 @@ def check_14(path: Path) -> None:
         url = f"http://127.0.0.1:{host.server_port}/mcp"
         try:
             for revision in ("2026-07-28", "2025-11-25"):
-                with connect(url, revision=revision, elicit=lambda request: {"sure": True}) as client:
+                with connect(
+                    url, revision=revision, elicit=lambda request: {"sure": True}
+                ) as client:
                     said = client.call_tool("forget_visits", raise_on_error=False).text
                     want(said == "forgotten", f"{revision}: {said}")
         finally:
@@ -300,7 +351,9 @@ def check_15(path: Path) -> None:
             with connect(running.url, auth=token) as client:
                 tool_of(client, "mine")
                 found = client.call_tool("mine").value
-                want(found and sorted(found) == expected, f"whose titles are {expected} gets {found}")
+                want(
+                    found and sorted(found) == expected, f"whose titles are {expected} gets {found}"
+                )
     chapter.server.close()
 
 
@@ -308,18 +361,28 @@ def check_15b(path: Path) -> None:
     chapter = load(path)
     pages: list[str] = []
     auth = minimcp.SignIn(
-        client_id="check", store=minimcp.TokenMemory(), on_redirect=pages.append,
-        on_callback=lambda state, timeout: chapter.requests.get(pages[-1], allow_redirects=False).headers["Location"],
+        client_id="check",
+        store=minimcp.TokenMemory(),
+        on_redirect=pages.append,
+        on_callback=lambda state, timeout: chapter.requests.get(
+            pages[-1], allow_redirects=False
+        ).headers["Location"],
     )
     try:
-        with chapter.server.start_http(port=chapter.PORT) as running, connect(running.url, auth=auth):
+        with (
+            chapter.server.start_http(port=chapter.PORT) as running,
+            connect(running.url, auth=auth),
+        ):
             want(hasattr(chapter, "until"), "there is no function until")
             ends = chapter.until(auth, running.url)
     finally:
         chapter.server.close()
         chapter.issuer.close()
     left = ends - time.time() if isinstance(ends, (int, float)) else 0
-    want(3000 < left <= 3600, f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now")
+    want(
+        3000 < left <= 3600,
+        f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now",
+    )
 
 
 def check_16(path: Path) -> None:
@@ -329,8 +392,14 @@ def check_16(path: Path) -> None:
         said = host.call_tool("details", {"month": "May", "drink": "tea"}).text
         want("21" in said and "35" not in said, f"of tea in May it says {said!r}, not 21")
         said = host.call_tool("details", {"month": "June"}).text
-        want("44" in said and "40" in said, f"without a drink it says {said!r} of June: the page still wants all")
-        want((tool.meta or {}).get("ui", {}).get("visibility") == ["app"], "details is for the page alone no more")
+        want(
+            "44" in said and "40" in said,
+            f"without a drink it says {said!r} of June: the page still wants all",
+        )
+        want(
+            (tool.meta or {}).get("ui", {}).get("visibility") == ["app"],
+            "details is for the page alone no more",
+        )
 
 
 def check_17(path: Path) -> None:
@@ -342,12 +411,17 @@ def check_17(path: Path) -> None:
                 plain = client.request("tools/call", {"name": "knead", "arguments": {"minutes": 3}})
             except minimcp.MethodNotFound:
                 plain = {"resultType": "task"}
-            want(plain.get("resultType") == "task", 'knead runs without a task, too: task="required"')
+            want(
+                plain.get("resultType") == "task", 'knead runs without a task, too: task="required"'
+            )
             task = client.start_task("knead", {"minutes": 3})
             said = task.result(SECONDS).text
             want(said == "kneaded", f"knead returns {said!r}")
             message = task.status_message
-            want(message == "minute 3", f"the last report of three minutes is {message!r}: ctx.progress(...)")
+            want(
+                message == "minute 3",
+                f"the last report of three minutes is {message!r}: ctx.progress(...)",
+            )
 
 
 def check_18(path: Path) -> None:
@@ -355,9 +429,15 @@ def check_18(path: Path) -> None:
     server, mine = chapter.serve(), chapter.Votes()
     with connect(server, extensions=[mine]) as client, client.listen(filters={"votes": True}):
         client.request("votes/cast", {"option": "tea"})
-        want(mine.heard.get(timeout=SECONDS) == {"tea": 1, "coffee": 0}, "a vote is not told any more")
+        want(
+            mine.heard.get(timeout=SECONDS) == {"tea": 1, "coffee": 0},
+            "a vote is not told any more",
+        )
         anew = {"tea": 0, "coffee": 0}
-        want(client.request("votes/open").get("counts") == anew, f"votes/open does not answer with counts: {anew}")
+        want(
+            client.request("votes/open").get("counts") == anew,
+            f"votes/open does not answer with counts: {anew}",
+        )
         try:
             told = mine.heard.get(timeout=2)
         except Empty:
@@ -373,9 +453,14 @@ def main(arguments: list[str]) -> int:
     checks = {name[6:]: check for name, check in globals().items() if name.startswith("check_")}
     number = arguments[0].lstrip("0") if arguments else ""
     if number not in checks:
-        print(f"usage: python3 check.py CHAPTER [FILE]; the chapters are {', '.join(checks)}", file=sys.stderr)
+        print(
+            f"usage: python3 check.py CHAPTER [FILE]; the chapters are {', '.join(checks)}",
+            file=sys.stderr,
+        )
         return 2
-    (chapter,) = HERE.glob(f"{int(re.sub('[a-z]', '', number)):02}{re.sub('[0-9]', '', number)}_*.py")
+    (chapter,) = HERE.glob(
+        f"{int(re.sub('[a-z]', '', number)):02}{re.sub('[0-9]', '', number)}_*.py"
+    )
     path = Path(arguments[1]).resolve() if arguments[1:] else chapter
     if not path.is_file():
         print(f"there is no file {path}", file=sys.stderr)

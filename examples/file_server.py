@@ -1,10 +1,10 @@
 """A server for the files of one directory, and for no others.
 
-    $ python3 -m minimcp call "python3 file_server.py pantry" find name=*.txt
-    [resource_link, files:///recipes/bread.txt]
-    [resource_link, files:///shopping.txt]
-    $ python3 -m minimcp read "python3 file_server.py pantry" files:///recipes/bread.txt
-    Flour, water, salt, time.
+$ python3 -m minimcp call "python3 file_server.py pantry" find name=*.txt
+[resource_link, files:///recipes/bread.txt]
+[resource_link, files:///shopping.txt]
+$ python3 -m minimcp read "python3 file_server.py pantry" files:///recipes/bread.txt
+Flour, water, salt, time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,21 @@ from pathlib import Path
 from typing import Union
 from urllib.parse import quote
 
-from minimcp import Context, ResourceAccessDenied, ResourceLink, ResourceNotFound, Server, ToolError, resolve_inside
+from minimcp import (
+    Context,
+    ResourceAccessDenied,
+    ResourceLink,
+    ResourceNotFound,
+    Server,
+    ToolError,
+    resolve_inside,
+)
 
 MOST_BYTES = 1_000_000
 
-server = Server("files", version="1.0", instructions="Find files with the tools, then read them as resources.")
+server = Server(
+    "files", version="1.0", instructions="Find files with the tools, then read them as resources."
+)
 root = Path(sys.argv[1] if __name__ == "__main__" else ".")
 
 

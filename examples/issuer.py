@@ -19,7 +19,9 @@ class Issuer:
     def __init__(self) -> None:
         self.tokens: dict[str, dict[str, Any]] = {}
         self.grants: list[str] = []
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"issuer": self}))
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"issuer": self})
+        )
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
@@ -35,12 +37,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Say what there is; or send a person back whom the client has sent, with a code for it."""
         url, asked = self.issuer.url, parse_qs(urlsplit(self.path).query)
         if asked:
-            self.answer({}, f"{asked['redirect_uri'][0]}?code={secrets.token_hex(8)}&state={asked['state'][0]}")
+            self.answer(
+                {},
+                f"{asked['redirect_uri'][0]}?code={secrets.token_hex(8)}&state={asked['state'][0]}",
+            )
         else:
-            self.answer({
-                "issuer": url, "authorization_endpoint": f"{url}/authorize", "token_endpoint": f"{url}/token",
-                "code_challenge_methods_supported": ["S256"],
-            })
+            self.answer(
+                {
+                    "issuer": url,
+                    "authorization_endpoint": f"{url}/authorize",
+                    "token_endpoint": f"{url}/token",
+                    "code_challenge_methods_supported": ["S256"],
+                }
+            )
 
     def do_POST(self) -> None:
         """Give a token for a code, or for a refresh token."""
@@ -48,10 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
         token = secrets.token_urlsafe(32)
         self.issuer.grants += form["grant_type"]
         self.issuer.tokens[token] = {"sub": "ada", "aud": form["resource"]}
-        self.answer({
-            "access_token": token, "token_type": "Bearer", "expires_in": 3600,
-            "refresh_token": secrets.token_urlsafe(32),
-        })
+        self.answer(
+            {
+                "access_token": token,
+                "token_type": "Bearer",
+                "expires_in": 3600,
+                "refresh_token": secrets.token_urlsafe(32),
+            }
+        )
 
     def answer(self, body: dict[str, Any], location: Optional[str] = None) -> None:
         self.send_response(200 if location is None else 302)

@@ -41,7 +41,13 @@ def test_what_lies_outside(tmp_path: Path) -> None:
     fill(tmp_path)
     (tmp_path / "pantry" / "link").symlink_to("../secret.txt")
     with minimcp.connect(file_server.server) as client:
-        for path in ("../secret.txt", "recipes/../../secret.txt", "%2e%2e/secret.txt", "/etc/passwd", "link"):
+        for path in (
+            "../secret.txt",
+            "recipes/../../secret.txt",
+            "%2e%2e/secret.txt",
+            "/etc/passwd",
+            "link",
+        ):
             with pytest.raises(minimcp.ToolError, match="^Access denied"):
                 client.call_tool("show", {"path": path})
             with pytest.raises(minimcp.RpcError):
@@ -54,5 +60,7 @@ def test_the_conversation(tmp_path: Path) -> None:
     transcript = testing.Transcript()
     with minimcp.connect(file_server.server, trace=transcript) as client:
         client.call_tool("find", {"name": "bread*"}, on_progress=lambda report: None)
-    transcript.assert_flow("--> tools/call", "<-- notifications/progress", ..., "<-- result of tools/call")
+    transcript.assert_flow(
+        "--> tools/call", "<-- notifications/progress", ..., "<-- result of tools/call"
+    )
     assert transcript.requests("tools/call")[0]["params"]["arguments"] == {"name": "bread*"}

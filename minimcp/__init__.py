@@ -30,14 +30,37 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 9):
-    raise ImportError(f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} ({sys.executable})")
+    raise ImportError(
+        f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} ({sys.executable})"
+    )
 
 # isort: off
 from .errors import (
-    AuthorizationError, Cancelled, CapabilityNotSupported, ConnectionFailed, ConnectionLost, Declined, HandlerFailed,
-    HeaderMismatch, InternalError, InvalidParams, InvalidRequest, McpError, MethodNotFound, ParseError,
-    ProtocolViolation, Refused, RequestStateRejected, RequestTimeout, ResourceAccessDenied, ResourceNotFound,
-    RpcError, SkillError, ToolError, UnsupportedRevision, UrlElicitationRequired,
+    AuthorizationError,
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionFailed,
+    ConnectionLost,
+    Declined,
+    HandlerFailed,
+    HeaderMismatch,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    McpError,
+    MethodNotFound,
+    ParseError,
+    ProtocolViolation,
+    Refused,
+    RequestStateRejected,
+    RequestTimeout,
+    ResourceAccessDenied,
+    ResourceNotFound,
+    RpcError,
+    SkillError,
+    ToolError,
+    UnsupportedRevision,
+    UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
@@ -73,32 +96,158 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .stores.redis import RedisStore
     from .stores.sqlite import SqliteStore
     from .types import (
-        Annotations, Answer, Audio, BlobResourceContents, CallToolResult, Change, Completion, ElicitRequest,
-        EmbeddedResource, GetPromptResult, Icon, Image, Implementation, LogMessage, Message, ModelPreferences, Progress,
-        Prompt, PromptArgument, PromptMessage, ReadResourceResult, Resource, ResourceLink, ResourceTemplate, Root,
-        SampleRequest, SampleResult, SamplingMessage, Text, TextResourceContents, Tool, ToolAnnotations, ToolChoice,
-        ToolResult, ToolUse,
+        Annotations,
+        Answer,
+        Audio,
+        BlobResourceContents,
+        CallToolResult,
+        Change,
+        Completion,
+        ElicitRequest,
+        EmbeddedResource,
+        GetPromptResult,
+        Icon,
+        Image,
+        Implementation,
+        LogMessage,
+        Message,
+        ModelPreferences,
+        Progress,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        ReadResourceResult,
+        Resource,
+        ResourceLink,
+        ResourceTemplate,
+        Root,
+        SampleRequest,
+        SampleResult,
+        SamplingMessage,
+        Text,
+        TextResourceContents,
+        Tool,
+        ToolAnnotations,
+        ToolChoice,
+        ToolResult,
+        ToolUse,
     )
 # isort: on
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AccessToken", "Annotations", "Answer", "Apps", "Audio", "AuthorizationError", "Bearer", "BlobResourceContents",
-    "CallToolResult", "CancelToken", "Cancelled", "CapabilityNotSupported", "Change", "Client", "ClientCredentials",
-    "Completion", "ConnectionFailed", "ConnectionLost", "Context", "Declined", "Elicit", "ElicitRequest", "ElicitUrl",
-    "EmbeddedResource", "EnterpriseManaged", "Entry", "EventStore", "Extension", "FinishedRequest", "GetPromptResult",
-    "Group", "HandlerFailed", "HeaderMismatch", "HttpOptions", "HttpRequest", "HttpResponse", "HttpServer", "Icon",
-    "Image", "Implementation", "InternalError", "InvalidParams", "InvalidRequest", "Limits", "ListRoots", "LogFilter",
-    "LogHandler", "LogMessage", "McpError", "MemoryStore", "Message", "MethodNotFound", "ModelPreferences",
-    "ParseError", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ProtocolViolation", "ReadResourceResult",
-    "RedisStore", "Refused", "RequestStateRejected", "RequestTimeout", "Resource", "ResourceAccessDenied",
-    "ResourceLink", "ResourceNotFound", "ResourceTemplate", "Root", "RpcError", "Sample", "SampleRequest",
-    "SampleResult", "SamplingMessage", "Serial", "Server", "SignIn", "Skill", "SkillError", "Skills", "SqliteStore",
-    "StdioServer", "Store", "Task", "Tasks", "Text", "TextResourceContents", "TokenFile", "TokenMemory", "Tool",
-    "ToolAnnotations", "ToolChoice", "ToolError", "ToolResult", "ToolUse", "UnsupportedRevision",
-    "UrlElicitationRequired", "WorkloadIdentity", "__version__", "app", "connect", "connect_all", "current_context",
-    "method", "notification", "prompt", "resolve_inside", "resource", "serve", "tool",
+    "AccessToken",
+    "Annotations",
+    "Answer",
+    "Apps",
+    "Audio",
+    "AuthorizationError",
+    "Bearer",
+    "BlobResourceContents",
+    "CallToolResult",
+    "CancelToken",
+    "Cancelled",
+    "CapabilityNotSupported",
+    "Change",
+    "Client",
+    "ClientCredentials",
+    "Completion",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "Context",
+    "Declined",
+    "Elicit",
+    "ElicitRequest",
+    "ElicitUrl",
+    "EmbeddedResource",
+    "EnterpriseManaged",
+    "Entry",
+    "EventStore",
+    "Extension",
+    "FinishedRequest",
+    "GetPromptResult",
+    "Group",
+    "HandlerFailed",
+    "HeaderMismatch",
+    "HttpOptions",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpServer",
+    "Icon",
+    "Image",
+    "Implementation",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "Limits",
+    "ListRoots",
+    "LogFilter",
+    "LogHandler",
+    "LogMessage",
+    "McpError",
+    "MemoryStore",
+    "Message",
+    "MethodNotFound",
+    "ModelPreferences",
+    "ParseError",
+    "Progress",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "ProtocolViolation",
+    "ReadResourceResult",
+    "RedisStore",
+    "Refused",
+    "RequestStateRejected",
+    "RequestTimeout",
+    "Resource",
+    "ResourceAccessDenied",
+    "ResourceLink",
+    "ResourceNotFound",
+    "ResourceTemplate",
+    "Root",
+    "RpcError",
+    "Sample",
+    "SampleRequest",
+    "SampleResult",
+    "SamplingMessage",
+    "Serial",
+    "Server",
+    "SignIn",
+    "Skill",
+    "SkillError",
+    "Skills",
+    "SqliteStore",
+    "StdioServer",
+    "Store",
+    "Task",
+    "Tasks",
+    "Text",
+    "TextResourceContents",
+    "TokenFile",
+    "TokenMemory",
+    "Tool",
+    "ToolAnnotations",
+    "ToolChoice",
+    "ToolError",
+    "ToolResult",
+    "ToolUse",
+    "UnsupportedRevision",
+    "UrlElicitationRequired",
+    "WorkloadIdentity",
+    "__version__",
+    "app",
+    "connect",
+    "connect_all",
+    "current_context",
+    "method",
+    "notification",
+    "prompt",
+    "resolve_inside",
+    "resource",
+    "serve",
+    "tool",
 ]
 
 # Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
@@ -138,7 +287,10 @@ _MODULES = {
 
 # Names of other libraries: what is written here. An ImportError says so; Python drops the words of an AttributeError.
 _ELSEWHERE = {
-    "FastMCP": "Server", "MCPServer": "Server", "ClientSession": "connect", "StdioServerParameters": "StdioServer",
+    "FastMCP": "Server",
+    "MCPServer": "Server",
+    "ClientSession": "connect",
+    "StdioServerParameters": "StdioServer",
 }
 
 if not TYPE_CHECKING:
@@ -149,14 +301,18 @@ if not TYPE_CHECKING:
         if name == "testing":
             return import_module(f"{__name__}.testing")
         if name in _ELSEWHERE:
-            raise ImportError(f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst compares)")
+            raise ImportError(
+                f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst compares)"
+            )
         if name not in __all__:
             from difflib import get_close_matches
 
             near = [] if name.startswith("_") else get_close_matches(name, __all__, 1)
             hint = f", did you mean {near[0]}?" if near else ""
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-        module = next((module for module, names in _MODULES.items() if name in names.split()), "types")
+        module = next(
+            (module for module, names in _MODULES.items() if name in names.split()), "types"
+        )
         value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
         return value
 

@@ -76,7 +76,11 @@ class RpcError(McpError):
         if code in RESERVED_CODES and code not in SERVER_CODES and code not in KINDS:
             raise ValueError(f"{code} is reserved by JSON-RPC: use a code outside -32768 to -32100")
         super().__init__(message)
-        self.code, self.message, self.data = int(code), message, data  # an IntEnum's member is an int on the wire
+        self.code, self.message, self.data = (
+            int(code),
+            message,
+            data,
+        )  # an IntEnum's member is an int on the wire
 
     def __str__(self) -> str:
         return self.message if not self.from_peer else f"{self.message} ({self.code})"
@@ -172,8 +176,12 @@ class UrlElicitationRequired(_Kind):
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(message, data)
         entries = data.get("elicitations") if isinstance(data, dict) else None
-        if data is not None and not (isinstance(entries, list) and all(map(_asks_for_url, entries))):
-            raise ValueError("elicitations is a list of objects with mode 'url', message, url and elicitationId")
+        if data is not None and not (
+            isinstance(entries, list) and all(map(_asks_for_url, entries))
+        ):
+            raise ValueError(
+                "elicitations is a list of objects with mode 'url', message, url and elicitationId"
+            )
 
 
 def _asks_for_url(entry: Any) -> bool:
@@ -185,8 +193,16 @@ def _asks_for_url(entry: Any) -> bool:
 KINDS: dict[int, type[RpcError]] = {
     kind.CODE: kind
     for kind in (
-        ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, ResourceNotFound, HeaderMismatch,
-        CapabilityNotSupported, UnsupportedRevision, UrlElicitationRequired,
+        ParseError,
+        InvalidRequest,
+        MethodNotFound,
+        InvalidParams,
+        InternalError,
+        ResourceNotFound,
+        HeaderMismatch,
+        CapabilityNotSupported,
+        UnsupportedRevision,
+        UrlElicitationRequired,
     )
 }
 """The class for each code that the protocol gives a meaning."""
@@ -201,7 +217,9 @@ OLD_KINDS: dict[int, type[RpcError]] = {
 handshake. So are -32001 for a resource that does not exist, and -32003 for a tool that failed."""
 
 
-def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None) -> RpcError:
+def error_from_peer(
+    code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None
+) -> RpcError:
     """The exception for an error that a peer sent; an unknown code is kept as it came.
 
     Args:
@@ -210,8 +228,12 @@ def error_from_peer(code: int, message: str, data: Any = None, *, kind: Optional
         data: The peer's data, None when there was none.
         kind: The class to use instead of the code's own; None lets the code decide.
     """
-    rejected = code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED
-    chosen: type[RpcError] = kind or (RequestStateRejected if rejected else KINDS.get(code, RpcError))
+    rejected = (
+        code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED
+    )
+    chosen: type[RpcError] = kind or (
+        RequestStateRejected if rejected else KINDS.get(code, RpcError)
+    )
     error = chosen.__new__(chosen)
     error.args = (message,)
     error.code, error.message, error.data, error.from_peer = code, message, data, True
@@ -257,7 +279,12 @@ class SkillError(McpError):
 
 class _ConnectionTrouble(McpError, ConnectionError):
     def __init__(
-        self, message: str, *, exit_code: Optional[int] = None, signal: Optional[int] = None, stderr_tail: str = ""
+        self,
+        message: str,
+        *,
+        exit_code: Optional[int] = None,
+        signal: Optional[int] = None,
+        stderr_tail: str = "",
     ) -> None:
         super().__init__(message)
         self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
@@ -330,7 +357,7 @@ def one_line(value: Any, limit: int = 200) -> str:
     A peer must not be able to forge a second log line, so control characters are shown as escapes.
     """
     if isinstance(value, (str, bytes)):
-        value = value[:limit + 1]  # the beginning of 64 MiB is shown without escaping all of them
+        value = value[: limit + 1]  # the beginning of 64 MiB is shown without escaping all of them
     text = value if isinstance(value, str) else repr(value)
     escaped = text.encode("unicode_escape", "backslashreplace").decode("ascii")
     return escaped if len(escaped) <= limit else escaped[:limit] + "..."
@@ -343,9 +370,11 @@ def printable(text: str, keep: str = "") -> str:
         text: The text, in any alphabet.
         keep: Characters that stay, such as line feeds.
     """
-    return text if text.isprintable() else "".join([
-        c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text
-    ])
+    return (
+        text
+        if text.isprintable()
+        else "".join([c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text])
+    )
 
 
 class _OneLine(logging.Filter):
@@ -364,9 +393,9 @@ class _OneLine(logging.Filter):
             text = f"{record.msg} ({type(error).__name__} in its arguments)"
             record.msg, record.args = text, ()
         if len(text) > self.longest or not text.isprintable():
-            record.msg, record.args = printable(text[:self.longest]), ()
+            record.msg, record.args = printable(text[: self.longest]), ()
         if record.exc_info:
-            told = logging.Formatter().formatException(record.exc_info)[:self.longest_traceback]
+            told = logging.Formatter().formatException(record.exc_info)[: self.longest_traceback]
             record.exc_text = "\n".join(["  | " + printable(line) for line in told.split("\n")])
         return True
 
@@ -390,7 +419,10 @@ def describe(error: BaseException) -> str:
     name = type(error).__name__
     try:
         words = str(error)
-        bare = not isinstance(error, Exception) or words in (*map(repr, error.args[:1]), repr(error.args))
+        bare = not isinstance(error, Exception) or words in (
+            *map(repr, error.args[:1]),
+            repr(error.args),
+        )
     except BaseException:
         return name
     return name if not words.strip() else f"{name}: {words}" if bare else words

@@ -8,13 +8,21 @@ from typing import Any, Callable, Dict, List, Optional
 from .scripted import ScriptedPipe, dumps, request
 from .support import WAIT, MovedTime, eventually
 
-R1, R2, R3, R4, R5 = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+R1, R2, R3, R4, R5 = REVISIONS = (
+    "2024-11-05",
+    "2025-03-26",
+    "2025-06-18",
+    "2025-11-25",
+    "2026-07-28",
+)
 
 Answer = Callable[[Dict[str, Any]], Any]
 
 
 def error(code: int, text: str = "no", data: Any = None) -> Answer:
-    return lambda message: {"error": {"code": code, "message": text, **({} if data is None else {"data": data})}}
+    return lambda message: {
+        "error": {"code": code, "message": text, **({} if data is None else {"data": data})}
+    }
 
 
 def result(**members: Any) -> Answer:
@@ -27,11 +35,17 @@ def silence(message: Dict[str, Any]) -> None:
 
 def initialized(revision: str = R4, **capabilities: Any) -> Answer:
     info = {"name": "scripted", "version": "0"}
-    return result(protocolVersion=revision, serverInfo=info, capabilities=capabilities or {"tools": {}, "logging": {}})
+    return result(
+        protocolVersion=revision,
+        serverInfo=info,
+        capabilities=capabilities or {"tools": {}, "logging": {}},
+    )
 
 
 def discovered(*revisions: str, **more: Any) -> Answer:
-    return result(supportedVersions=list(revisions or [R5]), capabilities={"tools": {}, "logging": {}}, **more)
+    return result(
+        supportedVersions=list(revisions or [R5]), capabilities={"tools": {}, "logging": {}}, **more
+    )
 
 
 class AnsweringPipe(ScriptedPipe):
@@ -81,7 +95,9 @@ class AnsweringPipe(ScriptedPipe):
         for message in list(self.messages):
             if "method" not in message:
                 wrong = message.get("error")
-                found[message["id"]] = message["result"] if wrong is None else (wrong["code"], wrong["message"])
+                found[message["id"]] = (
+                    message["result"] if wrong is None else (wrong["code"], wrong["message"])
+                )
         return found
 
 

@@ -51,7 +51,9 @@ class AuthorizationServer:
         self.clients: Dict[str, Optional[str]] = {"robot": "a robot's secret"}
         self.more: Dict[str, Any] = {}  # members of the metadata; None takes one away
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self}))
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self})
+        )
         self._http.daemon_threads = False  # they are joined at the end
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
@@ -70,17 +72,24 @@ class AuthorizationServer:
 
     def count(self, path: str, **values: str) -> int:
         """How often it was asked at a path, with these values."""
-        return sum(each.path == path and values.items() <= each.values.items() for each in self.asked)
+        return sum(
+            each.path == path and values.items() <= each.values.items() for each in self.asked
+        )
 
     @property
     def metadata(self) -> Dict[str, Any]:
         found = {
-            "issuer": self.url, "authorization_endpoint": f"{self.url}/authorize",
-            "token_endpoint": f"{self.url}/token", "registration_endpoint": f"{self.url}/register",
-            "revocation_endpoint": f"{self.url}/revoke", "introspection_endpoint": f"{self.url}/introspect",
-            "code_challenge_methods_supported": ["S256"], "scopes_supported": ["read", "write"],
+            "issuer": self.url,
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+            "registration_endpoint": f"{self.url}/register",
+            "revocation_endpoint": f"{self.url}/revoke",
+            "introspection_endpoint": f"{self.url}/introspect",
+            "code_challenge_methods_supported": ["S256"],
+            "scopes_supported": ["read", "write"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic"],
-            "authorization_response_iss_parameter_supported": True, **self.more,
+            "authorization_response_iss_parameter_supported": True,
+            **self.more,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -104,7 +113,9 @@ class AuthorizationServer:
         answer = {"code": code, "state": asked["state"], "iss": self.metadata["issuer"]}
         return f"{asked['redirect_uri']}?{urlencode(answer)}"
 
-    def token(self, asked: Dict[str, str], headers: Mapping[str, str]) -> Tuple[int, Dict[str, Any]]:
+    def token(
+        self, asked: Dict[str, str], headers: Mapping[str, str]
+    ) -> Tuple[int, Dict[str, Any]]:
         client = self._client(asked, headers)
         if client is None:
             return 401, {"error": "invalid_client"}
@@ -114,10 +125,19 @@ class AuthorizationServer:
                 begun = self.codes.pop(asked.get("code", ""), None)
                 hashed = hashlib.sha256(asked["code_verifier"].encode()).digest()
                 challenge = base64.urlsafe_b64encode(hashed).decode().rstrip("=")
-                if begun is None or begun["code_challenge"] != challenge or begun["client_id"] != client:
+                if (
+                    begun is None
+                    or begun["code_challenge"] != challenge
+                    or begun["client_id"] != client
+                ):
                     return 400, {"error": "invalid_grant"}
-                if begun["redirect_uri"] != asked.get("redirect_uri") or begun["resource"] != asked.get("resource"):
-                    return 400, {"error": "invalid_grant", "error_description": "another redirect_uri or resource"}
+                if begun["redirect_uri"] != asked.get("redirect_uri") or begun[
+                    "resource"
+                ] != asked.get("resource"):
+                    return 400, {
+                        "error": "invalid_grant",
+                        "error_description": "another redirect_uri or resource",
+                    }
                 return 200, self.issue(client, "ada", begun.get("scope", ""), asked["resource"])
             if grant == "refresh_token":
                 claims = self.refresh.pop(asked.get("refresh_token", ""), None)
@@ -125,7 +145,9 @@ class AuthorizationServer:
                     return 400, {"error": "invalid_grant"}
                 return 200, self.issue(client, claims["sub"], claims["scope"], asked["resource"])
             if grant == "client_credentials":
-                return 200, self.issue(client, client, asked.get("scope", ""), asked["resource"], refreshes=False)
+                return 200, self.issue(
+                    client, client, asked.get("scope", ""), asked["resource"], refreshes=False
+                )
         return 400, {"error": "unsupported_grant_type"}
 
     def _client(self, asked: Dict[str, str], headers: Mapping[str, str]) -> Optional[str]:
@@ -141,11 +163,20 @@ class AuthorizationServer:
         """A token that is valid from now on, as the token endpoint gives it."""
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
         claims = {
-            "sub": subject, "client_id": client, "scope": scope, "aud": resource, "iss": self.url,
+            "sub": subject,
+            "client_id": client,
+            "scope": scope,
+            "aud": resource,
+            "iss": self.url,
             "exp": time.time() + self.lifetime,
         }
         self.tokens[access] = claims
-        answer = {"access_token": access, "token_type": "Bearer", "expires_in": int(self.lifetime), "scope": scope}
+        answer = {
+            "access_token": access,
+            "token_type": "Bearer",
+            "expires_in": int(self.lifetime),
+            "scope": scope,
+        }
         if refreshes:
             self.refresh[refresh] = claims
             answer["refresh_token"] = refresh
@@ -178,9 +209,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/register":
             self.answer(*owner.register(values))
         elif path == "/authorize" and owner.asks and self.command == "GET":
-            hidden = "".join(f'<input type="hidden" name="{name}" value="{escape(values[name])}">' for name in values)
+            hidden = "".join(
+                f'<input type="hidden" name="{name}" value="{escape(values[name])}">'
+                for name in values
+            )
             form = f'<form method="post" action="/authorize">{hidden}<button>Allow</button></form>'
-            self.answer(200, f"<title>Sign in</title>{form}".encode(), **{"Content-Type": "text/html"})
+            self.answer(
+                200, f"<title>Sign in</title>{form}".encode(), **{"Content-Type": "text/html"}
+            )
         elif path == "/authorize":
             self.answer(302, {}, Location=owner.authorize(values))
         elif path == "/token":
@@ -198,7 +234,11 @@ class _Handler(BaseHTTPRequestHandler):
         """A body of bytes, or JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -220,13 +260,17 @@ class Browser:
 
 
 @contextmanager
-def protected(issuer: AuthorizationServer, *, scopes: Tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
+def protected(
+    issuer: AuthorizationServer, *, scopes: Tuple[str, ...] = (), **options: Any
+) -> Iterator[Any]:
     """A server that takes the tokens of an authorization server, while it runs: what `Server.start_http` gives."""
     port = free_port()
 
     def bearer_of(issuer: AuthorizationServer) -> Bearer:
         resource = f"http://127.0.0.1:{port}/mcp"
-        return Bearer(issuer.verify, resource=resource, authorization_servers=[issuer.url], scopes=scopes)
+        return Bearer(
+            issuer.verify, resource=resource, authorization_servers=[issuer.url], scopes=scopes
+        )
 
     bearer = bearer_of(issuer)
     server = Server("protected", auth=bearer, **options)

@@ -33,7 +33,9 @@ MANIFEST_LINE = pytest.StashKey[str]()
 
 
 # Hypothesis keeps notes even when it is told to keep no examples: not in the repository.
-os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis"))
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis")
+)
 
 
 LONGEST = float(os.environ.get("MINIMCP_LONGEST", 280.0))
@@ -47,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     and each process of a run all tests: they share a folder that git ignores, and so does the next run.
     """
     usual_signals()
-    os.environ["MINIMCP_TOKENS"] = os.path.join(tempfile.gettempdir(), "minimcp-no-such-folder", "tokens.json")
+    os.environ["MINIMCP_TOKENS"] = os.path.join(
+        tempfile.gettempdir(), "minimcp-no-such-folder", "tokens.json"
+    )
     config.stash[HANG_LOG] = os.fdopen(os.dup(2), "w")
     interval = os.environ.get("MINIMCP_SWITCH_INTERVAL")
     if interval:
@@ -56,7 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "bytecode")
         sys.dont_write_bytecode = False
         if not hasattr(config, "workerinput"):
-            passing = sys.pycache_prefix + os.path.realpath(tempfile.gettempdir())  # what tests have written themselves
+            passing = sys.pycache_prefix + os.path.realpath(
+                tempfile.gettempdir()
+            )  # what tests have written themselves
             config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
 
 
@@ -91,10 +97,14 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_runtest_makereport() -> Generator[None, Any, None]:
     """Captured text may hold lone surrogates, which would not get from one process to another."""
     report = (yield).get_result()
-    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print the count of the manifest, passed or failed."""
     if MANIFEST_LINE in config.stash:
         terminalreporter.write_line(config.stash[MANIFEST_LINE])
@@ -120,7 +130,10 @@ def time_for_last_words() -> Iterator[None]:
 def _left_behind(before: Held) -> List[str]:
     now, then = held().named(), before.named()
     opened, closed = now - then - KEPT, then - now
-    return [*opened.elements(), *(f"closed, though not the test's own: {what}" for what in closed.elements())]
+    return [
+        *opened.elements(),
+        *(f"closed, though not the test's own: {what}" for what in closed.elements()),
+    ]
 
 
 GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
@@ -134,9 +147,15 @@ def _has_user(pool: str, readers: Set[str]) -> bool:
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
     """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
-    readers = {thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))}
+    readers = {
+        thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))
+    }
     found = ((thread, GROWN.fullmatch(thread.name)) for thread in threading.enumerate())
-    new = {thread for thread, match in found if not match or (match[1] and not _has_user(match[1], readers))}
+    new = {
+        thread
+        for thread, match in found
+        if not match or (match[1] and not _has_user(match[1], readers))
+    }
     return new - before.threads - KEPT_THREADS
 
 

@@ -13,7 +13,9 @@ from .support import eventually
 LISTS = {kind: {"listChanged": True} for kind in ("tools", "prompts")}
 CAPABILITIES = {**LISTS, "resources": {"listChanged": True, "subscribe": True}}
 LISTEN, ACKNOWLEDGED = "subscriptions/listen", "notifications/subscriptions/acknowledged"
-TOOLS, PROMPTS, RESOURCES = (f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources"))
+TOOLS, PROMPTS, RESOURCES = (
+    f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
+)
 UPDATED = "notifications/resources/updated"
 
 
@@ -48,8 +50,10 @@ class Host(Answering):
         }
         if session:
             begin = {
-                "initialize": initialized(R4, **capabilities), "ping": result(),
-                "resources/subscribe": result(), "resources/unsubscribe": result(),
+                "initialize": initialized(R4, **capabilities),
+                "ping": result(),
+                "resources/subscribe": result(),
+                "resources/unsubscribe": result(),
             }
         super().__init__({**begin, **more})
 
@@ -71,7 +75,9 @@ class Host(Answering):
 
     def closed(self, count: int = 1) -> List[Any]:
         """The ids of what was taken back, once there are so many."""
-        assert eventually(lambda: len(self.calls("notifications/cancelled")) >= count), self.pipe.messages
+        assert eventually(lambda: len(self.calls("notifications/cancelled")) >= count), (
+            self.pipe.messages
+        )
         return [message["params"]["requestId"] for message in self.calls("notifications/cancelled")]
 
     def subscriptions(self) -> List[Any]:

@@ -37,7 +37,9 @@ class Module:
         self.text = (PACKAGE / path).read_text(encoding="utf-8")
         self.tree = ast.parse(self.text, path)
         self.docstring = ast.get_docstring(self.tree) or ""
-        self.imports: Tuple[Import, ...] = tuple(dict.fromkeys(self._imports(self.tree, late=False, typing_only=False)))
+        self.imports: Tuple[Import, ...] = tuple(
+            dict.fromkeys(self._imports(self.tree, late=False, typing_only=False))
+        )
 
     def _imports(self, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
@@ -59,9 +61,16 @@ class Module:
             yield node.module or "", False
             return
         folder = self.path.split("/")[:-1]
-        base = folder[: len(folder) - node.level + 1] + (node.module.split(".") if node.module else [])
+        base = folder[: len(folder) - node.level + 1] + (
+            node.module.split(".") if node.module else []
+        )
         for alias in node.names:
-            yield self._file([*base, alias.name]) or self._file(base) or "/".join([*base, alias.name]), True
+            yield (
+                self._file([*base, alias.name])
+                or self._file(base)
+                or "/".join([*base, alias.name]),
+                True,
+            )
 
     def _file(self, parts: List[str]) -> Optional[str]:
         for candidate in ("/".join(parts) + ".py", "/".join([*parts, "__init__.py"])):
@@ -88,7 +97,11 @@ class Module:
         """String constants of the code with their lines; docstrings, which stand alone, are not among them."""
         alone = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in alone
+            ):
                 yield node.lineno, node.value
 
 

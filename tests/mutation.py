@@ -30,9 +30,20 @@ FOLDERS = ("protocol", "engine", "server")
 TESTS = ("tests/unit", "tests/interaction", "tests/wire")
 SECONDS = 900  # that one folder of tests may take: a mutant that hangs is found too
 SWAPPED = {
-    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add,
-    ast.And: ast.Or, ast.Or: ast.And,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
 }
 
 
@@ -56,13 +67,20 @@ def changed(node: ast.AST) -> Iterator[Tuple[ast.AST, str]]:
         yield node.operand, "not left out"
     elif isinstance(node, (ast.If, ast.IfExp)):
         test = ast.UnaryOp(ast.Not(), node.test)
-        yield type(node)(**{**{name: getattr(node, name) for name in node._fields}, "test": test}), "condition"
+        yield (
+            type(node)(**{**{name: getattr(node, name) for name in node._fields}, "test": test}),
+            "condition",
+        )
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int):
         value = not node.value if isinstance(node.value, bool) else node.value + 1
         yield ast.Constant(value), "constant"
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield ast.Pass(), "call left out"
-    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
+    elif (
+        isinstance(node, ast.Return)
+        and node.value is not None
+        and not isinstance(node.value, ast.Constant)
+    ):
         yield ast.Return(ast.Constant(None)), "returns None"
 
 
@@ -72,7 +90,9 @@ def mutants(path: Path) -> Iterator[Mutant]:
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         row = getattr(node, "lineno", 0)
-        if not row or any(word in lines[row - 1] for word in ("log.", "TYPE_CHECKING", "TypedDict")):
+        if not row or any(
+            word in lines[row - 1] for word in ("log.", "TYPE_CHECKING", "TypedDict")
+        ):
             continue
         for new, kind in changed(node):
             new_text = ast.unparse(ast.fix_missing_locations(new)).splitlines()
@@ -94,7 +114,10 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 def stages(mutant: Mutant, tests: List[str]) -> Iterator[List[str]]:
     """What pytest is asked to run, one after the other: the unit tests of the module, then each folder."""
-    own = [p.relative_to(ROOT).as_posix() for p in sorted(ROOT.glob(f"tests/unit/test_*{Path(mutant.path).stem}*.py"))]
+    own = [
+        p.relative_to(ROOT).as_posix()
+        for p in sorted(ROOT.glob(f"tests/unit/test_*{Path(mutant.path).stem}*.py"))
+    ]
     for name in tests:
         if name == "tests/unit" and own:
             yield own
@@ -109,8 +132,13 @@ def failure(folder: Path, tests: List[str]) -> Optional[str]:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            command, cwd=folder, env={**env, "MINIMCP_LONGEST": "100"}, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            command,
+            cwd=folder,
+            env={**env, "MINIMCP_LONGEST": "100"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             status = process.wait(SECONDS)
@@ -120,7 +148,9 @@ def failure(folder: Path, tests: List[str]) -> Optional[str]:
             process.wait()
         output.seek(0)
         failed = (line for line in output if line.startswith(("FAILED ", "ERROR ")))
-        return None if status == 0 else next(failed, f"no test, but the run: status {status}").strip()
+        return (
+            None if status == 0 else next(failed, f"no test, but the run: status {status}").strip()
+        )
 
 
 def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
@@ -129,12 +159,19 @@ def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
     right = file.read_text(encoding="utf-8")
     try:
         file.write_text(mutant.text, encoding="utf-8")
-        os.utime(file, (number + 1, number + 1))  # of this mutant alone: bytecode is kept by time and size
-        found = next(filter(None, (failure(folder, stage) for stage in stages(mutant, tests))), None)
+        os.utime(
+            file, (number + 1, number + 1)
+        )  # of this mutant alone: bytecode is kept by time and size
+        found = next(
+            filter(None, (failure(folder, stage) for stage in stages(mutant, tests))), None
+        )
     finally:
         file.write_text(right, encoding="utf-8")
         os.utime(file, (0, 0))
-    print(f"{number} {mutant.says}\n    {found or 'SURVIVED'} ({time.monotonic() - began:.0f} s)", flush=True)
+    print(
+        f"{number} {mutant.says}\n    {found or 'SURVIVED'} ({time.monotonic() - began:.0f} s)",
+        flush=True,
+    )
     return found is not None
 
 
@@ -143,16 +180,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", type=int, default=0, dest="first", help="number of the mutant to begin with")
-    parser.add_argument("--only", type=int, action="append", help="number of a mutant to try; may be repeated")
-    parser.add_argument("--jobs", type=int, default=2, help="copies of the repository that are tried at once")
+    parser.add_argument(
+        "--from", type=int, default=0, dest="first", help="number of the mutant to begin with"
+    )
+    parser.add_argument(
+        "--only", type=int, action="append", help="number of a mutant to try; may be repeated"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="copies of the repository that are tried at once"
+    )
     parser.add_argument("--folder", action="append", help="of the library; may be repeated")
     parser.add_argument("tests", nargs="*", default=list(TESTS), help="what must fail")
     options = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(10)
     folders = options.folder or FOLDERS
-    files = [path for folder in folders for path in sorted((ROOT / "minimcp" / folder).rglob("*.py"))]
+    files = [
+        path for folder in folders for path in sorted((ROOT / "minimcp" / folder).rglob("*.py"))
+    ]
     everything = [mutant for path in files for mutant in mutants(path)]
     drawn = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
     numbers = options.only or range(options.first, len(drawn))
@@ -160,7 +205,9 @@ def main() -> int:
         copies: "SimpleQueue[Path]" = SimpleQueue()
         for name in range(options.jobs):
             copy = Path(top) / str(name)
-            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__"))
+            shutil.copytree(
+                ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", ".cache", "__pycache__")
+            )
             copies.put(copy)
 
         def attempt(number: int) -> bool:

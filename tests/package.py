@@ -23,8 +23,23 @@ SECONDS = 300
 
 # Beside the package in both.
 OF_WHEEL = {"licenses/LICENSE", "METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}
-OF_SDIST = {"LICENSE", "README.rst", "CHANGES.rst", "MANIFEST.in", "PKG-INFO", "setup.cfg", "setup.py"}
-EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
+OF_SDIST = {
+    "LICENSE",
+    "README.rst",
+    "CHANGES.rst",
+    "MANIFEST.in",
+    "PKG-INFO",
+    "setup.cfg",
+    "setup.py",
+}
+EGG_INFO = {
+    "PKG-INFO",
+    "SOURCES.txt",
+    "dependency_links.txt",
+    "entry_points.txt",
+    "requires.txt",
+    "top_level.txt",
+}
 
 EXTRAS = {"jwt", "redis", "test", "examples"}
 
@@ -81,7 +96,12 @@ class Wrong(Exception):
 def run(*command: str, cwd: Path = ROOT) -> str:
     """Run a program to its end; what it printed."""
     done = subprocess.run(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
     )
     text = done.stdout.decode("utf-8", "replace")
     if done.returncode:
@@ -98,11 +118,19 @@ def compare(what: str, found: Set[str], wanted: Set[str]) -> None:
 
 def check_contents(wheel: Path, sdist: Path) -> None:
     """Compare what both hold with the files of this tree. Raises Wrong."""
-    paths = (path for path in (ROOT / "minimcp").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    paths = (
+        path
+        for path in (ROOT / "minimcp").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     package = {path.relative_to(ROOT).as_posix() for path in paths}
     name = "-".join(wheel.name.split("-")[:2])
     with zipfile.ZipFile(wheel) as archive:
-        compare(wheel.name, set(archive.namelist()), package | {f"{name}.dist-info/{each}" for each in OF_WHEEL})
+        compare(
+            wheel.name,
+            set(archive.namelist()),
+            package | {f"{name}.dist-info/{each}" for each in OF_WHEEL},
+        )
         metadata = archive.read(f"{name}.dist-info/METADATA").decode()
     with tarfile.open(sdist) as source:
         held = {each.name for each in source.getmembers() if each.isfile()}

@@ -78,7 +78,9 @@ class Proxy:
         """Carry what comes and goes on a client's connection; it is over when this returns."""
         raise NotImplementedError
 
-    def pump(self, source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes] = bytes) -> None:
+    def pump(
+        self, source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes] = bytes
+    ) -> None:
         """Carry bytes one way until the source ends or a side has gone; then the target ends, too."""
         try:
             data = source.recv(1 << 16)

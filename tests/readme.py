@@ -13,7 +13,8 @@ PAGES = {
     "README.rst": README,
     **{
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(ROOT.glob("examples/*.rst")) if path.name != "reference.rst"  # a program writes that one
+        for path in sorted(ROOT.glob("examples/*.rst"))
+        if path.name != "reference.rst"  # a program writes that one
     },
 }
 """Every page that is written by hand, by its path."""

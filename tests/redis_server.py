@@ -25,7 +25,10 @@ def program() -> str:
     """The path of redis-server, which CI installs when it is not there."""
     found = shutil.which("redis-server")
     if found is None and os.environ.get("CI"):
-        for command in (["apt-get", "-q", "update"], ["apt-get", "-q", "-y", "install", "redis-server"]):
+        for command in (
+            ["apt-get", "-q", "update"],
+            ["apt-get", "-q", "-y", "install", "redis-server"],
+        ):
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         found = shutil.which("redis-server")
     assert found is not None, "redis-server is missing: apt-get install redis-server"
@@ -44,11 +47,24 @@ class RedisServer:
     def start(self) -> None:
         """Run it; returns when it answers."""
         command = [
-            program(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-            "--dir", str(self.folder),
+            program(),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            str(self.folder),
         ]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        assert eventually(lambda: self.say("PING") == b"+PONG\r\n", WAIT), "redis-server does not answer"
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        assert eventually(lambda: self.say("PING") == b"+PONG\r\n", WAIT), (
+            "redis-server does not answer"
+        )
 
     def say(self, *words: str) -> bytes:
         """What it answers to a command, in the form of the wire; nothing where it does not listen."""
@@ -62,7 +78,9 @@ class RedisServer:
 
     def numbers(self, section: str) -> "dict[str, str]":
         """What INFO says in a section."""
-        pairs: List[List[str]] = [line.split(":", 1) for line in self.say("INFO", section).decode().splitlines()]
+        pairs: List[List[str]] = [
+            line.split(":", 1) for line in self.say("INFO", section).decode().splitlines()
+        ]
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
     def signal(self, number: int) -> None:

@@ -23,7 +23,12 @@ Parameters below ``*`` are given by name. A program writes this page: ``python3 
 """
 
 PARTS: Tuple[Tuple[str, str, Any, Tuple[str, ...]], ...] = (
-    ("Servers and clients", "minimcp", minimcp, ("Server", "serve", "Context", "connect", "Client", "connect_all")),
+    (
+        "Servers and clients",
+        "minimcp",
+        minimcp,
+        ("Server", "serve", "Context", "connect", "Client", "connect_all"),
+    ),
     ("Everything else, by name", "minimcp", minimcp, ()),
     ("For tests of servers", "minimcp.testing", testing, tuple(testing.__all__)),
     ("Bounds of numbers and lengths", "minimcp.schema", schema, ("Limits",)),
@@ -43,7 +48,7 @@ def signature(name: str, function: Any, method: bool) -> List[str]:
         found = inspect.signature(function)
     except (TypeError, ValueError):
         return [name]
-    parameters = list(found.parameters.values())[1 if method else 0:]
+    parameters = list(found.parameters.values())[1 if method else 0 :]
     shown: List[str] = []
     star = False
     for each in parameters:
@@ -70,7 +75,10 @@ def docstring(thing: Any, name: str) -> Optional[str]:
 
 def entry(name: str, thing: Any, indent: str, method: bool = False) -> Iterator[str]:
     shown = signature(name, thing, method) if callable(thing) else [name]
-    for line in [*shown, *(f"    {line}".rstrip() for line in (docstring(thing, name) or "").splitlines())]:
+    for line in [
+        *shown,
+        *(f"    {line}".rstrip() for line in (docstring(thing, name) or "").splitlines()),
+    ]:
         yield f"{indent}{line}".rstrip()
     yield ""
 
@@ -98,7 +106,9 @@ def written() -> str:
     done = set()
     for heading, module, owner, names in PARTS:
         lines += ["", heading, "-" * len(heading)]
-        for name in names or sorted(set(owner.__all__) - done - {"__version__"}, key=lambda name: (name.lower(), name)):
+        for name in names or sorted(
+            set(owner.__all__) - done - {"__version__"}, key=lambda name: (name.lower(), name)
+        ):
             done.add(name)
             thing = getattr(owner, name)
             title = f"{module}.{name}"

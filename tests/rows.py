@@ -13,7 +13,9 @@ SHOWN = 100
 """Characters of a row that name it in a report."""
 
 
-def for_each(names: Union[str, Sequence[str]], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Any]:
+def for_each(
+    names: Union[str, Sequence[str]], rows: Iterable[Any]
+) -> Callable[[Callable[..., None]], Any]:
     """Run a test once for each row, and fail at the end when any of them failed, naming each with its traceback.
 
     It reads like ``pytest.mark.parametrize`` and may be stacked like it, for rows that share nothing: what comes
@@ -26,7 +28,9 @@ def for_each(names: Union[str, Sequence[str]], rows: Iterable[Any]) -> Callable[
     Raises:
         ValueError: There is no row, or one has more or fewer values than there are names.
     """
-    parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    parameters = (
+        [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    )
     cases = [row if len(parameters) > 1 else (row,) for row in rows]
     if not cases or any(len(case) != len(parameters) for case in cases):
         raise ValueError(f"each row of one or more has {len(parameters)} values")
@@ -41,7 +45,10 @@ def for_each(names: Union[str, Sequence[str]], rows: Iterable[Any]) -> Callable[
                 except (Exception, pytest.fail.Exception) as error:
                     failed.append(f"{_named(given)}\n{_told(error)}")
             if failed:
-                pytest.fail(f"{len(failed)} of {len(cases)} rows failed\n\n" + "\n".join(failed), pytrace=False)
+                pytest.fail(
+                    f"{len(failed)} of {len(cases)} rows failed\n\n" + "\n".join(failed),
+                    pytrace=False,
+                )
 
         signature = inspect.signature(test)
         fixtures = [one for one in signature.parameters.values() if one.name not in parameters]

@@ -83,7 +83,9 @@ class ScriptedPipe(Transport):
             if self.room == 0 and seconds:
                 self.stuck.set()  # whoever sends has let go of nothing, and waits
             if seconds:
-                self._changed.wait_for(lambda: self.room != 0 or self.closed, timeout=min(seconds, WAIT))
+                self._changed.wait_for(
+                    lambda: self.room != 0 or self.closed, timeout=min(seconds, WAIT)
+                )
             if self.failing is not None:
                 raise self.failing
             if self.closed:
@@ -113,7 +115,12 @@ class ScriptedPipe(Transport):
 
     def give(self, *messages: Any) -> None:
         """Have messages arrive in one piece: objects, or frames as they are."""
-        self.frames.put([m if isinstance(m, bytes) or not isinstance(m, (dict, list)) else dumps(m) for m in messages])
+        self.frames.put(
+            [
+                m if isinstance(m, bytes) or not isinstance(m, (dict, list)) else dumps(m)
+                for m in messages
+            ]
+        )
 
     def end(self) -> None:
         self.frames.put([])
@@ -208,7 +215,11 @@ class RecordingOutlet(Sink):
 
 @contextmanager
 def open_channel(
-    role: Optional[ScriptedRole] = None, *, room: Optional[int] = None, trace: Any = None, **limits: Any
+    role: Optional[ScriptedRole] = None,
+    *,
+    room: Optional[int] = None,
+    trace: Any = None,
+    **limits: Any,
 ) -> Iterator[Tuple[Connection, ScriptedPipe, ScriptedRole]]:
     """A channel over a scripted pipe; closed at the end."""
     pipe = ScriptedPipe(room)

@@ -40,7 +40,7 @@ def clear() -> int:
     return count
 '''
 
-NOTHING_TO_PAY = '''
+NOTHING_TO_PAY = """
 def test_nothing_to_pay() -> None:
     ctx = testing.context(answers={"tip": {"tip": 1}})
     try:
@@ -49,7 +49,7 @@ def test_nothing_to_pay() -> None:
         assert not ctx.questions
     else:
         raise AssertionError("nothing was paid, and nothing was said")
-'''
+"""
 
 BAKE = '''
 @server.tool
@@ -85,20 +85,20 @@ def mine(ctx: Context) -> list[str]:
     return [title for title, name in lent.items() if name == who(ctx)]
 '''
 
-UNTIL = '''
+UNTIL = """
 def until(auth: SignIn, url: str) -> float:
     known = auth.whoami(url)
     return known["expires_at"] if known else 0.0
-'''
+"""
 
-OPEN = '''
+OPEN = """
     @minimcp.method("votes/open")
     def open(self, params: dict[str, Any], ctx: minimcp.Context) -> dict[str, Any]:
         self.counts = {"tea": 0, "coffee": 0}
         self.tell("notifications/votes", self.counts, "votes")
         return {"counts": self.counts}
 
-'''
+"""
 
 KNEAD = '''
     @server.tool(task="required")
@@ -112,26 +112,45 @@ KNEAD = '''
 '''
 
 SOLUTIONS: Dict[str, Changes] = {
-    "1": [('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')],
-    "2": before("\n\ndef talk(", '''
+    "1": [
+        ('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')
+    ],
+    "2": before(
+        "\n\ndef talk(",
+        '''
 @server.tool
 def shout(text: str) -> str:
     """Say it in capitals."""
     return text.upper()
-'''),
-    "3": [('\n    @minimcp.resource("notes://{number}")', f'{COUNT}\n    @minimcp.resource("notes://{{number}}")')],
-    "4": [("    floor: Optional[int] = None\n",
-           '    floor: Optional[int] = None\n    door: Literal["front", "back"] = "front"\n')],
+''',
+    ),
+    "3": [
+        (
+            '\n    @minimcp.resource("notes://{number}")',
+            f'{COUNT}\n    @minimcp.resource("notes://{{number}}")',
+        )
+    ],
+    "4": [
+        (
+            "    floor: Optional[int] = None\n",
+            '    floor: Optional[int] = None\n    door: Literal["front", "back"] = "front"\n',
+        )
+    ],
     "5": before(MAIN, SOW),
-    "6": before(MAIN, '''
+    "6": before(
+        MAIN,
+        '''
 @server.prompt
 def translate(text: str, language: Literal["Finnish", "Norwegian"]) -> str:
     """Have a text translated."""
     return f"Say this in {language}: {text}"
-'''),
+''',
+    ),
     "7": before(DEF_MAIN, BAKE),
     "8": before("\n\ndef user(", TAXI % "now"),
-    "9": before(DEF_MAIN, '''
+    "9": before(
+        DEF_MAIN,
+        """
 def first_report(client: minimcp.Client) -> str:
     token, messages = minimcp.CancelToken(), []
 
@@ -144,54 +163,93 @@ def first_report(client: minimcp.Client) -> str:
     except minimcp.Cancelled:
         pass
     return messages[0]
-'''),
-    "10": before(DEF_MAIN, '''
+""",
+    ),
+    "10": before(
+        DEF_MAIN,
+        """
 def needs_consent(group: minimcp.Group, name: str) -> bool:
     return not any(tool.name == name and tool.hints.read_only for tool in group.list_tools())
-'''),
+""",
+    ),
     "11": before("\n\ndef somebody(", CLEAR),
     "12": before(MAIN, NOTHING_TO_PAY),
-    "13": before(DEF_MAIN, '''
+    "13": before(
+        DEF_MAIN,
+        '''
 @server.tool
 def team(ctx: Context) -> str:
     """Which team the client is of."""
     return ctx.headers.get("X-Team", "nobody")
-'''),
-    "13b": before(MAIN, '''
+''',
+    ),
+    "13b": before(
+        MAIN,
+        """
 def names(url: str) -> list[str]:
     about = {ABOUT + "protocolVersion": "2026-07-28", ABOUT + "clientCapabilities": {}}
     headers = {**TAKES, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": about}}
     answer = requests.post(url, json=message, headers=headers).json()
     return [tool["name"] for tool in answer["result"]["tools"]]
-'''),
+""",
+    ),
     "14": [("state_keys=[KEY], http=HttpOptions(sessions=False))", "state_keys=[KEY])")],
     "15": before("\n\ndef refusal(", MINE),
     "15b": before(DEF_MAIN, UNTIL),
     "16": [
         ("def details(month: str)", 'def details(month: str, drink: str = "")'),
         ("in SALES[month].items())", "in SALES[month].items() if not drink or name == drink)"),
-        ("{sold} {drink}", "{sold} {name}"), ("for drink, sold", "for name, sold"),
+        ("{sold} {drink}", "{sold} {name}"),
+        ("for drink, sold", "for name, sold"),
     ],
     "17": [("\n    return server\n", KNEAD)],
-    "18": [('\n    @minimcp.notification(', OPEN + '    @minimcp.notification(')],
+    "18": [("\n    @minimcp.notification(", OPEN + "    @minimcp.notification(")],
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
-    "3": ([(old, new.replace("with self.lock", "if True", 1)) for old, new in SOLUTIONS["3"]], "hold the lock"),
+    "3": (
+        [(old, new.replace("with self.lock", "if True", 1)) for old, new in SOLUTIONS["3"]],
+        "hold the lock",
+    ),
     "5": (before(MAIN, SOW.replace("    server.resource_updated", "    str")), "hears nothing"),
-    "7": (before(DEF_MAIN, BAKE.replace("ctx.progress", "bool(number % 2) or ctx.progress")), "made 1 reports"),
-    "8": (before("\n\ndef user(", TAXI.replace("    taxis.append(people)\n", "").replace(
-        "    %s =", "    taxis.append(people)\n    now =")), "not [3]"),
+    "7": (
+        before(DEF_MAIN, BAKE.replace("ctx.progress", "bool(number % 2) or ctx.progress")),
+        "made 1 reports",
+    ),
+    "8": (
+        before(
+            "\n\ndef user(",
+            TAXI.replace("    taxis.append(people)\n", "").replace(
+                "    %s =", "    taxis.append(people)\n    now ="
+            ),
+        ),
+        "not [3]",
+    ),
     "11": (before("\n\ndef somebody(", CLEAR.replace('(executor="main")', "")), "main thread"),
     "12": (before(MAIN, NOTHING_TO_PAY.replace("assert not ctx.questions", "pass")), "asks first"),
-    "13b": ([(old, new.replace(', "Mcp-Method": "tools/list"', "")) for old, new in SOLUTIONS["13b"]],
-            "KeyError: 'result'; the server answered 400: "),
+    "13b": (
+        [(old, new.replace(', "Mcp-Method": "tools/list"', "")) for old, new in SOLUTIONS["13b"]],
+        "KeyError: 'result'; the server answered 400: ",
+    ),
     "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
-    "15": (before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")), "gets ['Emma', 'Persuasion'"),
+    "15": (
+        before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")),
+        "gets ['Emma', 'Persuasion'",
+    ),
     "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
     "17": ([("\n    return server\n", KNEAD.replace("required", "optional"))], "without a task"),
-    "18": ([(old, new.replace('        self.tell("notifications/votes", self.counts, "votes")\n', "", 1))
-            for old, new in SOLUTIONS["18"]], "is not told that"),
+    "18": (
+        [
+            (
+                old,
+                new.replace(
+                    '        self.tell("notifications/votes", self.counts, "votes")\n', "", 1
+                ),
+            )
+            for old, new in SOLUTIONS["18"]
+        ],
+        "is not told that",
+    ),
 }
 """And a part of what the check says of each."""

@@ -37,7 +37,9 @@ def _read_by_sseclient(data: bytes) -> List[Event]:
 
 
 @pytest.fixture
-def every_stream_is_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[SocketWriter, List[bytes]]]:
+def every_stream_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Dict[SocketWriter, List[bytes]]]:
     """What the bundled server writes to its sockets during the test is read by both, whoever reads it meanwhile.
 
     It hands over the streams, in pieces.

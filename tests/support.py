@@ -11,7 +11,18 @@ import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+)
 
 WAIT = 30.0
 """Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and never hangs."""
@@ -37,7 +48,9 @@ def usual_signals() -> None:
     for name in ("SIGINT", "SIGHUP", "SIGTERM"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            )
 
 
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
@@ -64,7 +77,11 @@ def open_descriptors() -> Dict[int, str]:
             pass  # the descriptor of the listing itself
     # The first import of ctypes opens this library of some systems, which keeps it open; a thread that waits for a
     # child opens its pidfd when it gets to that, and closes it before it ends: it counts itself.
-    return {number: target for number, target in found.items() if "/libffi." not in target and "[pidfd]" not in target}
+    return {
+        number: target
+        for number, target in found.items()
+        if "/libffi." not in target and "[pidfd]" not in target
+    }
 
 
 def child_processes() -> FrozenSet[int]:
@@ -126,7 +143,9 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    threads = [thread for thread in threading.enumerate() if thread.name != "minimcp-timer"]  # which stays, once begun
+    threads = [
+        thread for thread in threading.enumerate() if thread.name != "minimcp-timer"
+    ]  # which stays, once begun
     return Held(frozenset(threads), open_descriptors(), child_processes())
 
 

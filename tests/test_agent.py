@@ -18,7 +18,11 @@ Asked = List[Dict[str, Any]]
 
 def calls(*wanted: Tuple[str, str]) -> Dict[str, Any]:
     made = [
-        {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
         for number, (name, arguments) in enumerate(wanted)
     ]
     return {"role": "assistant", "content": None, "tool_calls": made}
@@ -38,7 +42,9 @@ def model() -> Iterator[Tuple[str, Asked]]:
 
     class Model(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path == "/chat/completions" and self.headers["Authorization"] == "Bearer key"
+            assert (
+                self.path == "/chat/completions" and self.headers["Authorization"] == "Bearer key"
+            )
             asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             body = json.dumps({"choices": [{"message": ANSWERS[min(len(asked), 3) - 1]}]}).encode()
             self.send_response(200)
@@ -57,12 +63,19 @@ def model() -> Iterator[Tuple[str, Asked]]:
         thread.join()
 
 
-@pytest.mark.parametrize("says, becomes", [(b"y\n", "Hello, Ada!"), (b"n\n", "the user does not want this call")])
+@pytest.mark.parametrize(
+    "says, becomes", [(b"y\n", "Hello, Ada!"), (b"n\n", "the user does not want this call")]
+)
 def test_the_agent_calls_what_the_model_wants_if_the_user_does(
     model: Tuple[str, Asked], says: bytes, becomes: str
 ) -> None:
     url, asked = model
-    variables = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "key", "PYTHONPATH": str(ROOT), "NO_PROXY": "*"}
+    variables = {
+        "OPENAI_BASE_URL": url,
+        "OPENAI_API_KEY": "key",
+        "PYTHONPATH": str(ROOT),
+        "NO_PROXY": "*",
+    }
     arguments = ["examples/agent.py", "Greet Ada.", "python3", "examples/02_hello.py", "serve"]
     done = run_python(arguments, env=variables, stdin=2 * says)
     assert done.returncode == 0, done.stderr.decode()
@@ -73,7 +86,10 @@ def test_the_agent_calls_what_the_model_wants_if_the_user_does(
     results = [each["content"] for each in asked[2]["messages"] if each["role"] == "tool"]
     assert results[0] == becomes and len(results) == 4
     assert results[1] == becomes or "did you mean 'name'?" in results[1]
-    assert results[2].startswith("failed: JSONDecodeError") and results[3] == "failed: KeyError('gone')"
+    assert (
+        results[2].startswith("failed: JSONDecodeError")
+        and results[3] == "failed: KeyError('gone')"
+    )
 
 
 def test_the_agent_is_short() -> None:
@@ -92,7 +108,8 @@ def test_a_tool_in_the_shapes_of_models() -> None:
         (tool,) = client.list_tools()
     parameters = tool.input_schema
     assert tool.as_openai() == {
-        "type": "function", "function": {"name": "add", "description": "Add.", "parameters": parameters}
+        "type": "function",
+        "function": {"name": "add", "description": "Add.", "parameters": parameters},
     }
     assert tool.as_anthropic() == {"name": "add", "description": "Add.", "input_schema": parameters}
     assert tool.as_openai("b")["function"]["name"] == tool.as_anthropic(name="b")["name"] == "b"
@@ -102,5 +119,8 @@ def test_an_input_schema_that_says_little_is_one_that_models_take() -> None:
     empty = {"type": "object", "properties": {}}
     for schema in ({}, {"type": "object"}):
         tool = Tool("x", schema)
-        assert tool.as_openai() == {"type": "function", "function": {"name": "x", "parameters": empty}}
+        assert tool.as_openai() == {
+            "type": "function",
+            "function": {"name": "x", "parameters": empty},
+        }
         assert tool.as_anthropic() == {"name": "x", "input_schema": empty}

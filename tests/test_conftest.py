@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .support import ROOT, run_python
 
-SUITE = '''
+SUITE = """
 import gc, os, subprocess, sys, threading
 import tests.conftest
 from tests.support import outlives_the_test
@@ -70,7 +70,7 @@ def test_unraisable():
 def test_last():
     release.set()
     children[0].communicate()
-'''
+"""
 
 EXPECTED = {
     "test_thread": "thread left-over",
@@ -88,7 +88,16 @@ def test_each_kind_of_leak_fails_the_test_that_made_it(tmp_path: Path) -> None:
     suite = tmp_path / "test_suite.py"
     suite.write_text(SUITE, encoding="utf-8")
     done = run_python(
-        ["-m", "pytest", "-p", "tests.conftest", "-c", str(ROOT / "setup.cfg"), "--rootdir", str(tmp_path)]
+        [
+            "-m",
+            "pytest",
+            "-p",
+            "tests.conftest",
+            "-c",
+            str(ROOT / "setup.cfg"),
+            "--rootdir",
+            str(tmp_path),
+        ]
         + ["-p", "no:cov", "-p", "no:hypothesispytest", str(suite)],
         seconds=240,
     )

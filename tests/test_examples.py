@@ -28,7 +28,9 @@ COURSE = sorted(EXAMPLES.glob("[0-9]*.py"))
 NUMBERS = [path.name.partition("_")[0].lstrip("0") for path in COURSE]
 """As their readers write them: "1", "13b"."""
 
-each_chapter = pytest.mark.parametrize(("number", "chapter"), list(zip(NUMBERS, COURSE)), ids=NUMBERS)
+each_chapter = pytest.mark.parametrize(
+    ("number", "chapter"), list(zip(NUMBERS, COURSE)), ids=NUMBERS
+)
 
 
 @pytest.fixture
@@ -42,7 +44,10 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
     yield importlib.import_module
     logging.getLogger("minimcp").setLevel(level)
     for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(EXAMPLES)) or name == "chapter":
+        if (
+            str(getattr(sys.modules[name], "__file__", "")).startswith(str(EXAMPLES))
+            or name == "chapter"
+        ):
             del sys.modules[name]
 
 
@@ -70,24 +75,35 @@ def test_the_chapters_are_numbered() -> None:
 
 
 @each_chapter
-def test_a_chapter_begins_with_what_is_seen_and_ends_with_a_task(number: str, chapter: Path) -> None:
+def test_a_chapter_begins_with_what_is_seen_and_ends_with_a_task(
+    number: str, chapter: Path
+) -> None:
     text = chapter.read_text(encoding="utf-8")
     title, seen, *idea, page = text.split('"""')[1].split("\n\n")
     assert "\n" not in title and title.endswith(".") and seen.startswith("You will see ") and idea
     assert re.match("https://modelcontextprotocol.io/(specification|seps)/", page)
     last = text.rstrip().split("\n\n")[-1].splitlines()
     assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last)
-    assert [line for line in last if re.match(rf"# Check it with  python3 examples/check.py {number}( |$)", line)]
+    assert [
+        line
+        for line in last
+        if re.match(rf"# Check it with  python3 examples/check.py {number}( |$)", line)
+    ]
 
 
 def test_the_titles_are_those_of_the_table() -> None:
-    titles = {path.name: path.read_text(encoding="utf-8").split('"""')[1].split("\n")[0] for path in COURSE}
+    titles = {
+        path.name: path.read_text(encoding="utf-8").split('"""')[1].split("\n")[0]
+        for path in COURSE
+    }
     listed = {name.strip("`"): title for name, title in rows("The course")}
     assert {name: f"{listed[name]}." for name in titles} == titles
 
 
 @pytest.fixture
-def checked(example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]) -> Callable[..., Tuple[int, str]]:
+def checked(
+    example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Tuple[int, str]]:
     """How a check ends, and what it prints."""
     check = example("check")
 
@@ -132,11 +148,19 @@ def test_a_wrong_solution_is_told_what_is_wrong(
 
 def test_the_check_needs_no_environment_in_a_checkout_and_names_its_chapters() -> None:
     done = run_python(["examples/check.py", "2"], env={"PYTHONPATH": ""})
-    assert (done.returncode, done.stdout.decode().partition(": there")[0]) == (1, "Exercise 2: not yet")
+    assert (done.returncode, done.stdout.decode().partition(": there")[0]) == (
+        1,
+        "Exercise 2: not yet",
+    )
     done = run_python(["examples/check.py", "2", "examples/my_copi.py"])
-    assert (done.returncode, done.stderr.decode()) == (2, f"there is no file {EXAMPLES / 'my_copi.py'}\n")
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        f"there is no file {EXAMPLES / 'my_copi.py'}\n",
+    )
     done = run_python(["examples/check.py", "99"])
-    assert done.returncode == 2 and f"the chapters are {', '.join(NUMBERS)}\n" in done.stderr.decode()
+    assert (
+        done.returncode == 2 and f"the chapters are {', '.join(NUMBERS)}\n" in done.stderr.decode()
+    )
 
 
 @pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)
@@ -144,7 +168,9 @@ def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
     done = run_python([f"examples/{chapter.name}"], env={"PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stderr.decode()) == (0, "")
     printed = done.stdout.decode().replace(sys.executable, "python3").replace(f"{ROOT}{os.sep}", "")
-    assert printed.splitlines() == chapter.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    assert (
+        printed.splitlines() == chapter.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    )
 
 
 def test_the_server_by_hand_is_a_server() -> None:
@@ -162,13 +188,17 @@ def test_the_file_server_prints_what_it_says(folder: Path) -> None:
     for command, printed in commands:
         done = run_python(shlex.split(command), cwd=folder)
         assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.decode().rstrip().splitlines() == [line[4:] for line in printed.splitlines()]
+        assert done.stdout.decode().rstrip().splitlines() == [
+            line[4:] for line in printed.splitlines()
+        ]
 
 
 def test_the_example_tests_pass(folder: Path) -> None:
     tests = ["test_file_server.py", "12_testing.py"]
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder, env=alone)
+    done = run_python(
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder, env=alone
+    )
     assert done.returncode == 0, done.stdout.decode()
     assert b"8 passed" in done.stdout
 

@@ -46,10 +46,21 @@ UPWARD = {
 
 MOST_FILES, MOST_ENTRIES = 125, 18
 
-FOREIGN = frozenset({
-    "annotated_types", "attr", "cryptography", "jsonschema", "jsonschema_specifications", "jwt", "pydantic",
-    "redis", "referencing", "requests", "urllib3",
-})
+FOREIGN = frozenset(
+    {
+        "annotated_types",
+        "attr",
+        "cryptography",
+        "jsonschema",
+        "jsonschema_specifications",
+        "jwt",
+        "pydantic",
+        "redis",
+        "referencing",
+        "requests",
+        "urllib3",
+    }
+)
 """Packages that are imported on first use, inside a function, each by one file."""
 
 PLUGIN = ("testing/plugin.py", "pytest")
@@ -77,7 +88,9 @@ def _is_stdlib(name: str) -> bool:
     if origin in {"frozen", "built-in"}:
         return True
     folders = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    return "site-packages" not in origin and origin.startswith(tuple(folder for folder in folders if folder))
+    return "site-packages" not in origin and origin.startswith(
+        tuple(folder for folder in folders if folder)
+    )
 
 
 def _imports(package: Dict[str, Module]) -> Iterator["tuple[Module, Import]"]:
@@ -95,7 +108,12 @@ def test_imports_point_downwards(package: Dict[str, Module]) -> None:
     wrong = []
     for module, each in _imports(package):
         here, there = _part(module.path), _part(each.target)
-        if not each.ours or here == there or each.typing_only or (there == "__init__" and here != "errors"):
+        if (
+            not each.ours
+            or here == there
+            or each.typing_only
+            or (there == "__init__" and here != "errors")
+        ):
             continue
         if each.late and (here == "__init__" or there in UPWARD.get(module.path, "").split()):
             continue
@@ -116,14 +134,19 @@ def _reachable(start: str, graph: Dict[str, Set[str]]) -> Set[str]:
 
 def test_no_cycles(package: Dict[str, Module]) -> None:
     graph = {
-        path: {each.target for each in module.imports if each.ours and not each.typing_only and not each.late
-               and each.target != "__init__.py"}
+        path: {
+            each.target
+            for each in module.imports
+            if each.ours and not each.typing_only and not each.late and each.target != "__init__.py"
+        }
         for path, module in package.items()
     }
     assert sorted(path for path in graph if path in _reachable(path, graph)) == []
 
 
-def test_third_party_packages_are_imported_late_and_in_one_file_each(package: Dict[str, Module]) -> None:
+def test_third_party_packages_are_imported_late_and_in_one_file_each(
+    package: Dict[str, Module],
+) -> None:
     owners: Dict[str, Set[str]] = {}
     wrong = []
     for module, each in _imports(package):
@@ -145,7 +168,11 @@ def test_no_coroutines(package: Dict[str, Module]) -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, coroutine)
     ]
-    wrong += [f"{module.path}:{each.line}" for module, each in _imports(package) if each.target.startswith("asyncio")]
+    wrong += [
+        f"{module.path}:{each.line}"
+        for module, each in _imports(package)
+        if each.target.startswith("asyncio")
+    ]
     assert not wrong
 
 
@@ -169,10 +196,15 @@ def _documented(package: Dict[str, Module]) -> Dict[str, Set[str]]:
             if isinstance(node, ast.ClassDef):
                 own.setdefault(node.name, set())
                 words = (ast.dump(base) for base in node.bases)
-                bases.setdefault(node.name, set()).update(*(re.findall(r"(?:id|attr)='(\w+)'", each) for each in words))
+                bases.setdefault(node.name, set()).update(
+                    *(re.findall(r"(?:id|attr)='(\w+)'", each) for each in words)
+                )
             elif inside and isinstance(node, FUNCTIONS) and ast.get_docstring(node):
                 own.setdefault(inside[-1].name, set()).add(node.name)
-    return {name: own[name].union(*(own.get(base, set()) for base in _reachable(name, bases))) for name in own}
+    return {
+        name: own[name].union(*(own.get(base, set()) for base in _reachable(name, bases)))
+        for name in own
+    }
 
 
 def _is_public(name: str) -> bool:
@@ -189,9 +221,15 @@ def test_everything_public_has_a_docstring(package: Dict[str, Module]) -> None:
     wrong: List[str] = []
     for path, module in package.items():
         for name, node, inside in module.definitions():
-            if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) or not _is_public(name) or _needs_no_docstring(node):
+            if (
+                not isinstance(node, (*FUNCTIONS, ast.ClassDef))
+                or not _is_public(name)
+                or _needs_no_docstring(node)
+            ):
                 continue
-            inherited: FrozenSet[str] = frozenset(documented[inside[-1].name]) if inside else frozenset()
+            inherited: FrozenSet[str] = (
+                frozenset(documented[inside[-1].name]) if inside else frozenset()
+            )
             if not ast.get_docstring(node) and node.name not in inherited:
                 wrong.append(f"{path}:{node.lineno} {name}")
     assert not wrong, "\n".join(wrong)
@@ -221,7 +259,11 @@ def test_importing_does_nothing() -> None:
     seen = json.loads(done.stdout)
     assert seen["after"] == seen["before"]
     new: Dict[str, str] = seen["new"]
-    assert not {"asyncio", "ssl", "http", "subprocess", *FOREIGN} & {name.partition(".")[0] for name in new}
-    ours = {name for name, file in new.items() if Path(file).is_relative_to(PACKAGE)} if new else set()
+    assert not {"asyncio", "ssl", "http", "subprocess", *FOREIGN} & {
+        name.partition(".")[0] for name in new
+    }
+    ours = (
+        {name for name, file in new.items() if Path(file).is_relative_to(PACKAGE)} if new else set()
+    )
     assert "minimcp" in ours
     assert [name for name in sorted(set(new) - ours) if not _is_stdlib(name)] == []

@@ -71,22 +71,35 @@ CONFIG: Dict[str, Any] = {
     "todo": {"command": sys.executable, "args": ["server.py"]},
     "words": {"command": "python3 server.py"},
     "cmd": {"cmd": "python3"},
-    "typo": {"comand": "python3"}, "envs": {"command": "python3", "envs": {}},
+    "typo": {"comand": "python3"},
+    "envs": {"command": "python3", "envs": {}},
     "arg": {"command": "python3", "arg": ["server.py"]},
     "alone": {"command": sys.executable},
     "uri": {"uri": "http://127.0.0.1/mcp"},
-    "token": {"url": "http://127.0.0.1/mcp", "headers": {"Authorization": "Bearer ${NO_SUCH_TOKEN}"}},
+    "token": {
+        "url": "http://127.0.0.1/mcp",
+        "headers": {"Authorization": "Bearer ${NO_SUCH_TOKEN}"},
+    },
     "bare": {"command": sys.executable, "args": ["-I", "-S", "server.py"]},
     "elsewhere": {"command": sys.executable, "args": ["other/server.py"]},
 }
 
 FILES = {
-    "server.py": SERVER, "01typo.py": SERVER, "exits.py": "import sys\nsys.exit(3)\n", "none.py": "x = 1\n",
-    "raises.py": "raise RuntimeError('no database')\n", "server.sh": "python3 server.py\n",
-    "bad.json": '{"mcpServer": {}}', "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
-    "escape.json": '{"mcpServers": {"a": {"command": "C:\\python"}}}', "claude_desktop_config.json": '{"servers": {}}',
-    "cnt_server.py": "", "norun.py": "", "web.py": SERVER.replace("server.run()", "server.run('http', port=0)"),
-    "mcp.json": json.dumps({"mcpServers": CONFIG}), "prints.py": "print('starting up', flush=True)\n" + SERVER,
+    "server.py": SERVER,
+    "01typo.py": SERVER,
+    "exits.py": "import sys\nsys.exit(3)\n",
+    "none.py": "x = 1\n",
+    "raises.py": "raise RuntimeError('no database')\n",
+    "server.sh": "python3 server.py\n",
+    "bad.json": '{"mcpServer": {}}',
+    "comma.json": '{"mcpServers": {"a": {"command": "x"},}}',
+    "escape.json": '{"mcpServers": {"a": {"command": "C:\\python"}}}',
+    "claude_desktop_config.json": '{"servers": {}}',
+    "cnt_server.py": "",
+    "norun.py": "",
+    "web.py": SERVER.replace("server.run()", "server.run('http', port=0)"),
+    "mcp.json": json.dumps({"mcpServers": CONFIG}),
+    "prints.py": "print('starting up', flush=True)\n" + SERVER,
 }
 
 
@@ -126,7 +139,9 @@ def author(code: str) -> Mistake:
     return lambda: written(code)
 
 
-def takes(parameters: str, way: str = "@server.tool", body: str = "return ''", kind: str = "def") -> Mistake:
+def takes(
+    parameters: str, way: str = "@server.tool", body: str = "return ''", kind: str = "def"
+) -> Mistake:
     """A function with these parameters is registered."""
     return author(f"{way}\n{kind} f({parameters}):\n    'F.'\n    {body}")
 
@@ -155,9 +170,14 @@ def returns(annotation: str, body: str, options: str = "") -> Mistake:
 
 
 def replayed() -> None:
-    code = "@server.tool\ndef settle(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
+    code = (
+        "@server.tool\ndef settle(ctx: Context) -> None:\n    'P.'\n    ctx.elicit('?', {'n': int})"
+    )
     server = written(code)["server"]
-    with server.start_http() as running, minimcp.connect(running.url, elicit=lambda request: {"n": 1}) as client:
+    with (
+        server.start_http() as running,
+        minimcp.connect(running.url, elicit=lambda request: {"n": 1}) as client,
+    ):
         client.call_tool("settle")
 
 
@@ -180,7 +200,9 @@ def connects(target: Any, **options: Any) -> Mistake:
 
 def group_does(use: Callable[[minimcp.Group], Any]) -> Mistake:
     def run() -> None:
-        with minimcp.connect_all({"todo": written(SERVER)["server"], "broken": ["/there/is/none"]}) as group:
+        with minimcp.connect_all(
+            {"todo": written(SERVER)["server"], "broken": ["/there/is/none"]}
+        ) as group:
             use(group)
 
     return run
@@ -274,7 +296,9 @@ OF_CONFIG = "did you mean the server 'todo' of mcp.json (config='mcp.json')?"
 A_FOLDER = "it is a folder: name the server's file in it"
 AN_INT = "@server.tool\ndef f() -> int:\n    'F.'\n    return 'x'\n"
 BARE_EXCEPT = "try:\n        ctx.elicit('?', {'n': int})\n    except:\n        pass"
-A_GUARD = "@server.middleware\ndef guard(ctx, call_next):\n    raise AuthorizationError('no token')\n"
+A_GUARD = (
+    "@server.middleware\ndef guard(ctx, call_next):\n    raise AuthorizationError('no token')\n"
+)
 NO_PROGRAM = "there is no such program"
 OF_RESULT = "what the tool returned is in .value"
 OF_TEXT = "JSON: json.loads(result.text)"
@@ -534,25 +558,38 @@ MISTAKES: Dict[str, List[Any]] = {
 
 @pytest.mark.parametrize(("mistake", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_the_message_says_what_to_write(
-    mistake: Mistake, message: str, beginner: Path, url: str, capsys: Any, caplog: pytest.LogCaptureFixture
+    mistake: Mistake,
+    message: str,
+    beginner: Path,
+    url: str,
+    capsys: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Where the message has three dots, there may be more."""
     caplog.set_level(logging.INFO)
     told = ""
     if isinstance(mistake, list):
-        assert main([{"{folder}": str(beginner), "{url}": url}.get(word, word) for word in mistake]) > 0
+        assert (
+            main([{"{folder}": str(beginner), "{url}": url}.get(word, word) for word in mistake])
+            > 0
+        )
     else:
         try:
             mistake()
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
-    told += "".join(f"\n{each.levelname} {each.getMessage()}" for each in caplog.records) + capsys.readouterr().err
+    told += (
+        "".join(f"\n{each.levelname} {each.getMessage()}" for each in caplog.records)
+        + capsys.readouterr().err
+    )
     at = 0
     for part in message.replace("{folder}", str(beginner)).split(" ... "):
         assert part in told[at:], told
         at = told.index(part, at) + len(part)
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert not message.startswith("WARNING") or len(warnings) == 1, "what is not refused is told once"
+    assert not message.startswith("WARNING") or len(warnings) == 1, (
+        "what is not refused is told once"
+    )
 
 
 def test_yes_or_no_is_an_empty_form() -> None:
@@ -560,7 +597,9 @@ def test_yes_or_no_is_an_empty_form() -> None:
     server = written(code)["server"]
     for revision in ("2025-06-18", "2025-11-25", "2026-07-28"):
         for said, accepted in (({}, True), (None, False), (minimcp.Answer("accept"), True)):
-            with minimcp.connect(server, revision=revision, elicit=lambda request, said=said: said) as client:
+            with minimcp.connect(
+                server, revision=revision, elicit=lambda request, said=said: said
+            ) as client:
                 assert client.call_tool("f").value is accepted
 
 
@@ -577,18 +616,32 @@ def test_clients_that_are_there() -> None:
 
 @pytest.mark.parametrize("over_http", [False, True])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_handler_of_a_host_that_fails_is_the_same_everywhere(revision: str, over_http: bool) -> None:
+def test_a_handler_of_a_host_that_fails_is_the_same_everywhere(
+    revision: str, over_http: bool
+) -> None:
     server = written(SERVER)["server"]
     with server.start_http(port=0) as running:
         target: Any = running.url if over_http else server
-        with minimcp.connect(target, revision=revision, elicit=lambda request: 1 / 0, timeout=WAIT) as client:
-            with pytest.raises(minimcp.HandlerFailed, match="elicitation/create failed: division by zero"):
+        with minimcp.connect(
+            target, revision=revision, elicit=lambda request: 1 / 0, timeout=WAIT
+        ) as client:
+            with pytest.raises(
+                minimcp.HandlerFailed, match="elicitation/create failed: division by zero"
+            ):
                 client.call_tool("ask")
             client.ping()
 
 
 def test_another_python_says_which_is_needed() -> None:
-    source = (ROOT / "minimcp" / "__init__.py").read_text(encoding="utf-8").partition("\n# isort: off")[0]
-    old = type("old", (), {"version_info": (3, 8), "version": "3.8.18 (x)", "executable": "/bin/python3.8"})
-    with pytest.raises(ImportError, match=r"needs Python 3.9 or newer, and this is 3.8.18 \(/bin/python3.8\)"):
+    source = (
+        (ROOT / "minimcp" / "__init__.py")
+        .read_text(encoding="utf-8")
+        .partition("\n# isort: off")[0]
+    )
+    old = type(
+        "old", (), {"version_info": (3, 8), "version": "3.8.18 (x)", "executable": "/bin/python3.8"}
+    )
+    with pytest.raises(
+        ImportError, match=r"needs Python 3.9 or newer, and this is 3.8.18 \(/bin/python3.8\)"
+    ):
         exec(compile(source.replace("import sys\n", ""), "init", "exec"), {"sys": old})

@@ -75,7 +75,9 @@ def hear(client: Client, transcript: Transcript) -> None:
 def give_up(client: Client, transcript: Transcript) -> None:
     token = CancelToken()
     with pytest.raises(Cancelled):
-        client.call_tool("bake", {"loaves": 1000}, cancel=token, on_progress=lambda report: token.cancel())
+        client.call_tool(
+            "bake", {"loaves": 1000}, cancel=token, on_progress=lambda report: token.cancel()
+        )
     transcript.wait_for("--> notifications/cancelled", WAIT)
 
 
@@ -92,9 +94,13 @@ def hear_of_a_change(client: Client, transcript: Transcript) -> None:
 
 
 PLAYED = [
-    ("handshake", "2025-11-25", call), ("stateless", "2026-07-28", call), ("progress", "2026-07-28", hear),
-    ("cancellation", "2026-07-28", give_up), ("asking in a session", "2025-11-25", be_asked),
-    ("asking without a session", "2026-07-28", be_asked), ("changes", "2026-07-28", hear_of_a_change),
+    ("handshake", "2025-11-25", call),
+    ("stateless", "2026-07-28", call),
+    ("progress", "2026-07-28", hear),
+    ("cancellation", "2026-07-28", give_up),
+    ("asking in a session", "2025-11-25", be_asked),
+    ("asking without a session", "2026-07-28", be_asked),
+    ("changes", "2026-07-28", hear_of_a_change),
 ]
 SENT = {"HTTP, 2026-07-28": 0, "HTTP, 2025-11-25": 1}
 """Which part of what chapter 13b prints it is."""
@@ -109,7 +115,9 @@ def test_a_conversation_is_as_it_is_drawn(
     name: str, revision: str, play: Callable[[Client, Transcript], None]
 ) -> None:
     transcript = Transcript()
-    with connect(server, revision=revision, trace=transcript, elicit=lambda request: {"loaves": 2}) as client:
+    with connect(
+        server, revision=revision, trace=transcript, elicit=lambda request: {"loaves": 2}
+    ) as client:
         if name not in ("handshake", "stateless"):  # the others begin later
             transcript.clear()
         play(client, transcript)
@@ -126,12 +134,19 @@ def test_the_lines_are_those_of_the_first_chapter() -> None:
 @pytest.mark.parametrize("name", list(SENT))
 def test_http_is_as_it_is_drawn(name: str) -> None:
     printed = (EXAMPLES / "13b_http_by_hand.txt").read_text(encoding="utf-8")
-    lines = re.split(r"(?<=\n)(?=POST initialize)|(?<=\nDELETE: 200\n)", printed)[SENT[name]].splitlines()
+    lines = re.split(r"(?<=\n)(?=POST initialize)|(?<=\nDELETE: 200\n)", printed)[
+        SENT[name]
+    ].splitlines()
     found: Arrows = []
     for line in lines:
         if line.startswith("  event: {"):
             message = json.loads(line[9:])
-            found.append(("<--", f"event: {message.get('method', 'result' if 'result' in message else 'error')}"))
+            found.append(
+                (
+                    "<--",
+                    f"event: {message.get('method', 'result' if 'result' in message else 'error')}",
+                )
+            )
         elif line.startswith("  event: "):
             found.append(("<--", "event: only an id"))
         elif not line.startswith("  "):
@@ -142,5 +157,7 @@ def test_http_is_as_it_is_drawn(name: str) -> None:
 
 def test_what_is_named_is_there() -> None:
     named = set(re.findall(r"``([a-z]+/[a-z/_]+)``", PAGES["examples/00_pictures.rst"]))
-    methods = {method for each in REVISIONS for method in each.requests_to_server | each.requests_to_client}
+    methods = {
+        method for each in REVISIONS for method in each.requests_to_server | each.requests_to_client
+    }
     assert named and named <= methods | {name for picture in PICTURES for _, name in drawn(picture)}

@@ -52,7 +52,11 @@ def _run(arguments: List[str], folder: Path) -> str:
 def test_every_python_block_is_run() -> None:
     """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
-    assert TEXT.count("code-block:: python") == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere) == 28
+    assert (
+        TEXT.count("code-block:: python")
+        == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere)
+        == 28
+    )
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for text in blocks("needs").values():
@@ -77,7 +81,9 @@ def test_the_skills_are_read(files: Path) -> None:
     for name, text in blocks("skill").items():
         (files / "skills" / name / "letters").mkdir(parents=True)
         (files / "skills" / name / "SKILL.md").write_text(text, encoding="utf-8")
-        (files / "skills" / name / "letters" / "no.md").write_text("We are sorry.", encoding="utf-8")
+        (files / "skills" / name / "letters" / "no.md").write_text(
+            "We are sorry.", encoding="utf-8"
+        )
     assert _run(["refunds.py"], files) == blocks("prints")["refunds.py"]
 
 
@@ -85,7 +91,9 @@ def test_the_test_passes(files: Path) -> None:
     _run(["-c", "import test_server as t; t.test_forecast(); t.test_progress()"], files)
 
 
-def test_the_tests_of_the_page_on_testing_pass(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tests_of_the_page_on_testing_pass(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # it is named, installed or not
     tests = ["test_fixture.py", "test_recorded.py", "test_misbehaving.py"]
     options = ["-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error"]
@@ -156,7 +164,9 @@ Thread(target=host.serve_forever, daemon=True).start()
 url = f"http://127.0.0.1:{{host.server_port}}/mcp"
 """
 
-MOUNTED = HOST.format("wsgi") + """for revision in ("2026-07-28", "2025-11-25"):
+MOUNTED = (
+    HOST.format("wsgi")
+    + """for revision in ("2026-07-28", "2025-11-25"):
     with minimcp.connect(url, revision=revision) as client:
         assert client.revision == revision
         assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
@@ -167,13 +177,16 @@ connection.close()
 host.shutdown()
 host.server_close()
 """
+)
 
 
 def test_a_host_of_wsgi_serves_it_beside_its_pages(files: Path) -> None:
     _run(["-c", MOUNTED], files)
 
 
-GUARDED = HOST.format("guarded") + """with minimcp.connect(url, auth="s3cret") as client:
+GUARDED = (
+    HOST.format("guarded")
+    + """with minimcp.connect(url, auth="s3cret") as client:
     assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value[0]["degrees"] == 3
 for auth in (None, "secret"):
     try:
@@ -185,9 +198,12 @@ for auth in (None, "secret"):
 host.shutdown()
 host.server_close()
 """
+)
 
 
-def test_what_checks_tokens_refuses_who_has_none(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_checks_tokens_refuses_who_has_none(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
     _run(["-c", GUARDED], files)
 
@@ -208,28 +224,40 @@ def test_middleware_does_not_see_the_lists() -> None:
 
 def test_a_list_in_a_class_is_the_list() -> None:
     with connect(Server.of(Shelf())) as client:
-        assert client.call_tool("list").value == [1] and client.call_tool("sum", {"numbers": [1, 2]}).value == 3
+        assert (
+            client.call_tool("list").value == [1]
+            and client.call_tool("sum", {"numbers": [1, 2]}).value == 3
+        )
 
 
 def test_the_servers_of_a_file_are_a_group(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = files / "mcp.json"
-    config.write_text(config.read_text(encoding="utf-8").replace("python3", json.dumps(sys.executable)[1:-1]))
+    config.write_text(
+        config.read_text(encoding="utf-8").replace("python3", json.dumps(sys.executable)[1:-1])
+    )
     monkeypatch.chdir(files)
     with connect_all("mcp.json") as group:
         assert not group.errors and set(group.clients) == {"weather", "library"}
         assert len(group.call_tool("weather__forecast", {"city": "Oslo", "days": 2}).value) == 2
     with connect("weather", config="mcp.json") as client:
-        assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
+        assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [
+            {"number": 1, "degrees": 3}
+        ]
 
 
 def test_the_configurations_of_hosts_start_the_server(files: Path) -> None:
     for text in blocks("host").values():
         config = files / "config.json"
-        for path, real in (("/home/ada/weather/.venv/bin/python", sys.executable), ("/home/ada/weather", str(files))):
+        for path, real in (
+            ("/home/ada/weather/.venv/bin/python", sys.executable),
+            ("/home/ada/weather", str(files)),
+        ):
             text = text.replace(path, json.dumps(real)[1:-1])
         config.write_text(text, encoding="utf-8")
         with connect("weather", config=config) as client:
-            assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [{"number": 1, "degrees": 3}]
+            assert client.call_tool("forecast", {"city": "Oslo", "days": 1}).value == [
+                {"number": 1, "degrees": 3}
+            ]
 
 
 def test_types_go_in_and_out(files: Path) -> None:
@@ -296,7 +324,9 @@ def test_tools_may_come_after_the_client() -> None:
 
 
 def test_the_server_and_the_client_fit_on_one_screen() -> None:
-    lines = [line for name in ("server.py", "client.py") for line in blocks("file")[name].splitlines()]
+    lines = [
+        line for name in ("server.py", "client.py") for line in blocks("file")[name].splitlines()
+    ]
     assert len(lines) <= 60
 
 
@@ -329,7 +359,9 @@ def test_the_commands_run(files: Path) -> None:
 def test_the_reading_order_stays_short() -> None:
     names = re.findall(r"^\d+\. ``(.+?)``: ", section("Reading order"), re.M)
     assert len(names) == len(set(names)) >= 12
-    assert sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 5100
+    assert (
+        sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 5100
+    )
 
 
 def test_every_file_that_is_named_is_there() -> None:
@@ -338,7 +370,9 @@ def test_every_file_that_is_named_is_there() -> None:
 
 
 def test_every_function_of_the_walk_is_there() -> None:
-    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section("How it works") + section("One call over HTTP"))
+    named = re.findall(
+        r"``([\w/]+)\.py:([\w.]+)``", section("How it works") + section("One call over HTTP")
+    )
     assert len(named) > 40
     for path, name in named:
         found = importlib.import_module("minimcp." + path.replace("/", "."))
@@ -362,7 +396,10 @@ def test_the_examples_are_those_that_are_there() -> None:
 
 
 def test_lines_are_short_and_plain() -> None:
-    for name, text in {**PAGES, "CHANGES.rst": (ROOT / "CHANGES.rst").read_text(encoding="utf-8")}.items():
+    for name, text in {
+        **PAGES,
+        "CHANGES.rst": (ROOT / "CHANGES.rst").read_text(encoding="utf-8"),
+    }.items():
         assert max(map(len, text.splitlines())) <= 120, name
         assert text.isascii(), name
 
@@ -370,7 +407,10 @@ def test_lines_are_short_and_plain() -> None:
 def test_every_link_to_a_file_leads_to_one() -> None:
     for name, text in PAGES.items():
         for link in re.findall(r"`[^`]+ <([^>`]+)>`_", text):
-            assert link.startswith("https://") or ((ROOT / name).parent / link).is_file(), (name, link)
+            assert link.startswith("https://") or ((ROOT / name).parent / link).is_file(), (
+                name,
+                link,
+            )
     linked = set(re.findall(r" <([\w.]+\.rst)>`_", PAGES["examples/README.rst"]))
     assert linked == {path.name for path in ROOT.glob("examples/*.rst")} - {"README.rst"}
 
@@ -378,7 +418,9 @@ def test_every_link_to_a_file_leads_to_one() -> None:
 def test_the_front_page_can_be_read_in_a_quarter_of_an_hour() -> None:
     """Of prose there are 2,500 words without names of the code, and 3,500 with them; blocks and tables do not count."""
     text = prose(README)
-    assert len(re.sub("``.+?``", "", text, flags=re.S).split()) >= 2500 and len(text.split()) <= 3500
+    assert (
+        len(re.sub("``.+?``", "", text, flags=re.S).split()) >= 2500 and len(text.split()) <= 3500
+    )
 
 
 def test_it_names_the_running_python_nowhere() -> None:

@@ -10,7 +10,20 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Literal, NamedTuple, NewType, Optional, Set, Tuple, TypedDict, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Literal,
+    NamedTuple,
+    NewType,
+    Optional,
+    Set,
+    Tuple,
+    TypedDict,
+    Union,
+)
 from unittest.mock import create_autospec
 from uuid import UUID
 
@@ -31,11 +44,26 @@ from .readme import PAGES, README, TEXT, blocks, rows, section, table
 from .support import ROOT, WAIT, eventually
 
 TYPES: Dict[str, Any] = {
-    "str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any, "list": List[int],
-    "tuple": Tuple[int, str], "set": Set[int], "dict": Dict[str, int], "Optional": Optional[int],
-    "Union": Union[int, str], "Literal": Literal["a"], "Enum": Enum("Colour", "red"),
-    "TypedDict": TypedDict("TypedDict", {"a": int}), "NamedTuple": NamedTuple("NamedTuple", [("a", int)]),
-    "NewType": NewType("NewType", int), "UUID": UUID, "Decimal": Decimal, "Path": Path,
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "None": None,
+    "Any": Any,
+    "list": List[int],
+    "tuple": Tuple[int, str],
+    "set": Set[int],
+    "dict": Dict[str, int],
+    "Optional": Optional[int],
+    "Union": Union[int, str],
+    "Literal": Literal["a"],
+    "Enum": Enum("Colour", "red"),
+    "TypedDict": TypedDict("TypedDict", {"a": int}),
+    "NamedTuple": NamedTuple("NamedTuple", [("a", int)]),
+    "NewType": NewType("NewType", int),
+    "UUID": UUID,
+    "Decimal": Decimal,
+    "Path": Path,
 }
 """What README.rst names as the type of a parameter, and one such type."""
 
@@ -61,10 +89,14 @@ def test_the_tree_of_errors_is_the_tree() -> None:
         code = getattr(kind, "CODE", None)
         assert str(code) in about if code else "-32" not in about, name
         for builtin in (ConnectionError, TimeoutError):
-            assert (builtin.__name__ in about or "likewise" in about) >= issubclass(kind, builtin), name
+            assert (builtin.__name__ in about or "likewise" in about) >= issubclass(
+                kind, builtin
+            ), name
     listed = re.findall(r"^ *(\w+)", blocks("tree")["errors"], re.M)
     errors = [name for name in minimcp.__all__ if isinstance(getattr(minimcp, name), type)]
-    assert sorted(listed) == [name for name in sorted(errors) if issubclass(getattr(minimcp, name), McpError)]
+    assert sorted(listed) == [
+        name for name in sorted(errors) if issubclass(getattr(minimcp, name), McpError)
+    ]
 
 
 RAISED: List[Tuple[Any, str, str]] = [
@@ -77,8 +109,12 @@ RAISED: List[Tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("raised", "tool", "other"), RAISED, ids=lambda row: getattr(type(row), "__name__", None))
-def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: str, masked: bool) -> None:
+@pytest.mark.parametrize(
+    ("raised", "tool", "other"), RAISED, ids=lambda row: getattr(type(row), "__name__", None)
+)
+def test_errors_are_seen_as_the_table_says(
+    raised: Exception, tool: str, other: str, masked: bool
+) -> None:
     server = Server("errors", mask_errors=masked)
 
     @server.tool
@@ -95,12 +131,16 @@ def test_errors_are_seen_as_the_table_says(raised: Exception, tool: str, other: 
     def seen(call: Callable[[], Any]) -> str:
         with pytest.raises(McpError) as error:
             call()
-        words = "reference" if "(reference " in str(error.value) else str(error.value).partition(" ")[0]
+        words = (
+            "reference" if "(reference " in str(error.value) else str(error.value).partition(" ")[0]
+        )
         return f"{type(error.value).__name__}: {words}"
 
     with connect(server, revision="2025-11-25") as client:
         hidden = masked and isinstance(raised, ValueError)
-        assert seen(lambda: client.call_tool("fail")) == ("ToolError: reference" if hidden else tool)
+        assert seen(lambda: client.call_tool("fail")) == (
+            "ToolError: reference" if hidden else tool
+        )
         assert seen(lambda: client.read_resource("a://b")) == other
         assert seen(lambda: client.get_prompt("fail")) == other
         assert seen(lambda: client.request("vendor/fail", {})) == other
@@ -130,9 +170,23 @@ def test_a_future_that_is_cancelled_raises_the_error_of_futures() -> None:
 
 
 def test_what_one_writes_here_is_here() -> None:
-    owners: Dict[str, Any] = {"server": Server, "client": Client, "ctx": Context, "answer": minimcp.Answer("accept")}
-    owners.update(result=minimcp.CallToolResult(), token=minimcp.CancelToken, future=Future, Image=Image)
-    functions: List[Any] = [connect, Server, minimcp.StdioServer, Client.call_tool, Server.mount, Client.complete]
+    owners: Dict[str, Any] = {
+        "server": Server,
+        "client": Client,
+        "ctx": Context,
+        "answer": minimcp.Answer("accept"),
+    }
+    owners.update(
+        result=minimcp.CallToolResult(), token=minimcp.CancelToken, future=Future, Image=Image
+    )
+    functions: List[Any] = [
+        connect,
+        Server,
+        minimcp.StdioServer,
+        Client.call_tool,
+        Server.mount,
+        Client.complete,
+    ]
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
     keywords.update(name for options in OPTIONS.values() for name in options.__annotations__)
     seen = 0
@@ -146,7 +200,9 @@ def test_what_one_writes_here_is_here() -> None:
                 for keyword in re.findall(r"\b(\w+)=", written):
                     assert keyword in keywords, written
                     seen += 1
-                for name in re.findall(r"(?<![\w.\"])([A-Z]\w+|connect\w*|current_context)(?=\(|$)", written):
+                for name in re.findall(
+                    r"(?<![\w.\"])([A-Z]\w+|connect\w*|current_context)(?=\(|$)", written
+                ):
                     assert name in minimcp.__all__ or name in ("Field",), written
                     seen += 1
     assert seen > 60
@@ -154,10 +210,26 @@ def test_what_one_writes_here_is_here() -> None:
 
 def test_what_one_writes_for_http_is_taken() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
-    names = {"server": create_autospec(Server), "connect": create_autospec(connect), "HttpServer": minimcp.HttpServer}
-    names.update({name: getattr(minimcp, name) for name in ("SignIn", "ClientCredentials")}, id="x", secret="y")
-    names.update(request=minimcp.HttpRequest("GET", "/mcp", {}), url="http://localhost/mcp", proxy="http://localhost:3128")
-    lines = [cells[0] for here in ("serving", "connecting") for cells in table(TEXT.split(f"here: {here}\n", 1)[1])]
+    names = {
+        "server": create_autospec(Server),
+        "connect": create_autospec(connect),
+        "HttpServer": minimcp.HttpServer,
+    }
+    names.update(
+        {name: getattr(minimcp, name) for name in ("SignIn", "ClientCredentials")},
+        id="x",
+        secret="y",
+    )
+    names.update(
+        request=minimcp.HttpRequest("GET", "/mcp", {}),
+        url="http://localhost/mcp",
+        proxy="http://localhost:3128",
+    )
+    lines = [
+        cells[0]
+        for here in ("serving", "connecting")
+        for cells in table(TEXT.split(f"here: {here}\n", 1)[1])
+    ]
     assert len(lines) == 14
     for line in lines:
         eval(line.strip("`"), names)
@@ -173,7 +245,12 @@ def test_a_refusal_has_the_words_that_are_explained() -> None:
     files = [*ROOT.glob("minimcp/auth/*.py"), ROOT / "minimcp" / "http" / "client.py"]
     source = "\n".join(path.read_text(encoding="utf-8") for path in files)
     explained = [cells[0] for cells in table(TEXT.split("No message has a token in it.\n", 1)[1])]
-    words = [part.strip() for cell in explained for said in re.findall("``(.+?)``", cell) for part in said.split("...")]
+    words = [
+        part.strip()
+        for cell in explained
+        for said in re.findall("``(.+?)``", cell)
+        for part in said.split("...")
+    ]
     words = [each for each in words if each and each not in ("HTTP 401", "HTTP 403", "auth")]
     assert len(words) == 7 and not [each for each in words if each not in source]
 
@@ -202,7 +279,9 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
 def test_the_suite_is_the_one_that_is_run() -> None:
     (version,) = re.findall(r"version ([\w.-]+),", section("Conformance"))
     assert ENVIRONMENT.packages == [f"{PACKAGE}@{version}"]
-    assert all(cells[1] in BY_NAME and cells[0] in ("server", "client") for cells in rows("Conformance"))
+    assert all(
+        cells[1] in BY_NAME and cells[0] in ("server", "client") for cells in rows("Conformance")
+    )
 
 
 def test_the_other_software_is_that_of_the_roster() -> None:
@@ -210,8 +289,15 @@ def test_the_other_software_is_that_of_the_roster() -> None:
         return str(len({each.agreed for side in sides for each in side}) or "-")
 
     assert rows("Other software") == [
-        [peer.name, peer.version, told(peer.serves), told(*peer.serves_at.values()), told(peer.speaks),
-         told(*peer.speaks_at.values())] for peer in PEERS
+        [
+            peer.name,
+            peer.version,
+            told(peer.serves),
+            told(*peer.serves_at.values()),
+            told(peer.speaks),
+            told(*peer.speaks_at.values()),
+        ]
+        for peer in PEERS
     ]
 
 
@@ -222,17 +308,32 @@ def _amount(text: str) -> Any:
 
 def test_every_limit_is_in_the_table_with_its_default() -> None:
     """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
-    of_connect = {name: given.default for name, given in inspect.signature(connect).parameters.items()}
+    of_connect = {
+        name: given.default for name, given in inspect.signature(connect).parameters.items()
+    }
     numbers = [
         (name, amount, of)
-        for of, given in (("", vars(Limits())), ("HttpOptions", vars(minimcp.HttpOptions())), ("connect", of_connect))
-        for name, amount in given.items() if type(amount) in (int, float)
+        for of, given in (
+            ("", vars(Limits())),
+            ("HttpOptions", vars(minimcp.HttpOptions())),
+            ("connect", of_connect),
+        )
+        for name, amount in given.items()
+        if type(amount) in (int, float)
     ]
     told = [(name.strip("`"), _amount(amount), of) for name, amount, of, _ in rows("Limits")]
     sides = ("both", "server", "client")
-    assert sorted((name, amount, "" if of in sides else of.strip("`")) for name, amount, of in told) == sorted(numbers)
-    assert set(vars(Limits())) == {name for name, amount in vars(Limits()).items() if amount is not None}
-    kept = {name for name, given in inspect.signature(Server).parameters.items() if type(given.default) in (int, float)}
+    assert sorted(
+        (name, amount, "" if of in sides else of.strip("`")) for name, amount, of in told
+    ) == sorted(numbers)
+    assert set(vars(Limits())) == {
+        name for name, amount in vars(Limits()).items() if amount is not None
+    }
+    kept = {
+        name
+        for name, given in inspect.signature(Server).parameters.items()
+        if type(given.default) in (int, float)
+    }
     assert kept == {"list_ttl"}
 
 
@@ -244,8 +345,12 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "Hints about tools": lambda its: _yes("annotations" in its.tool_members),
     "Completion is declared": lambda its: _yes(its.completions_capability),
     "Completion knows other arguments": lambda its: _yes(its.completion_context),
-    "Titles, links to resources": lambda its: _yes({"title"} <= its.tool_members, "resource_link" in its.content_kinds),
-    "Structured results": lambda its: {"none": "text only", "object": "objects", "any": "any JSON"}[its.structured],
+    "Titles, links to resources": lambda its: _yes(
+        {"title"} <= its.tool_members, "resource_link" in its.content_kinds
+    ),
+    "Structured results": lambda its: {"none": "text only", "object": "objects", "any": "any JSON"}[
+        its.structured
+    ],
     "Icons": lambda its: _yes("icons" in its.tool_members),
     "Forms for the user": lambda its: _yes(its.has("elicitation.form")),
     "URLs for the user": lambda its: _yes(its.has("elicitation.url")),
@@ -263,7 +368,9 @@ def _yes(*facts: bool) -> str:
 def test_the_revisions_are_the_facts() -> None:
     head = section("What each revision has").split("===\n", 1)[1].splitlines()[0]
     assert re.split("  +", head)[1:] == [revision.name for revision in REVISIONS]
-    assert rows("What each revision has") == [[what, *map(fact, REVISIONS)] for what, fact in FACTS.items()]
+    assert rows("What each revision has") == [
+        [what, *map(fact, REVISIONS)] for what, fact in FACTS.items()
+    ]
 
 
 @pytest.mark.requirement("JSCH-03", "M:SCH-3")
@@ -322,7 +429,10 @@ def test_functions_run_where_the_table_says() -> None:
     token = minimcp.CancelToken()
     token.on_cancel(lambda: here("token.on_cancel"))
     with connect(
-        server, revision="2025-11-25", elicit=elicit, on_log=lambda message: here("on_log"),
+        server,
+        revision="2025-11-25",
+        elicit=elicit,
+        on_log=lambda message: here("on_log"),
         on_tools_changed=lambda: (here("on_tools_changed"), changed.set()),
     ) as client:
         client.call_tool("work", on_progress=lambda report: here("on_progress"))
@@ -345,5 +455,13 @@ def test_functions_run_where_the_table_says() -> None:
     assert ran["ctx.on_cancel"][0] is not ran["waiting"][0]
     yours = rows("Where your functions run")
     named = {name for cells in yours for name in re.findall(r"[\w.]+", cells[0])}
-    told = {"server.middleware", "ctx.step", "ctx.on_cancel", "elicit", "on_log", "on_progress", "on_pump_needed"}
+    told = {
+        "server.middleware",
+        "ctx.step",
+        "ctx.on_cancel",
+        "elicit",
+        "on_log",
+        "on_progress",
+        "on_pump_needed",
+    }
     assert told - named == set()

@@ -15,7 +15,9 @@ from .rows import for_each
 
 
 def test_the_reference_is_that_of_the_docstrings() -> None:
-    assert PAGE.read_text(encoding="utf-8") == written(), "write it anew: python3 -m tests.reference"
+    assert PAGE.read_text(encoding="utf-8") == written(), (
+        "write it anew: python3 -m tests.reference"
+    )
 
 
 def test_every_public_name_is_in_it() -> None:
@@ -25,38 +27,72 @@ def test_every_public_name_is_in_it() -> None:
 
 def public_functions() -> Iterator[Any]:
     """Each with what it is called, and how many of its parameters take any number of arguments, rightly."""
-    handed_on = {"Server": ["*handlers"], "Server.add": ["*handlers"], "Client.submit": ["*args", "**keywords"],
-                 "Transcript.assert_flow": ["*expected"], "ScriptedPeer.expect": ["*names"]}
+    handed_on = {
+        "Server": ["*handlers"],
+        "Server.add": ["*handlers"],
+        "Client.submit": ["*args", "**keywords"],
+        "Transcript.assert_flow": ["*expected"],
+        "ScriptedPeer.expect": ["*names"],
+    }
     for module in (minimcp, testing):
         for name in module.__all__:
             thing = getattr(module, name)
-            own = vars(thing) if isinstance(thing, type) and thing.__module__.startswith("minimcp") else {}
-            members = [(f"{name}.{each}", getattr(thing, each)) for each in own if not each.startswith("_")]
+            own = (
+                vars(thing)
+                if isinstance(thing, type) and thing.__module__.startswith("minimcp")
+                else {}
+            )
+            members = [
+                (f"{name}.{each}", getattr(thing, each)) for each in own if not each.startswith("_")
+            ]
             for title, function in [(name, thing), *members]:
                 if callable(function):
                     yield title, function, handed_on.get(title, [])
 
 
 @for_each(("name", "function", "stars"), list(public_functions()))
-def test_every_option_has_a_keyword(name: str, function: Callable[..., Any], stars: List[str]) -> None:
+def test_every_option_has_a_keyword(
+    name: str, function: Callable[..., Any], stars: List[str]
+) -> None:
     with suppress(ValueError):  # some classes of the standard library have no signature
         shown = inspect.signature(function).parameters.values()
         kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         assert [str(each).partition(":")[0] for each in shown if each.kind in kinds] == stars
 
 
-@for_each("function", [
-    Server, Server.tool, Server.resource, Server.prompt, Server.run, minimcp.serve, minimcp.connect, Context.sample,
-    Context.elicit, minimcp.Client.call_tool, minimcp.Client.request, minimcp.HttpOptions, minimcp.Limits,
-    minimcp.StdioServer, minimcp.HttpServer, testing.context,
-])
+@for_each(
+    "function",
+    [
+        Server,
+        Server.tool,
+        Server.resource,
+        Server.prompt,
+        Server.run,
+        minimcp.serve,
+        minimcp.connect,
+        Context.sample,
+        Context.elicit,
+        minimcp.Client.call_tool,
+        minimcp.Client.request,
+        minimcp.HttpOptions,
+        minimcp.Limits,
+        minimcp.StdioServer,
+        minimcp.HttpServer,
+        testing.context,
+    ],
+)
 def test_every_option_has_a_line(function: Callable[..., Any]) -> None:
     text = inspect.getdoc(function) or ""
     names = [name for name in inspect.signature(function).parameters if name != "self"]
-    assert names and [name for name in names if not re.search(rf"(?m)^    {name}: [A-Z0-9\"`]", text)] == []
+    assert (
+        names
+        and [name for name in names if not re.search(rf"(?m)^    {name}: [A-Z0-9\"`]", text)] == []
+    )
 
 
 def test_serve_has_the_options_of_run() -> None:
     """They are written down twice, for editors."""
-    of_run, of_serve = (dict(inspect.signature(function).parameters) for function in (Server.run, minimcp.serve))
+    of_run, of_serve = (
+        dict(inspect.signature(function).parameters) for function in (Server.run, minimcp.serve)
+    )
     assert [*of_run.values()][1:] == [*of_serve.values()][1:]

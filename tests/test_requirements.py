@@ -30,10 +30,14 @@ def _tested() -> Dict[str, List[str]]:
         name, text = path.relative_to(TESTS), path.read_text(encoding="utf-8")
         if NOT_THE_SUITE & set(name.parts) or path == Path(__file__):
             continue
-        assert len(MARK.findall(text)) == text.count("requirement("), f"a mark of {name} names no plain rows"
+        assert len(MARK.findall(text)) == text.count("requirement("), (
+            f"a mark of {name} names no plain rows"
+        )
         for mark in MARK.finditer(text):
             for row in re.findall('"(.*?)"', mark[1]):
-                places.setdefault(row, []).append(f"{name}:{text.count(chr(10), 0, mark.start()) + 1}")
+                places.setdefault(row, []).append(
+                    f"{name}:{text.count(chr(10), 0, mark.start()) + 1}"
+                )
     return places
 
 
@@ -56,19 +60,29 @@ def test_every_mark_names_a_row(tested: Dict[str, List[str]]) -> None:
     assert not unknown, f"no such rows: {unknown}"
 
 
-def test_every_row_is_tested_or_a_gap(tested: Dict[str, List[str]], request: pytest.FixtureRequest) -> None:
+def test_every_row_is_tested_or_a_gap(
+    tested: Dict[str, List[str]], request: pytest.FixtureRequest
+) -> None:
     rows = set(REQUIREMENTS)
     shown, gaps = rows & set(tested), rows & set(GAPS)
-    request.config.stash[MANIFEST_LINE] = f"{len(rows)} requirements: {len(shown)} tested, {len(gaps)} gaps"
+    request.config.stash[MANIFEST_LINE] = (
+        f"{len(rows)} requirements: {len(shown)} tested, {len(gaps)} gaps"
+    )
     open_rows = rows - shown - gaps
-    assert not open_rows, f"{len(open_rows)} rows are neither tested nor a gap:\n{_listed(open_rows)}"
+    assert not open_rows, (
+        f"{len(open_rows)} rows are neither tested nor a gap:\n{_listed(open_rows)}"
+    )
 
 
 def test_no_row_is_tested_and_a_gap(tested: Dict[str, List[str]]) -> None:
     both = set(tested) & set(GAPS)
-    assert not both, "tested, so no gap: " + ", ".join(f"{row} ({tested[row][0]})" for row in sorted(both))
+    assert not both, "tested, so no gap: " + ", ".join(
+        f"{row} ({tested[row][0]})" for row in sorted(both)
+    )
 
 
 def test_every_gap_is_a_row_and_has_a_reason() -> None:
-    assert set(GAPS) <= set(REQUIREMENTS), f"gaps that are no rows: {sorted(set(GAPS) - set(REQUIREMENTS))}"
+    assert set(GAPS) <= set(REQUIREMENTS), (
+        f"gaps that are no rows: {sorted(set(GAPS) - set(REQUIREMENTS))}"
+    )
     assert [row for row, reason in GAPS.items() if len(reason.split()) < 4] == []

@@ -37,11 +37,18 @@ def test_every_row_that_fails_is_told_of() -> None:
     assert "word='one'" not in told and "in all_rows" not in told
 
 
-@pytest.mark.parametrize(("names", "rows", "error"), [
-    ("a", [], ValueError), ("a, b", [(1, 2), (1,)], ValueError), ("a, b", [(1, 2, 3)], ValueError),
-    ("a", [KeyboardInterrupt()], KeyboardInterrupt),
-])
-def test_what_is_no_table_and_what_is_no_row(names: str, rows: List[Any], error: Type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("names", "rows", "error"),
+    [
+        ("a", [], ValueError),
+        ("a, b", [(1, 2), (1,)], ValueError),
+        ("a, b", [(1, 2, 3)], ValueError),
+        ("a", [KeyboardInterrupt()], KeyboardInterrupt),
+    ],
+)
+def test_what_is_no_table_and_what_is_no_row(
+    names: str, rows: List[Any], error: Type[BaseException]
+) -> None:
     def table(a: BaseException) -> None:
         raise a
 

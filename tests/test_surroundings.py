@@ -72,10 +72,14 @@ def test_beside_a_loop_calls_wait_in_threads_and_the_loop_goes_on() -> None:
 def test_the_future_of_a_submitted_call_can_be_awaited_and_cancelled(client: Client) -> None:
     async def main() -> None:
         loop, begun = asyncio.get_running_loop(), asyncio.Event()
-        result = await asyncio.wrap_future(client.submit(client.call_tool, "echo", {"text": "awaited"}))
+        result = await asyncio.wrap_future(
+            client.submit(client.call_tool, "echo", {"text": "awaited"})
+        )
         assert result.text == "awaited"
         future = client.submit(
-            client.call_tool, "hold", on_progress=lambda report: loop.call_soon_threadsafe(begun.set)
+            client.call_tool,
+            "hold",
+            on_progress=lambda report: loop.call_soon_threadsafe(begun.set),
         )
         task = asyncio.ensure_future(asyncio.wait_for(asyncio.wrap_future(future), WAIT))
         await asyncio.wait_for(begun.wait(), WAIT)
@@ -123,7 +127,9 @@ asyncio.run(main())
 
 
 def test_a_server_may_run_in_a_coroutine_and_leaves_the_loop_as_it_was() -> None:
-    with minimcp.connect([sys.executable, "-c", SERVE_IN_A_LOOP], cwd=ROOT, elicit=lambda _: {"name": "Ada"}) as client:
+    with minimcp.connect(
+        [sys.executable, "-c", SERVE_IN_A_LOOP], cwd=ROOT, elicit=lambda _: {"name": "Ada"}
+    ) as client:
         play(client)
     done = run_python(["-c", SERVE_IN_A_LOOP])
     assert (done.returncode, done.stdout, done.stderr) == (0, b"on\n", b"")
@@ -138,7 +144,9 @@ def test_a_pool_shares_a_client_and_makes_others(target: Any) -> None:
             return client.call_tool("echo", {"text": str(number)}).text
 
     with connect(target) as client, ThreadPoolExecutor(8) as pool:
-        shared = pool.map(lambda number: client.call_tool("echo", {"text": str(number)}).text, range(200))
+        shared = pool.map(
+            lambda number: client.call_tool("echo", {"text": str(number)}).text, range(200)
+        )
         assert list(shared) == [str(number) for number in range(200)]
         assert list(pool.map(own, range(2))) == ["0", "1"]
 
@@ -195,7 +203,6 @@ def ending(call):
 """
 
 
-
 def last_words(done: "subprocess.CompletedProcess[bytes]") -> List[str]:
     """What a program printed that ended well.
 
@@ -209,7 +216,9 @@ def last_words(done: "subprocess.CompletedProcess[bytes]") -> List[str]:
     return done.stdout.decode().splitlines()
 
 
-UNDER_WAY = END + """
+UNDER_WAY = (
+    END
+    + """
 def under_way(name, call):
     lines.append(f"{name} {ending(call)}")
 def steps():
@@ -222,16 +231,24 @@ threading.Thread(target=under_way, args=("thread", steps)).start()
 atexit.register(lambda: print(*sorted(lines), sep="\\n"))
 lines.append("main ends")
 """
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_calls_that_pools_and_threads_make_are_waited_for_at_the_end(place: str) -> None:
     assert last_words(run_python(["-W", "error", "-c", UNDER_WAY, place])) == [
-        "main ends", "pool 20", "pool 20", "pool 20", "pool RequestTimeout", "thread 20"
+        "main ends",
+        "pool 20",
+        "pool 20",
+        "pool 20",
+        "pool RequestTimeout",
+        "thread 20",
     ]
 
 
-AT_EXIT = END + """
+AT_EXIT = (
+    END
+    + """
 def good_bye():
     print(client.call_tool("echo", {"text": "bye"}).text)
     print(client.call_tool("steps", {"n": 20}).text)
@@ -240,6 +257,7 @@ def good_bye():
     print(ending(lambda: connect(place()).call_tool("echo", {"text": "new"}).text))
 atexit.register(good_bye)
 """
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -249,7 +267,9 @@ def test_a_client_still_calls_at_the_end_and_a_new_one_connects_or_says_why_not(
     assert new == "new" or (new == "ConnectionFailed" and sys.version_info[:2] == (3, 12))
 
 
-LEFT_WAITING = END + """
+LEFT_WAITING = (
+    END
+    + """
 begun = threading.Event()
 def wait(timeout):
     ending(lambda: client.call_tool("hold", timeout=timeout, on_progress=lambda report: begun.set()))
@@ -259,6 +279,7 @@ assert begun.wait(10)
 future = client.submit(client.call_tool, "hold", timeout=None)
 atexit.register(client.close)
 """
+)
 
 
 @pytest.mark.parametrize("place", PLACES)

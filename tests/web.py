@@ -12,11 +12,16 @@ from .proxying import Proxy
 from .support import WAIT
 
 DISCOVERED = {
-    "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
-    "ttlMs": 0, "cacheScope": "private",
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "ttlMs": 0,
+    "cacheScope": "private",
 }
 INITIALIZED = {
-    "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "peer", "version": "1"}
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "peer", "version": "1"},
 }
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 
@@ -27,10 +32,15 @@ class Heard:
     def __init__(self, head: bytes, body: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
         self.verb, self.path, _ = first.split(" ")
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self.headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         self.body = body
         self.message: Any = json.loads(body) if body else {}
-        self.method: str = self.message.get("method", "an answer") if self.verb == "POST" else self.verb
+        self.method: str = (
+            self.message.get("method", "an answer") if self.verb == "POST" else self.verb
+        )
 
     def __repr__(self) -> str:
         return f"<{self.verb} {self.path} {self.method}>"
@@ -43,7 +53,13 @@ class Wire:
     def raw(self, data: bytes) -> None:
         self.sock.sendall(data)
 
-    def whole(self, status: int, body: bytes = b"", kind: Optional[str] = "application/json", **headers: str) -> None:
+    def whole(
+        self,
+        status: int,
+        body: bytes = b"",
+        kind: Optional[str] = "application/json",
+        **headers: str,
+    ) -> None:
         """A response with a length; `_` in a header's name stands for `-`."""
         lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}"]
         lines += [f"Content-Type: {kind}"] if kind else []
@@ -51,7 +67,9 @@ class Wire:
         self.raw("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
 
     def result(self, result: Any, **headers: str) -> None:
-        self.whole(200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode(), **headers)
+        self.whole(
+            200, json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode(), **headers
+        )
 
     def error(self, code: int, message: str = "no", data: Any = None, status: int = 400) -> None:
         error = {"code": code, "message": message, **({} if data is None else {"data": data})}
@@ -59,7 +77,9 @@ class Wire:
 
     def stream(self, **headers: str) -> None:
         more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        head = (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        )
         self.raw(f"{head}{more}\r\n".encode())
 
     def chunk(self, data: bytes) -> None:
@@ -113,7 +133,11 @@ class Peer(Proxy):
     def serve(self, client: socket.socket) -> None:
         with self.came:
             self.connections += 1
-        sock = client if self._tls is None else self.keep(self._tls.wrap_socket(client, server_side=True))
+        sock = (
+            client
+            if self._tls is None
+            else self.keep(self._tls.wrap_socket(client, server_side=True))
+        )
         try:
             with sock.makefile("rb") as file:
                 for head, body in iter(lambda: read_request(file), None):
@@ -121,7 +145,9 @@ class Peer(Proxy):
                     with self.came:
                         self.heard.append(heard)
                         self.came.notify_all()
-                    wire = Wire(sock, heard.message.get("id") if isinstance(heard.message, dict) else None)
+                    wire = Wire(
+                        sock, heard.message.get("id") if isinstance(heard.message, dict) else None
+                    )
                     self._said.get(heard.method, _unknown)(heard, wire)
         finally:
             self.drop(sock)

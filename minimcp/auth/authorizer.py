@@ -57,7 +57,9 @@ class Grant:
         key = f"{url} {verify} {sorted((proxies or {}).items())}"
         return self._authorizers.setdefault(key, Authorizer(self, url, verify, proxies))
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """Get a token. Raises AuthorizationError: none is to be had."""
         raise NotImplementedError
 
@@ -109,7 +111,9 @@ class Authorizer:
             with self._alone(request):
                 self._load()
                 if self._token is not None and self._token.is_old and self._token.refresh_token:
-                    with suppress(AuthorizationError):  # the server's answer is asked for; then it is got anew
+                    with suppress(
+                        AuthorizationError
+                    ):  # the server's answer is asked for; then it is got anew
                         self._refresh(self._exchange(request))
                 token = self._token
         if token is None:
@@ -117,10 +121,17 @@ class Authorizer:
         if token.proof_key is None:
             return {"Authorization": f"Bearer {token.access_token}"}
         proof = self._proof_of(token)
-        return {"Authorization": f"DPoP {token.access_token}", "DPoP": proof.proof(method, url, token.access_token)}
+        return {
+            "Authorization": f"DPoP {token.access_token}",
+            "DPoP": proof.proof(method, url, token.access_token),
+        }
 
     def answered(
-        self, status: int, headers: Mapping[str, str], sent: Mapping[str, str], request: AbortableRequest
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        sent: Mapping[str, str],
+        request: AbortableRequest,
     ) -> bool:
         """Look at the head of a response; whether the request is to be sent again, because there is another token.
 
@@ -145,15 +156,23 @@ class Authorizer:
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
         if status == 401 and (self._grant.can_obtain or self._token is not None):
-            return token != self._untried and self._renew(challenge, token, request, dpop_only=dpop_only)
+            return token != self._untried and self._renew(
+                challenge, token, request, dpop_only=dpop_only
+            )
         more = words(challenge.get("scope")) if error == "insufficient_scope" else ()
         return bool(more) and self._renew(challenge, token, request, more=more)
 
     # ------------------------------------------------------------ getting a token
 
     def _renew(
-        self, challenge: Optional[Mapping[str, str]], sent: str, request: AbortableRequest, *,
-        dpop_only: bool = False, anew: bool = False, more: tuple[str, ...] = (),
+        self,
+        challenge: Optional[Mapping[str, str]],
+        sent: str,
+        request: AbortableRequest,
+        *,
+        dpop_only: bool = False,
+        anew: bool = False,
+        more: tuple[str, ...] = (),
     ) -> bool:
         """Get another token than the one that was refused; whether there is one.
 
@@ -177,15 +196,21 @@ class Authorizer:
             self._asked.update(more)
             if token is not None and token.issuer == place.issuer:
                 before, dpop_only = token.scopes, dpop_only or token.proof_key is not None
-                is_renewable = token.refresh_token and token.resource == place.resource and not (anew or more)
+                is_renewable = (
+                    token.refresh_token and token.resource == place.resource and not (anew or more)
+                )
                 if is_renewable and self._refresh(exchange, place):
                     return True
             elif token is not None:
                 if self._grant.has_fixed_credentials:
                     told = f"the server takes tokens of {one_line(place.issuer)} now"
-                    raise AuthorizationError(f"{told}, and the credentials are for {one_line(token.issuer)}")
+                    raise AuthorizationError(
+                        f"{told}, and the credentials are for {one_line(token.issuer)}"
+                    )
                 self._keep(None)
-            scopes = more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
+            scopes = (
+                more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
+            )
             wanted = (*before, *scopes, *self._grant.scopes)
             try:
                 self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
@@ -195,7 +220,9 @@ class Authorizer:
                 raise
             return True
 
-    def _obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool) -> None:
+    def _obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool
+    ) -> None:
         grant = self._grant
         try:
             with self._clock_stands(exchange.request):
@@ -212,7 +239,9 @@ class Authorizer:
         """Get a token by the refresh token; whether there is one. Raises AuthorizationError: nobody knows."""
         token = self._token
         assert token is not None
-        place = place or Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
+        place = place or Place(
+            token.resource, token.issuer, authorization_server(exchange, token.issuer)
+        )
         key = None if token.proof_key is None else self._proof_of(token)
         try:
             self._keep(refreshed(exchange, place, token, key), key)
@@ -240,7 +269,9 @@ class Authorizer:
         pointer = self._grant.store.get(f"server {self._key}")
         record = None
         if isinstance(pointer, dict):
-            record = self._grant.store.get(f"token {pointer.get('issuer')} {pointer.get('resource')}")
+            record = self._grant.store.get(
+                f"token {pointer.get('issuer')} {pointer.get('resource')}"
+            )
         self._token, self._is_loaded = Token.from_record(record), True
 
     def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
@@ -259,7 +290,9 @@ class Authorizer:
         with self._clock_stands(request):
             while not self._lock.acquire(timeout=LOOK_SECONDS):
                 if request.aborted.is_set():
-                    raise ConnectionLost(f"{without_secrets(self._url)}: given up while another thread got a token")
+                    raise ConnectionLost(
+                        f"{without_secrets(self._url)}: given up while another thread got a token"
+                    )
         try:
             with self._alone_among_processes(request):
                 yield
@@ -275,7 +308,10 @@ class Authorizer:
 
         Blocks: until no other process has it; whether the request was aborted is looked at every `LOOK_SECONDS`.
         """
-        lock, limit = getattr(self._grant.store, "lock", None), Deadline(self._grant.seconds or RENEW_SECONDS)
+        lock, limit = (
+            getattr(self._grant.store, "lock", None),
+            Deadline(self._grant.seconds or RENEW_SECONDS),
+        )
         held = ExitStack()
         while lock is not None:
             look = limit.within(LOOK_SECONDS)
@@ -286,7 +322,9 @@ class Authorizer:
                 if not look.expired:  # there can be no lock
                     raise
                 if request.aborted.is_set():
-                    told = f"{without_secrets(self._url)}: given up while another process got a token"
+                    told = (
+                        f"{without_secrets(self._url)}: given up while another process got a token"
+                    )
                     raise ConnectionLost(told) from None
                 if limit.expired:
                     told = f"another process has been getting a token for {limit.seconds:g} s"
@@ -311,9 +349,13 @@ class Authorizer:
         """Get a token though no call has asked for one; as `known`. Errors as `answered`."""
         request = AbortableRequest()
         body = encode(Request(1, "ping", {}))
-        status, headers, _ = self._exchange(request).ask("POST", self._url, POST_HEADERS, body, named=True)
+        status, headers, _ = self._exchange(request).ask(
+            "POST", self._url, POST_HEADERS, body, named=True
+        )
         _, challenge, dpop_only = _asked(headers if status == 401 else {})
-        self._renew(challenge if status == 401 else None, "", request, dpop_only=dpop_only, anew=True)
+        self._renew(
+            challenge if status == 401 else None, "", request, dpop_only=dpop_only, anew=True
+        )
         return self.known() or {}
 
     def known(self) -> Optional[dict[str, Any]]:
@@ -322,8 +364,14 @@ class Authorizer:
         token = self._token
         if token is None:
             return None
-        shown = {name: getattr(token, name) for name in ("issuer", "resource", "client_id", "expires_at")}
-        return {**shown, "scopes": list(token.scopes), "can_be_refreshed": token.refresh_token is not None}
+        shown = {
+            name: getattr(token, name) for name in ("issuer", "resource", "client_id", "expires_at")
+        }
+        return {
+            **shown,
+            "scopes": list(token.scopes),
+            "can_be_refreshed": token.refresh_token is not None,
+        }
 
     def sign_out(self) -> bool:
         """Forget the token, and have it revoked if the authorization server can; whether there was one."""
@@ -337,7 +385,9 @@ class Authorizer:
             self._grant.store.put(f"server {self._key}", None)
         with suppress(McpError):  # it ends by itself, too
             exchange = self._exchange(request)
-            place = Place(token.resource, token.issuer, authorization_server(exchange, token.issuer))
+            place = Place(
+                token.resource, token.issuer, authorization_server(exchange, token.issuer)
+            )
             url = place.server.get("revocation_endpoint")
             if url is not None:
                 headers, proof = token.credentials.prove(place.server)
@@ -346,7 +396,13 @@ class Authorizer:
         return True
 
 
-def _asked(headers: Mapping[str, str]) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
+def _asked(
+    headers: Mapping[str, str],
+) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
     """The challenges of a response, the one that counts, and whether only tokens that are bound to a key are taken."""
     asked = challenges(headers.get("WWW-Authenticate", ""))
-    return asked, asked.get("bearer") or asked.get("dpop") or {}, "dpop" in asked and "bearer" not in asked
+    return (
+        asked,
+        asked.get("bearer") or asked.get("dpop") or {},
+        "dpop" in asked and "bearer" not in asked,
+    )

@@ -28,7 +28,18 @@ log = logger("minimcp.auth")
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 
 # By which tokens are signed, where nothing else is said.
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
 
 # Given a token, what is known by it; None where it is none.
 Verify = Callable[[str], Optional[Mapping[str, Json]]]
@@ -66,7 +77,11 @@ class AccessToken:
         Raises:
             TypeError: A claim is of another type.
         """
-        subject, client, issuer = claims.get("sub"), claims.get("client_id", claims.get("azp")), claims.get("iss")
+        subject, client, issuer = (
+            claims.get("sub"),
+            claims.get("client_id", claims.get("azp")),
+            claims.get("iss"),
+        )
         for name, value in (("sub", subject), ("client_id", client), ("iss", issuer)):
             if not isinstance(value, (str, type(None))):
                 raise TypeError(f"the claim {name} is no text")
@@ -74,10 +89,25 @@ class AccessToken:
         if type(expires) not in (int, float, type(None)):
             raise TypeError("the claim exp is no number")
         scopes = claims.get("scope", claims.get("scp")) or ()
-        scopes = list_of_text(scopes.split() if isinstance(scopes, str) else scopes, "the claim scope")
-        audience = list_of_text([audience] if isinstance(audience, str) else audience, "the claim aud")
-        who = [issuer, client, subject] if client or subject else [sha256(token.encode()).hexdigest()]
-        return cls(subject, client, frozenset(scopes), expires, tuple(audience), issuer, claims, json.dumps(who))
+        scopes = list_of_text(
+            scopes.split() if isinstance(scopes, str) else scopes, "the claim scope"
+        )
+        audience = list_of_text(
+            [audience] if isinstance(audience, str) else audience, "the claim aud"
+        )
+        who = (
+            [issuer, client, subject] if client or subject else [sha256(token.encode()).hexdigest()]
+        )
+        return cls(
+            subject,
+            client,
+            frozenset(scopes),
+            expires,
+            tuple(audience),
+            issuer,
+            claims,
+            json.dumps(who),
+        )
 
 
 class Bearer:
@@ -110,19 +140,32 @@ class Bearer:
         implies: Optional[Mapping[str, Sequence[str]]] = None,
     ) -> None:  # fmt: skip
         if not callable(verify):
-            raise TypeError(f"verify is a function from a token to its claims, or None; not {type(verify).__name__}")
+            raise TypeError(
+                f"verify is a function from a token to its claims, or None; not {type(verify).__name__}"
+            )
         servers = list_of_text(authorization_servers, "authorization_servers")
         if (resource is None) is not (not servers):
-            raise ValueError("resource and authorization_servers are given together: both, or none of them")
+            raise ValueError(
+                "resource and authorization_servers are given together: both, or none of them"
+            )
         if resource is None and audience is None:
-            raise TypeError("resource is missing: the URL that clients know this server by, which tokens are for")
+            raise TypeError(
+                "resource is missing: the URL that clients know this server by, which tokens are for"
+            )
         self.scopes = check_scopes(scopes, "scopes")
         self._verify, self.resource = verify, resource
         said = resource if audience is None else audience
-        self._audience = frozenset([said] if isinstance(said, str) else list_of_text(said, "audience"))
+        self._audience = frozenset(
+            [said] if isinstance(said, str) else list_of_text(said, "audience")
+        )
         if audience is None and resource is not None and urlsplit(resource).path in ("", "/"):
-            self._audience |= {resource.rstrip("/"), resource.rstrip("/") + "/"}  # some clients write one for the other
-        self._implies = {name: check_scopes(each, "implies") for name, each in (implies or {}).items()}
+            self._audience |= {
+                resource.rstrip("/"),
+                resource.rstrip("/") + "/",
+            }  # some clients write one for the other
+        self._implies = {
+            name: check_scopes(each, "implies") for name, each in (implies or {}).items()
+        }
         # What is published, by its paths, and where.
         self.documents: Mapping[str, bytes] = {}
         self._metadata = ""
@@ -136,10 +179,16 @@ class Bearer:
         path = parts.path if parts.path != "/" else ""
         query = f"?{parts.query}" if parts.query else ""
         self._metadata = f"{parts.scheme}://{parts.netloc}{RESOURCE_METADATA}{path}{query}"
-        document = {"resource": resource, "authorization_servers": servers, "bearer_methods_supported": ["header"]}
+        document = {
+            "resource": resource,
+            "authorization_servers": servers,
+            "bearer_methods_supported": ["header"],
+        }
         if self.scopes:
             document["scopes_supported"] = list(self.scopes)
-        self.documents = dict.fromkeys((RESOURCE_METADATA, RESOURCE_METADATA + path), json.dumps(document).encode())
+        self.documents = dict.fromkeys(
+            (RESOURCE_METADATA, RESOURCE_METADATA + path), json.dumps(document).encode()
+        )
 
     @classmethod
     def static(
@@ -161,14 +210,22 @@ class Bearer:
 
         audience = resource or "static"
         return cls(
-            fixed(tokens, {"aud": audience, "scope": list(scopes)}), resource=resource, audience=audience,
-            authorization_servers=authorization_servers, scopes=scopes,
+            fixed(tokens, {"aud": audience, "scope": list(scopes)}),
+            resource=resource,
+            audience=audience,
+            authorization_servers=authorization_servers,
+            scopes=scopes,
         )
 
     @classmethod
     def jwt(
-        cls, issuer: str, *, keys: Union[str, Mapping[str, Json], None] = None, algorithms: Sequence[str] = ALGORITHMS,
-        authorization_servers: Optional[Sequence[str]] = None, **options: Any,
+        cls,
+        issuer: str,
+        *,
+        keys: Union[str, Mapping[str, Json], None] = None,
+        algorithms: Sequence[str] = ALGORITHMS,
+        authorization_servers: Optional[Sequence[str]] = None,
+        **options: Any,
     ) -> Bearer:
         """Signed tokens (RFC 9068), verified by the issuer's public keys. Needs PyJWT[crypto].
 
@@ -187,7 +244,9 @@ class Bearer:
         from .verifiers import KeySet
 
         servers = [issuer] if authorization_servers is None else authorization_servers
-        return cls(KeySet(issuer, keys, algorithms).verify, authorization_servers=servers, **options)
+        return cls(
+            KeySet(issuer, keys, algorithms).verify, authorization_servers=servers, **options
+        )
 
     @classmethod
     def introspection(cls, url: str, client_id: str, client_secret: str, **options: Any) -> Bearer:
@@ -212,10 +271,14 @@ class Bearer:
         values = headers.all("Authorization")
         scheme, _, token = values[0].partition(" ") if values else ("", "", "")
         if scheme.lower() != "bearer":
-            raise self._refusal(401, "a token is needed: the header Authorization says Bearer and the token")
+            raise self._refusal(
+                401, "a token is needed: the header Authorization says Bearer and the token"
+            )
         token = token.strip(" ")
         if len(values) > 1 or not _TOKEN.fullmatch(token):
-            raise self._refusal(400, "the header Authorization is not Bearer and one token", "invalid_request")
+            raise self._refusal(
+                400, "the header Authorization is not Bearer and one token", "invalid_request"
+            )
         return token
 
     def admit(self, headers: Headers) -> AccessToken:
@@ -253,7 +316,12 @@ class Bearer:
         return self._refusal(403, "the token lacks a scope", "insufficient_scope", scopes, id)
 
     def _refusal(
-        self, status: int, reason: str, error: str = "", scopes: Iterable[str] = (), id: Optional[Id] = None
+        self,
+        status: int,
+        reason: str,
+        error: str = "",
+        scopes: Iterable[str] = (),
+        id: Optional[Id] = None,
     ) -> HttpError:
         wanted = " ".join(dict.fromkeys((*self.scopes, *scopes)))
         said = {
@@ -274,7 +342,9 @@ for _name in ("jwt", "introspection"):
 
 def list_of_text(given: Any, name: str) -> list[str]:
     """Texts that an author gave. Raises TypeError: it is no list of them."""
-    if not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(each, str) for each in given):
+    if not isinstance(given, (list, tuple, set, frozenset)) or not all(
+        isinstance(each, str) for each in given
+    ):
         raise TypeError(f"{name} is a list of texts")
     return list(given)
 
@@ -291,7 +361,9 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
         if not _SCOPE.fullmatch(each):
             raise ValueError(f"{name}: a scope has neither blanks nor quotes, unlike {each!r:.60}")
         if each == "offline_access":
-            raise ValueError(f"{name}: offline_access is between a client and its authorization server")
+            raise ValueError(
+                f"{name}: offline_access is between a client and its authorization server"
+            )
     return found
 
 

@@ -32,7 +32,8 @@ OPENID_METADATA = "/.well-known/openid-configuration"
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 # A scheme, what it has, or both: a parameter, or Base64 that says nothing to us.
 _PART = re.compile(
-    rf'(?:({_TOKEN})(?:\s+|$))?(?:({_TOKEN})\s*=\s*(?:"(.*)"|({_TOKEN}))|[A-Za-z0-9\-._~+/]+=*)?', re.DOTALL
+    rf'(?:({_TOKEN})(?:\s+|$))?(?:({_TOKEN})\s*=\s*(?:"(.*)"|({_TOKEN}))|[A-Za-z0-9\-._~+/]+=*)?',
+    re.DOTALL,
 )
 
 
@@ -102,7 +103,13 @@ class Exchange:
         )
 
     def ask(
-        self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes] = None, *, named: bool = False
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Optional[bytes] = None,
+        *,
+        named: bool = False,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request and read its response: status, headers and body. Redirects are not followed.
 
@@ -128,7 +135,9 @@ class Exchange:
                 return response.status, response.headers, response.body(DOCUMENT_BYTES)
         except McpError as error:
             if outer.aborted.is_set():
-                raise ConnectionLost(f"{without_secrets(url)}: given up before there was a token") from None
+                raise ConnectionLost(
+                    f"{without_secrets(url)}: given up before there was a token"
+                ) from None
             late = f" (no answer within {DOCUMENT_SECONDS:g} s)" if http.aborted.is_set() else ""
             raise AuthorizationError(f"{error}{late}") from error
         finally:
@@ -150,7 +159,11 @@ class Exchange:
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str], *, named: bool = False
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
         """Send a form; the status, the headers and the JSON object that came, empty when it was none. As `ask`."""
-        given = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
+        given = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+            **headers,
+        }
         status, answered, body = self.ask("POST", url, given, urlencode(form).encode(), named=named)
         return status, answered, json_object(body) or {}
 
@@ -185,7 +198,9 @@ def words(value: Any) -> tuple[str, ...]:
 # ------------------------------------------------------------ documents
 
 
-def discover(exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None) -> Place:
+def discover(
+    exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None
+) -> Place:
     """Find out who issues tokens for a server.
 
     Args:
@@ -200,45 +215,64 @@ def discover(exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer:
     base, path = split(exchange.url)
     named = (challenge or {}).get("resource_metadata")
     if named is None:
-        probed = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA] if path else [base + RESOURCE_METADATA]
+        probed = (
+            [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA]
+            if path
+            else [base + RESOURCE_METADATA]
+        )
     else:
         url = same_origin(exchange.url, named)
         if url is None:
-            raise AuthorizationError(f"the server names resource metadata of another origin: '{one_line(named)}'")
+            raise AuthorizationError(
+                f"the server names resource metadata of another origin: '{one_line(named)}'"
+            )
         probed = [url]
     for url in probed:
         found, why = exchange.document(url)
         if found is not None:
             return _protected(exchange, url, found, issuer)
         if named is not None:
-            raise AuthorizationError(f"the resource metadata that the server names is not there: {why}")
+            raise AuthorizationError(
+                f"the resource metadata that the server names is not there: {why}"
+            )
     if challenge is None:
         raise AuthorizationError(f"{without_secrets(exchange.url)} asks for no token")
     # the procedure of 2025-03-26: the server is its own authorization server
     server, _ = exchange.document(base + SERVER_METADATA)
     if server is None:
         server = {
-            "authorization_endpoint": base + "/authorize", "token_endpoint": base + "/token",
-            "registration_endpoint": base + "/register", "code_challenge_methods_supported": ["S256"],
+            "authorization_endpoint": base + "/authorize",
+            "token_endpoint": base + "/token",
+            "registration_endpoint": base + "/register",
+            "code_challenge_methods_supported": ["S256"],
         }
     elif server.get("issuer") != base:
         _mismatch(server, base)
     return Place(canonical(exchange.url), base, server)
 
 
-def _protected(exchange: Exchange, url: str, document: Mapping[str, Any], issuer: Optional[str]) -> Place:
+def _protected(
+    exchange: Exchange, url: str, document: Mapping[str, Any], issuer: Optional[str]
+) -> Place:
     resource, issuers = document.get("resource"), words(document.get("authorization_servers"))
     if not isinstance(resource, str) or not is_part_of(exchange.url, resource):
         told = f"is for {one_line(resource, 100)}, not for {without_secrets(exchange.url)}"
         raise AuthorizationError(f"the resource metadata at {without_secrets(url)} {told}")
     if not issuers:
-        raise AuthorizationError(f"the resource metadata at {without_secrets(url)} names no authorization server")
+        raise AuthorizationError(
+            f"the resource metadata at {without_secrets(url)} names no authorization server"
+        )
     if issuer is not None and issuer not in issuers:
         named = one_line(", ".join(issuers))
-        raise AuthorizationError(f"the credentials are for {issuer}, and the server takes tokens of {named}")
+        raise AuthorizationError(
+            f"the credentials are for {issuer}, and the server takes tokens of {named}"
+        )
     chosen = issuer or issuers[0]
     return Place(
-        resource, chosen, authorization_server(exchange, chosen), words(document.get("scopes_supported")),
+        resource,
+        chosen,
+        authorization_server(exchange, chosen),
+        words(document.get("scopes_supported")),
         document.get("dpop_bound_access_tokens_required") is True,
     )
 
@@ -255,7 +289,9 @@ def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
                 _mismatch(found, issuer)
             return found
         reasons.append(why)
-    raise AuthorizationError(f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}")
+    raise AuthorizationError(
+        f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
+    )
 
 
 def _mismatch(document: Mapping[str, Any], issuer: str) -> None:

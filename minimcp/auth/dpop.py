@@ -31,13 +31,27 @@ def jwt_package() -> Any:
     return jwt
 
 
-def sign(claims: Mapping[str, Any], private_key: Any, algorithm: str, head: Optional[Mapping[str, Any]] = None) -> str:
+def sign(
+    claims: Mapping[str, Any],
+    private_key: Any,
+    algorithm: str,
+    head: Optional[Mapping[str, Any]] = None,
+) -> str:
     """A JWT with these claims and an id. Raises AuthorizationError: the key is none. ImportError: as `jwt_package`."""
     jwt = jwt_package()
     try:
-        return str(jwt.encode({"jti": token_urlsafe(16), **claims}, private_key, algorithm, headers=dict(head or {})))
+        return str(
+            jwt.encode(
+                {"jti": token_urlsafe(16), **claims},
+                private_key,
+                algorithm,
+                headers=dict(head or {}),
+            )
+        )
     except Exception as error:  # of a key: its words may show it
-        raise AuthorizationError(f"the private key cannot sign by {algorithm} ({type(error).__name__})") from None
+        raise AuthorizationError(
+            f"the private key cannot sign by {algorithm} ({type(error).__name__})"
+        ) from None
 
 
 class ProofKey:
@@ -59,12 +73,23 @@ class ProofKey:
         key: Any = None
         with suppress(ValueError, TypeError):
             curve = ec.SECP256R1()
-            key = ec.generate_private_key(curve) if pem is None else forms.load_pem_private_key(pem.encode(), None)
+            key = (
+                ec.generate_private_key(curve)
+                if pem is None
+                else forms.load_pem_private_key(pem.encode(), None)
+            )
         if getattr(getattr(key, "curve", None), "name", "") != "secp256r1":
-            raise AuthorizationError("the key that the token is bound to is no key on the curve P-256")
-        self.pem = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()).decode()
+            raise AuthorizationError(
+                "the key that the token is bound to is no key on the curve P-256"
+            )
+        self.pem = key.private_bytes(
+            forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()
+        ).decode()
         public = key.public_key().public_numbers()
-        point = {"x": _base64(public.x.to_bytes(32, "big")), "y": _base64(public.y.to_bytes(32, "big"))}
+        point = {
+            "x": _base64(public.x.to_bytes(32, "big")),
+            "y": _base64(public.y.to_bytes(32, "big")),
+        }
         self._head = {"typ": "dpop+jwt", "jwk": {"kty": "EC", "crv": "P-256", **point}}
         self._nonces: dict[str, str] = {}
 
@@ -77,7 +102,11 @@ class ProofKey:
             token: The access token that goes with it; None where one is asked for.
         """
         origin = split(url)[0]
-        claims: dict[str, Any] = {"htm": method, "htu": f"{origin}{urlsplit(url).path}", "iat": int(time.time())}
+        claims: dict[str, Any] = {
+            "htm": method,
+            "htu": f"{origin}{urlsplit(url).path}",
+            "iat": int(time.time()),
+        }
         if token is not None:
             claims["ath"] = _base64(sha256(token.encode()).digest())
         nonce = self._nonces.get(origin)

@@ -41,8 +41,14 @@ class ClientCredentials(Grant):
     """
 
     def __init__(
-        self, client_id: str, client_secret: Optional[str] = None, *, private_key: Optional[str] = None,
-        algorithm: str = "ES256", scopes: Sequence[str] = (), issuer: Optional[str] = None,
+        self,
+        client_id: str,
+        client_secret: Optional[str] = None,
+        *,
+        private_key: Optional[str] = None,
+        algorithm: str = "ES256",
+        scopes: Sequence[str] = (),
+        issuer: Optional[str] = None,
         store: Optional[Store] = None,
     ) -> None:
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
@@ -50,7 +56,9 @@ class ClientCredentials(Grant):
             raise ValueError("a client has a client_secret or a private_key")
         self._credentials = Credentials(client_id, client_secret, private_key, algorithm)
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """As `Grant`."""
         form = {"grant_type": "client_credentials"}
         return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
@@ -66,13 +74,20 @@ class WorkloadIdentity(Grant):
     """
 
     def __init__(
-        self, assertion: Assertion, client_id: Optional[str] = None, *, scopes: Sequence[str] = (),
-        issuer: Optional[str] = None, store: Optional[Store] = None,
+        self,
+        assertion: Assertion,
+        client_id: Optional[str] = None,
+        *,
+        scopes: Sequence[str] = (),
+        issuer: Optional[str] = None,
+        store: Optional[Store] = None,
     ) -> None:
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         self._assertion, self._credentials = assertion, Credentials(client_id or "")
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """As `Grant`."""
         form = {"grant_type": JWT_BEARER, "assertion": read(self._assertion)}
         return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
@@ -96,26 +111,43 @@ class EnterpriseManaged(Grant):
     """
 
     def __init__(
-        self, client_id: str, client_secret: Optional[str] = None, *, id_token: Assertion, idp_token_endpoint: str,
-        idp_client_id: str, idp_client_secret: Optional[str] = None, scopes: Sequence[str] = (),
-        issuer: Optional[str] = None, store: Optional[Store] = None,
+        self,
+        client_id: str,
+        client_secret: Optional[str] = None,
+        *,
+        id_token: Assertion,
+        idp_token_endpoint: str,
+        idp_client_id: str,
+        idp_client_secret: Optional[str] = None,
+        scopes: Sequence[str] = (),
+        issuer: Optional[str] = None,
+        store: Optional[Store] = None,
     ) -> None:
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         check_url(idp_token_endpoint)
         self._credentials, self._id_token = Credentials(client_id, client_secret), id_token
         self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_client_secret)
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """As `Grant`."""
         headers, proof = self._at_idp.prove({})
         form = {
-            "grant_type": TOKEN_EXCHANGE, "requested_token_type": ID_JAG, "subject_token": read(self._id_token),
-            "subject_token_type": ID_TOKEN, "audience": place.issuer, "resource": place.resource, **proof,
+            "grant_type": TOKEN_EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "subject_token": read(self._id_token),
+            "subject_token_type": ID_TOKEN,
+            "audience": place.issuer,
+            "resource": place.resource,
+            **proof,
         }
         if scopes:
             form["scope"] = " ".join(scopes)
         answer = post_form(exchange, self._idp, form, headers, named=True)
-        if answer.get("issued_token_type") != ID_JAG or not isinstance(answer.get("access_token"), str):
+        if answer.get("issued_token_type") != ID_JAG or not isinstance(
+            answer.get("access_token"), str
+        ):
             raise AuthorizationError("the identity provider gives no ID-JAG")
         grant = {"grant_type": JWT_BEARER, "assertion": answer["access_token"]}
         return request_token(exchange, place, self._credentials, grant, scopes=scopes, key=key)

@@ -26,12 +26,19 @@ CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-DONE = PAGE.format(title="Back to the program", text="The program has the answer: this page may be closed.")
-WRONG = PAGE.format(title="Nothing here", text="No program waits for this page: begin the sign-in anew.")
+DONE = PAGE.format(
+    title="Back to the program", text="The program has the answer: this page may be closed."
+)
+WRONG = PAGE.format(
+    title="Nothing here", text="No program waits for this page: begin the sign-in anew."
+)
 
 HEADERS = {
-    "Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'none'", "Connection": "close",
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'",
+    "Connection": "close",
 }
 
 
@@ -56,7 +63,9 @@ def open_browser(url: str) -> None:
     import webbrowser
 
     if not webbrowser.open(safe_to_open(url)):
-        raise AuthorizationError("there is no browser here: use --no-browser, or SignIn(no_browser=True)")
+        raise AuthorizationError(
+            "there is no browser here: use --no-browser, or SignIn(no_browser=True)"
+        )
 
 
 def paste(url: str) -> str:
@@ -69,8 +78,12 @@ def paste(url: str) -> str:
         ValueError: The URL is none with https (or http on this machine).
         AuthorizationError: Nothing was pasted.
     """
-    sys.stderr.write(f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n")
-    sys.stderr.write("The browser is sent to a page that it cannot show. Paste the address of that page here: ")
+    sys.stderr.write(
+        f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n"
+    )
+    sys.stderr.write(
+        "The browser is sent to a page that it cannot show. Paste the address of that page here: "
+    )
     sys.stderr.flush()
     answer = sys.stdin.readline().strip()
     if not answer:
@@ -99,13 +112,19 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         uri = redirect_uri or "http://127.0.0.1/callback"
         parts, found = parse_web_url(uri), urlsplit(uri)
         if parts.scheme != "http" or not parts.is_local:
-            raise ValueError("a redirect URI that is listened on is http on this machine: for others give on_callback")
+            raise ValueError(
+                "a redirect URI that is listened on is http on this machine: for others give on_callback"
+            )
         if ":" in parts.host:
             self.address_family = socket.AF_INET6
         host = "127.0.0.1" if parts.host == "localhost" else parts.host
         super().__init__((host, 0 if redirect_uri is None else parts.port), _Handler)
         name = f"127.0.0.1:{self.server_address[1]}" if redirect_uri is None else found.netloc
-        self.redirect_uri, self.host, self.path = redirect_uri or f"http://{name}/callback", name.lower(), found.path
+        self.redirect_uri, self.host, self.path = (
+            redirect_uri or f"http://{name}/callback",
+            name.lower(),
+            found.path,
+        )
         self._found: queue.Queue[str] = queue.Queue()
         self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.state = ""
@@ -163,7 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            is_it = self.headers.get("Host", "").lower() == self.server.host and self.server.is_awaited(self.path)
+            is_it = self.headers.get(
+                "Host", ""
+            ).lower() == self.server.host and self.server.is_awaited(self.path)
         except ValueError:
             is_it = False
         page = (DONE if is_it else WRONG).encode()

@@ -62,11 +62,19 @@ class SignIn(Grant):
     """
 
     def __init__(
-        self, *, store: Optional[Store] = None, redirect_uri: Optional[str] = None,
+        self,
+        *,
+        store: Optional[Store] = None,
+        redirect_uri: Optional[str] = None,
         on_redirect: Optional[Callable[[str], object]] = None,
-        on_callback: Optional[Callable[[str, float], str]] = None, no_browser: bool = False,
-        client_id: Optional[str] = None, client_secret: Optional[str] = None, issuer: Optional[str] = None,
-        client_metadata_url: Optional[str] = None, client_name: str = "minimcp", scopes: Sequence[str] = (),
+        on_callback: Optional[Callable[[str, float], str]] = None,
+        no_browser: bool = False,
+        client_id: Optional[str] = None,
+        client_secret: Optional[str] = None,
+        issuer: Optional[str] = None,
+        client_metadata_url: Optional[str] = None,
+        client_name: str = "minimcp",
+        scopes: Sequence[str] = (),
         timeout: float = 300.0,
     ) -> None:
         super().__init__(TokenFile() if store is None else store, scopes, issuer)
@@ -81,7 +89,11 @@ class SignIn(Grant):
         self._document, self._client_name = client_metadata_url, client_name
 
     def sign_in(
-        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+        self,
+        url: str,
+        *,
+        verify: Union[bool, str] = True,
+        proxies: Optional[Mapping[str, str]] = None,
     ) -> dict[str, Any]:
         """Sign in now, whether there is a token or not; what is known of it, without secrets.
 
@@ -95,7 +107,11 @@ class SignIn(Grant):
         return self.for_server(url, verify=verify, proxies=proxies).sign_in()
 
     def sign_out(
-        self, url: str, *, verify: Union[bool, str] = True, proxies: Optional[Mapping[str, str]] = None
+        self,
+        url: str,
+        *,
+        verify: Union[bool, str] = True,
+        proxies: Optional[Mapping[str, str]] = None,
     ) -> bool:
         """Forget the token of a server, and have it revoked where that can be; whether there was one."""
         return self.for_server(url, verify=verify, proxies=proxies).sign_out()
@@ -110,23 +126,36 @@ class SignIn(Grant):
         """As whom to ask, and the redirect URI where that is settled; None where a client is to be registered."""
         if self._given is not None:
             return self._given, ""
-        if self._document is not None and place.server.get("client_id_metadata_document_supported") is True:
+        if (
+            self._document is not None
+            and place.server.get("client_id_metadata_document_supported") is True
+        ):
             return Credentials(self._document), ""
         return registered(self.store.get(self._client_key(place)))
 
     def _client_key(self, place: Place) -> str:
-        way = self._redirect_uri or ("paste" if self._no_browser or self._on_callback else "loopback")
+        way = self._redirect_uri or (
+            "paste" if self._no_browser or self._on_callback else "loopback"
+        )
         return f"client {place.issuer} {way}"
 
     # ------------------------------------------------------------ the flow
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """As `Grant`: ask the person, and get a token for the code that comes back."""
         supported = words(place.server.get("code_challenge_methods_supported"))
         if "S256" not in supported:
-            raise AuthorizationError(f"{one_line(place.issuer)} does not say that it knows PKCE with S256")
-        exchange.checked(place.server.get("token_endpoint"), "the token endpoint")  # before a person is asked
-        page = exchange.checked(place.server.get("authorization_endpoint"), "the authorization endpoint")
+            raise AuthorizationError(
+                f"{one_line(place.issuer)} does not say that it knows PKCE with S256"
+            )
+        exchange.checked(
+            place.server.get("token_endpoint"), "the token endpoint"
+        )  # before a person is asked
+        page = exchange.checked(
+            place.server.get("authorization_endpoint"), "the authorization endpoint"
+        )
         if scopes and "offline_access" in words(place.server.get("scopes_supported")):
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
         try:
@@ -134,11 +163,18 @@ class SignIn(Grant):
         except TokenRefused as refused:
             if refused.error != "invalid_client" or self._given is not None:
                 raise
-            self.store.put(self._client_key(place), None)  # its server knows the registration no more
+            self.store.put(
+                self._client_key(place), None
+            )  # its server knows the registration no more
             raise
 
     def _flow(
-        self, exchange: Exchange, place: Place, page: str, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        place: Place,
+        page: str,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         with ExitStack() as afterwards:
             found = self._known_client(place)
@@ -154,8 +190,13 @@ class SignIn(Grant):
             credentials, state, verifier = found[0], token_urlsafe(32), token_urlsafe(48)
             challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
             query = {
-                "response_type": "code", "client_id": credentials.client_id, "redirect_uri": uri, "state": state,
-                "code_challenge": challenge, "code_challenge_method": "S256", "resource": place.resource,
+                "response_type": "code",
+                "client_id": credentials.client_id,
+                "redirect_uri": uri,
+                "state": state,
+                "code_challenge": challenge,
+                "code_challenge_method": "S256",
+                "resource": place.resource,
             }
             if scopes:
                 query["scope"] = " ".join(scopes)
@@ -164,10 +205,14 @@ class SignIn(Grant):
             url = f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"
             came = self._asked(exchange, url, state, listener)
             form = {
-                "grant_type": "authorization_code", "code": self._code(place, came, state), "redirect_uri": uri,
+                "grant_type": "authorization_code",
+                "code": self._code(place, came, state),
+                "redirect_uri": uri,
                 "code_verifier": verifier,
             }
-            return request_token(exchange, place, credentials, form, scopes=(), asked=scopes, key=key)
+            return request_token(
+                exchange, place, credentials, form, scopes=(), asked=scopes, key=key
+            )
 
     @staticmethod
     def _listen(uri: Optional[str], found: Optional[tuple[Credentials, str]]) -> LoopbackListener:
@@ -178,7 +223,9 @@ class SignIn(Grant):
                 pass
         return LoopbackListener(uri)
 
-    def _asked(self, exchange: Exchange, url: str, state: str, listener: Optional[LoopbackListener]) -> str:
+    def _asked(
+        self, exchange: Exchange, url: str, state: str, listener: Optional[LoopbackListener]
+    ) -> str:
         """Send the person to a page, and wait; the URL that the browser was sent to in the end."""
         assert self.seconds is not None
         if self._no_browser:
@@ -190,7 +237,9 @@ class SignIn(Grant):
         ends = time.monotonic() + self.seconds
         while time.monotonic() < ends:
             if exchange.request.aborted.is_set():
-                raise ConnectionLost(f"{without_secrets(exchange.url)}: given up while a person was to sign in")
+                raise ConnectionLost(
+                    f"{without_secrets(exchange.url)}: given up while a person was to sign in"
+                )
             came = listener.wait(state, LOOK_SECONDS)
             if came is not None:
                 return came
@@ -200,7 +249,9 @@ class SignIn(Grant):
     def _code(place: Place, came: Any, state: str) -> str:
         """The code in the URL that the browser was sent to. Raises AuthorizationError: it is no answer to ours."""
         if not isinstance(came, str):
-            raise AuthorizationError(f"on_callback returns the URL that the browser came to, not {type(came).__name__}")
+            raise AuthorizationError(
+                f"on_callback returns the URL that the browser came to, not {type(came).__name__}"
+            )
         answer = parse_qs(urlsplit(came).query, keep_blank_values=True, max_num_fields=100)
         if any(len(values) > 1 for values in answer.values()):
             raise AuthorizationError("the browser came back with a parameter twice")
@@ -208,15 +259,21 @@ class SignIn(Grant):
             answer.get(name, [None]) for name in ("code", "error", "iss", "state")
         )
         if its_state is None or not hmac.compare_digest(its_state.encode(), state.encode()):
-            raise AuthorizationError("the browser came back from another sign-in: its state is not ours")
+            raise AuthorizationError(
+                "the browser came back from another sign-in: its state is not ours"
+            )
         advertised = place.server.get("authorization_response_iss_parameter_supported") is True
         if issuer != place.issuer and not (issuer is None and not advertised):
-            raise AuthorizationError(f"the browser came back from another server than {one_line(place.issuer)} (iss)")
+            raise AuthorizationError(
+                f"the browser came back from another server than {one_line(place.issuer)} (iss)"
+            )
         if error is not None:
             told = ": ".join([error[:100], *answer.get("error_description", [])])
             raise AuthorizationError(f"{one_line(place.issuer)} refuses: {one_line(told)}")
         if not code:
-            raise AuthorizationError(f"{one_line(place.issuer)} sent the browser back without a code")
+            raise AuthorizationError(
+                f"{one_line(place.issuer)} sent the browser back without a code"
+            )
         return code
 
 
@@ -225,10 +282,14 @@ class StoredToken(SignIn):
 
     can_obtain = False
 
-    def obtain(self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]) -> Token:
+    def obtain(
+        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+    ) -> Token:
         """As `Grant`: nobody is asked."""
         shown = without_secrets(exchange.url)
-        raise AuthorizationError(f"{shown}: the stored token is not taken any more{how_to_sign_in(shown)}")
+        raise AuthorizationError(
+            f"{shown}: the stored token is not taken any more{how_to_sign_in(shown)}"
+        )
 
 
 # ------------------------------------------------------------ clients that have no id yet
@@ -237,7 +298,9 @@ class StoredToken(SignIn):
 def check_metadata_url(url: str) -> None:
     """Return if a client can have this URL as its id. Raises ValueError: it cannot."""
     if parse_web_url(url).scheme != "https" or "#" in url or urlsplit(url).path in ("", "/"):
-        raise ValueError(f"the URL of a client's metadata has https and a path, and not so {one_line(url, 100)!r}")
+        raise ValueError(
+            f"the URL of a client's metadata has https and a path, and not so {one_line(url, 100)!r}"
+        )
 
 
 def registered(record: Any) -> Optional[tuple[Credentials, str]]:
@@ -254,7 +317,9 @@ def registered(record: Any) -> Optional[tuple[Credentials, str]]:
     return Credentials(record["client_id"], secret, method=method), uri
 
 
-def register(exchange: Exchange, place: Place, redirect_uri: str, client_name: str) -> dict[str, Any]:
+def register(
+    exchange: Exchange, place: Place, redirect_uri: str, client_name: str
+) -> dict[str, Any]:
     """Register a client; a record for the token store.
 
     Args:
@@ -271,9 +336,13 @@ def register(exchange: Exchange, place: Place, redirect_uri: str, client_name: s
         raise AuthorizationError(f"{place.issuer} registers no clients: {way}")
     url = exchange.checked(place.server["registration_endpoint"], "the registration endpoint")
     supported = words(place.server.get("token_endpoint_auth_methods_supported")) or ("none",)
-    known = [each for each in ("none", "client_secret_basic", "client_secret_post") if each in supported]
+    known = [
+        each for each in ("none", "client_secret_basic", "client_secret_post") if each in supported
+    ]
     if not known:
-        raise AuthorizationError(f"{place.issuer} wants clients to use {one_line(', '.join(supported))}")
+        raise AuthorizationError(
+            f"{place.issuer} wants clients to use {one_line(', '.join(supported))}"
+        )
     asked = {
         "client_name": client_name,
         "redirect_uris": [redirect_uri],
@@ -297,5 +366,7 @@ def register(exchange: Exchange, place: Place, redirect_uri: str, client_name: s
         "redirect_uri": redirect_uri,
     }
     if registered(record) is None:
-        raise AuthorizationError(f"{place.issuer} registers a client without an id that can be used")
+        raise AuthorizationError(
+            f"{place.issuer} registers a client without an id that can be used"
+        )
     return record

@@ -71,7 +71,9 @@ class TokenFile:
     """
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
-        self.path = Path(path or os.environ.get("MINIMCP_TOKENS") or _state_folder() / "minimcp" / "tokens.json")
+        self.path = Path(
+            path or os.environ.get("MINIMCP_TOKENS") or _state_folder() / "minimcp" / "tokens.json"
+        )
 
     def __repr__(self) -> str:
         return f"TokenFile({str(self.path)!r})"
@@ -121,7 +123,9 @@ class TokenFile:
         with open(number, "r+") as file:
             while not _locked(file):
                 if time.monotonic() > ends:
-                    raise AuthorizationError(f"{name}: another process has held it for {timeout:g} s")
+                    raise AuthorizationError(
+                        f"{name}: another process has held it for {timeout:g} s"
+                    )
                 time.sleep(PAUSE_SECONDS)
             try:
                 yield
@@ -135,7 +139,9 @@ class TokenFile:
                 if not stat.S_ISREG(status.st_mode):
                     raise AuthorizationError(f"{self.path} is no file: tokens cannot be kept there")
                 if os.name != "nt" and status.st_uid != os.geteuid():
-                    raise AuthorizationError(f"{self.path} belongs to another user: its tokens are not used")
+                    raise AuthorizationError(
+                        f"{self.path} belongs to another user: its tokens are not used"
+                    )
                 if os.name != "nt" and status.st_mode & 0o077:
                     log.warning("%s could be read by other users: it cannot any more", self.path)
                     os.fchmod(file.fileno(), 0o600)
@@ -147,7 +153,9 @@ class TokenFile:
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise AuthorizationError(f"{self.path} is no file of tokens: delete it, and sign in again")
+            raise AuthorizationError(
+                f"{self.path} is no file of tokens: delete it, and sign in again"
+            )
         return values
 
 

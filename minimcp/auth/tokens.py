@@ -75,7 +75,9 @@ class Token:
             return None
         texts = (token.access_token, token.issuer, token.resource, token.client_id)
         others = (token.refresh_token, token.proof_key, token.client_secret, token.client_method)
-        is_sound = all(isinstance(each, str) for each in texts) and _VISIBLE.fullmatch(token.access_token)
+        is_sound = all(isinstance(each, str) for each in texts) and _VISIBLE.fullmatch(
+            token.access_token
+        )
         if not is_sound or not all(each is None or isinstance(each, str) for each in others):
             return None
         return token if isinstance(token.expires_at, (int, float, type(None))) else None
@@ -98,10 +100,19 @@ class Credentials:
         """What a request to a token endpoint carries to prove who asks: headers, and members of the form."""
         if self.private_key is not None:
             now = int(time.time())
-            claims = {"iss": self.client_id, "sub": self.client_id, "aud": server.get("issuer"), "iat": now}
-            assertion = sign({**claims, "exp": now + ASSERTION_SECONDS}, self.private_key, self.algorithm)
+            claims = {
+                "iss": self.client_id,
+                "sub": self.client_id,
+                "aud": server.get("issuer"),
+                "iat": now,
+            }
+            assertion = sign(
+                {**claims, "exp": now + ASSERTION_SECONDS}, self.private_key, self.algorithm
+            )
             return {}, {
-                "client_id": self.client_id, "client_assertion_type": JWT_BEARER, "client_assertion": assertion
+                "client_id": self.client_id,
+                "client_assertion_type": JWT_BEARER,
+                "client_assertion": assertion,
             }
         if self.secret is None or self.method == "none":
             return {}, {"client_id": self.client_id} if self.client_id else {}
@@ -114,8 +125,14 @@ class Credentials:
 
 
 def request_token(
-    exchange: Exchange, place: Place, credentials: Credentials, form: Mapping[str, str], *,
-    scopes: tuple[str, ...] = (), asked: tuple[str, ...] = (), key: Optional[ProofKey] = None,
+    exchange: Exchange,
+    place: Place,
+    credentials: Credentials,
+    form: Mapping[str, str],
+    *,
+    scopes: tuple[str, ...] = (),
+    asked: tuple[str, ...] = (),
+    key: Optional[ProofKey] = None,
     before: Optional[Token] = None,
 ) -> Token:
     """Ask the token endpoint of an authorization server for a token.
@@ -140,27 +157,47 @@ def request_token(
     if scopes:
         sent["scope"] = " ".join(scopes)
     answer = post_form(exchange, url, sent, headers, key)
-    access, kind, seconds = answer.get("access_token"), answer.get("token_type"), answer.get("expires_in")
+    access, kind, seconds = (
+        answer.get("access_token"),
+        answer.get("token_type"),
+        answer.get("expires_in"),
+    )
     expected = "bearer" if key is None else "dpop"
     if not isinstance(access, str) or not _VISIBLE.fullmatch(access):
-        raise AuthorizationError("the token endpoint answers without an access_token that can be sent")
+        raise AuthorizationError(
+            "the token endpoint answers without an access_token that can be sent"
+        )
     if not isinstance(kind, str) or kind.lower() != expected:
-        raise AuthorizationError(f"the token endpoint gives a token of type {one_line(kind, 50)}, not {expected}")
+        raise AuthorizationError(
+            f"the token endpoint gives a token of type {one_line(kind, 50)}, not {expected}"
+        )
     if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit():
         seconds = int(seconds[:18])
-    if isinstance(seconds, bool) or not (seconds is None or (isinstance(seconds, (int, float)) and seconds >= 0)):
-        raise AuthorizationError(f"the token endpoint says expires_in {one_line(seconds, 50)}, which is no time")
+    if isinstance(seconds, bool) or not (
+        seconds is None or (isinstance(seconds, (int, float)) and seconds >= 0)
+    ):
+        raise AuthorizationError(
+            f"the token endpoint says expires_in {one_line(seconds, 50)}, which is no time"
+        )
     refresh = answer.get("refresh_token")
     asked = (*scopes, *asked) if before is None else before.scopes
     token = Token(
-        access, place.issuer, place.resource, credentials.client_id,
+        access,
+        place.issuer,
+        place.resource,
+        credentials.client_id,
         scopes=tuple(dict.fromkeys([*asked, *words(answer.get("scope"))])),
         expires_at=None if seconds is None else time.time() + min(seconds, 1e10),
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
-        client_secret=credentials.secret, client_method=credentials.method,
+        client_secret=credentials.secret,
+        client_method=credentials.method,
         proof_key=None if key is None else key.pem,
     )
-    return token if token.refresh_token or before is None else replace(token, refresh_token=before.refresh_token)
+    return (
+        token
+        if token.refresh_token or before is None
+        else replace(token, refresh_token=before.refresh_token)
+    )
 
 
 def refreshed(exchange: Exchange, place: Place, token: Token, key: Optional[ProofKey]) -> Token:
@@ -171,8 +208,13 @@ def refreshed(exchange: Exchange, place: Place, token: Token, key: Optional[Proo
 
 
 def post_form(
-    exchange: Exchange, url: str, form: Mapping[str, str], headers: Mapping[str, str],
-    key: Optional[ProofKey] = None, *, named: bool = False,
+    exchange: Exchange,
+    url: str,
+    form: Mapping[str, str],
+    headers: Mapping[str, str],
+    key: Optional[ProofKey] = None,
+    *,
+    named: bool = False,
 ) -> dict[str, Any]:
     """Send a form to a token endpoint, once more with a nonce if the server wants one. Errors as `request_token`."""
     for is_last in (False, True):
@@ -185,7 +227,9 @@ def post_form(
             break
     error, text = answer.get("error"), refusal(status, answer)
     for value in [*form.values(), *headers.values()]:
-        text = text.replace(value, "...") if len(value) > 7 and value != form.get("resource") else text
+        text = (
+            text.replace(value, "...") if len(value) > 7 and value != form.get("resource") else text
+        )
     refused = TokenRefused(f"the token endpoint refused: {text}")
     refused.error = error if isinstance(error, str) and 400 <= status < 500 else ""
     raise refused

@@ -28,7 +28,9 @@ KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
-def fixed(tokens: Union[str, Mapping[str, Mapping[str, Json]]], common: Mapping[str, Json]) -> Verify:
+def fixed(
+    tokens: Union[str, Mapping[str, Mapping[str, Json]]], common: Mapping[str, Json]
+) -> Verify:
     """Takes the tokens that there are, and tells them in constant time from others.
 
     Args:
@@ -42,11 +44,22 @@ def fixed(tokens: Union[str, Mapping[str, Mapping[str, Json]]], common: Mapping[
     from hmac import compare_digest  # brings OpenSSL in
 
     given = {tokens: {}} if isinstance(tokens, str) else tokens
-    if not isinstance(given, Mapping) or not all(isinstance(claims, Mapping) for claims in given.values()):
-        raise TypeError('a token, or a mapping of tokens to their claims: {"kW9...": {"sub": "ada"}}')
-    if not given or not all(isinstance(token, str) and re.fullmatch(r"[\w\-.~+/]+=*", token, re.A) for token in given):
-        raise ValueError("a token has letters, digits and -._~+/ and no others: make one by secrets.token_urlsafe(32)")
-    known = [(token.encode(), {**common, **claims, "aud": common["aud"]}) for token, claims in given.items()]
+    if not isinstance(given, Mapping) or not all(
+        isinstance(claims, Mapping) for claims in given.values()
+    ):
+        raise TypeError(
+            'a token, or a mapping of tokens to their claims: {"kW9...": {"sub": "ada"}}'
+        )
+    if not given or not all(
+        isinstance(token, str) and re.fullmatch(r"[\w\-.~+/]+=*", token, re.A) for token in given
+    ):
+        raise ValueError(
+            "a token has letters, digits and -._~+/ and no others: make one by secrets.token_urlsafe(32)"
+        )
+    known = [
+        (token.encode(), {**common, **claims, "aud": common["aud"]})
+        for token, claims in given.items()
+    ]
 
     def verify(token: str) -> Optional[Mapping[str, Json]]:
         asked, found = token.encode(), None
@@ -68,7 +81,9 @@ class KeySet:
         ImportError, TypeError, ValueError: As of `Bearer.jwt`.
     """
 
-    def __init__(self, issuer: str, keys: Union[str, Mapping[str, Json], None], algorithms: Sequence[str]) -> None:
+    def __init__(
+        self, issuer: str, keys: Union[str, Mapping[str, Json], None], algorithms: Sequence[str]
+    ) -> None:
         from .dpop import jwt_package
 
         self._jwt = jwt_package()
@@ -77,7 +92,9 @@ class KeySet:
                 check_url(url)
         unknown = set(algorithms).difference(ALGORITHMS)
         if unknown or isinstance(algorithms, str):
-            raise ValueError(f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}")
+            raise ValueError(
+                f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}"
+            )
         self._issuer, self._algorithms = issuer, list(algorithms)
         self._url = keys if isinstance(keys, str) else None
         # Each as it came, and as PyJWT has it.
@@ -106,7 +123,11 @@ class KeySet:
             for key in self._find(head):
                 with suppress(self._jwt.InvalidSignatureError):
                     claims: Mapping[str, Json] = self._jwt.decode(
-                        token, key, algorithms=[head["alg"]], issuer=self._issuer, leeway=SKEW_SECONDS,
+                        token,
+                        key,
+                        algorithms=[head["alg"]],
+                        issuer=self._issuer,
+                        leeway=SKEW_SECONDS,
                         options={"verify_aud": False, "require": ["exp", "iss"]},
                     )
                     return claims
@@ -121,7 +142,9 @@ class KeySet:
         if self._is_fixed or (found and age < KEPT_SECONDS) or age < AGAIN_SECONDS:
             return found
         with self._lock:
-            if time.monotonic() - self._asked_at >= AGAIN_SECONDS:  # no other thread has done so meanwhile
+            if (
+                time.monotonic() - self._asked_at >= AGAIN_SECONDS
+            ):  # no other thread has done so meanwhile
                 try:
                     self._ask()
                 except McpError as error:
@@ -145,7 +168,9 @@ class KeySet:
         from .discovery import Exchange, authorization_server
 
         exchange = Exchange(self._issuer, True, None, AbortableRequest())
-        url = self._url or exchange.checked(authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri")
+        url = self._url or exchange.checked(
+            authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri"
+        )
         found, why = exchange.document(url, named=self._url is not None)
         if found is None:
             raise AuthorizationError(f"the keys of {self._issuer}: {why}")
@@ -180,7 +205,9 @@ def introspected(url: str, client_id: str, client_secret: str) -> Verify:
         from .discovery import Exchange
 
         exchange = Exchange(url, True, None, AbortableRequest())
-        status, _, said = exchange.post(url, {"token": token, "token_type_hint": "access_token"}, headers, named=True)
+        status, _, said = exchange.post(
+            url, {"token": token, "token_type_hint": "access_token"}, headers, named=True
+        )
         if status != 200:
             raise AuthorizationError(f"the introspection endpoint: HTTP {status}")
         return said if said.get("active") is True else None

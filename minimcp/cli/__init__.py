@@ -30,7 +30,10 @@ COMMANDS = {
     "login": ("commands", "sign in at a server with a URL, and keep the token"),
     "logout": ("commands", "forget that token"),
     "whoami": ("commands", "show what is known of it"),
-    "trace": ("trace", "record what goes between a host and a server, and what in it breaks the specification"),
+    "trace": (
+        "trace",
+        "record what goes between a host and a server, and what in it breaks the specification",
+    ),
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file, over stdin and stdout or HTTP"),
     "install": ("install", "write a server into the config file of a host"),
@@ -101,7 +104,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         complain(prog, str(error))
         return 2
     except McpError as error:
-        if getattr(error, "stderr_tail", ""):  # of which the message shows the last lines, below its first one
+        if getattr(
+            error, "stderr_tail", ""
+        ):  # of which the message shows the last lines, below its first one
             tell(f"{prog}: {clean(str(error))}")
         else:
             complain(prog, str(error) or type(error).__name__)
@@ -129,7 +134,9 @@ def _run(arguments: list[str], program: str) -> int:
     if name == "--version":
         print(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):
-        print(f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n")
+        print(
+            f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n"
+        )
         for command, (_, what) in COMMANDS.items():
             print(f"  {command:<8}{what}")
         print(f"\n{program} COMMAND --help says more. Start with: {program} demo")

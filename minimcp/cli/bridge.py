@@ -32,7 +32,15 @@ from ..errors import Cancelled, ConnectionLost, InternalError, McpError, RpcErro
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
-from ..protocol.lifecycle import INPUT_REQUIRED, LISTEN, LOG_LEVEL_KEY, SUBSCRIPTION_KEY, Handshake, Offer, Peer
+from ..protocol.lifecycle import (
+    INPUT_REQUIRED,
+    LISTEN,
+    LOG_LEVEL_KEY,
+    SUBSCRIPTION_KEY,
+    Handshake,
+    Offer,
+    Peer,
+)
 from ..protocol.messages import Failure, Json, Notification, Request, Response, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import Registry, ServerRole
@@ -78,7 +86,10 @@ REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
 def exchange(
-    incoming: IncomingRequest, calls: Calls, params: Result, tell: Callable[[str, Result], object],
+    incoming: IncomingRequest,
+    calls: Calls,
+    params: Result,
+    tell: Callable[[str, Result], object],
     add: Callable[..., Result] = lambda params, id: params,
 ) -> Union[Result, Failure]:
     """Send a request on and wait for its answer; its cancellation goes with it, and its progress comes back.
@@ -102,7 +113,9 @@ def exchange(
         tell("notifications/progress", {**params, "progressToken": incoming.progress_token})
 
     call = calls.start(incoming.request.method, make_params, progress if wanted else None)
-    forget = incoming.on_cancel(lambda: calls.end(call, Cancelled(incoming.reason or "the request was cancelled")))
+    forget = incoming.on_cancel(
+        lambda: calls.end(call, Cancelled(incoming.reason or "the request was cancelled"))
+    )
     try:
         return calls.wait(call, NEVER)
     finally:
@@ -123,13 +136,22 @@ def older(answer: Union[Result, Failure]) -> Union[Result, Failure]:
     if isinstance(answer, Failure):
         return answer
     for tool in answer.get("tools", ()):
-        if isinstance(tool, dict) and (tool.get("outputSchema") or {}).get("type", "object") != "object":
+        if (
+            isinstance(tool, dict)
+            and (tool.get("outputSchema") or {}).get("type", "object") != "object"
+        ):
             del tool["outputSchema"]
     is_odd = not isinstance(answer.get("structuredContent", {}), dict)
-    return {name: value for name, value in answer.items() if not (is_odd and name == "structuredContent")}
+    return {
+        name: value
+        for name, value in answer.items()
+        if not (is_odd and name == "structuredContent")
+    }
 
 
-def with_meta(params: Mapping[str, Json], drop: Sequence[str] = (), add: Mapping[str, Json] = {}) -> Result:
+def with_meta(
+    params: Mapping[str, Json], drop: Sequence[str] = (), add: Mapping[str, Json] = {}
+) -> Result:
     """Params with other members in their ``_meta``, which is left out when it is empty."""
     meta = {name: value for name, value in (params.get("_meta") or {}).items() if name not in drop}
     rest = {name: value for name, value in params.items() if name != "_meta"}
@@ -155,7 +177,9 @@ class Link(Host):
         self.asked_tasks = self  # which is asked for a route of every request of the server
         # Of these only the names count: what they are about is wanted.
         self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
-        self.names = dict(Tasks.names)  # with which headers of requests go out that clients make by themselves
+        self.names = dict(
+            Tasks.names
+        )  # with which headers of requests go out that clients make by themselves
         self.fronts: list[Front] = []
         # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
         self.running: dict[IncomingRequest, Any] = {}
@@ -168,7 +192,9 @@ class Link(Host):
         self._tools: list[Tool] = []
         self._changes = Subscriptions(bridge.config, lambda kind: True)
         self._forget: Callable[[], object] = int
-        self._lock = threading.Lock()  # held while the server is begun: every call waits for that anyway
+        self._lock = (
+            threading.Lock()
+        )  # held while the server is begun: every call waits for that anyway
 
     # ------------------------------------------------------------ its beginning and end
 
@@ -190,7 +216,9 @@ class Link(Host):
 
     def _connect(self) -> ClientSession:
         target, limits, info = self._bridge.target, Limits(), self._opening.get("clientInfo") or {}
-        plan = Plan(target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS)
+        plan = Plan(
+            target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS
+        )
         return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
 
     def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
@@ -272,13 +300,20 @@ class Link(Host):
         answer: Any = None
         try:
             opened = self._open()
-            is_old, asks_old = opened.session.era.revision.handshake, incoming.peer.revision.handshake
+            is_old, asks_old = (
+                opened.session.era.revision.handshake,
+                incoming.peer.revision.handshake,
+            )
             if incoming.request.method == "initialize":
                 return self._initialize(incoming, opened.session)
             self._flush()
             if is_old is asks_old:
                 return self._pass_on(incoming, opened)
-            answer = self._with_handshake(incoming, opened) if is_old else self._without_handshake(incoming, opened)
+            answer = (
+                self._with_handshake(incoming, opened)
+                if is_old
+                else self._without_handshake(incoming, opened)
+            )
             return answer
         except RpcError as error:
             return give(incoming, Failure(None, error.code, error.message, error.data))
@@ -286,12 +321,18 @@ class Link(Host):
             raise
         except McpError as error:
             log.warning("%s: %s", incoming.request.method, error)
-            told = str(error) if self._bridge.is_local else f"{type(error).__name__}, see what the bridge has logged"
+            told = (
+                str(error)
+                if self._bridge.is_local
+                else f"{type(error).__name__}, see what the bridge has logged"
+            )
             reason = "no answer of the server behind the bridge, the next call begins anew"
             raise InternalError(f"{reason}: {told}") from None
         finally:
             if answer is LATER and incoming.request.method == LISTEN and not incoming.finished:
-                incoming.on_cancel(partial(self._end, incoming))  # a stream, which stays open (see `lost`)
+                incoming.on_cancel(
+                    partial(self._end, incoming)
+                )  # a stream, which stays open (see `lost`)
             else:
                 self._end(incoming)
 
@@ -303,7 +344,9 @@ class Link(Host):
     def _described(self, session: ClientSession, **members: Json) -> Result:
         """How the server describes itself, in the form of the other era, which knows its tasks not."""
         era = session.era
-        capabilities = {name: value for name, value in era.peer.capabilities.items() if name != "tasks"}
+        capabilities = {
+            name: value for name, value in era.peer.capabilities.items() if name != "tasks"
+        }
         guide = {} if era.instructions is None else {"instructions": era.instructions}
         info = dict(era.peer.info) or {"name": session.name, "version": ""}
         return {**members, "capabilities": capabilities, "serverInfo": info, **guide}
@@ -314,11 +357,17 @@ class Link(Host):
         if method in REPEATED and not isinstance(answer, Failure):
             uris = {str(params.get("uri"))}
             opened.log_level = params.get("level", opened.log_level)
-            opened.uris = opened.uris | uris if method == "resources/subscribe" else opened.uris - uris
+            opened.uris = (
+                opened.uris | uris if method == "resources/subscribe" else opened.uris - uris
+            )
         return give(incoming, answer)
 
     def _exchange(
-        self, incoming: IncomingRequest, session: ClientSession, params: Result, *envelope: Callable[..., Result]
+        self,
+        incoming: IncomingRequest,
+        session: ClientSession,
+        params: Result,
+        *envelope: Callable[..., Result],
     ) -> Union[Result, Failure]:
         """As `exchange`, from front to behind; notifications of a stream name it by the id of its request."""
         method, own = incoming.request.method, {SUBSCRIPTION_KEY: incoming.request.id}
@@ -346,7 +395,9 @@ class Link(Host):
             for each in answer.get("tools", ()):
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
-            session.mirror.admitted(self._tools, NEVER)  # some of their arguments travel in headers, too
+            session.mirror.admitted(
+                self._tools, NEVER
+            )  # some of their arguments travel in headers, too
         return answer
 
     # ------------------------------------------------------------ a server without a handshake for a client with one
@@ -358,7 +409,9 @@ class Link(Host):
             opened.log_level = str(params.get("level"))
             opened.set_log_level(opened.log_level, lambda method, params: None)
         elif method in REPEATED:
-            opened.change(str(params.get("uri")), method == "resources/subscribe", Deadline(CONNECT_SECONDS))
+            opened.change(
+                str(params.get("uri")), method == "resources/subscribe", Deadline(CONNECT_SECONDS)
+            )
         if method in (*REPEATED, "ping"):
             return {}
         sent: Result = params
@@ -367,7 +420,9 @@ class Link(Host):
             if isinstance(answer, Failure) or answer.get("resultType") != INPUT_REQUIRED:
                 return give(incoming, older(answer))
             asked = answer.get("inputRequests") or {}
-            outcome = incoming.ask([(each["method"], each.get("params", {})) for each in asked.values()], None)
+            outcome = incoming.ask(
+                [(each["method"], each.get("params", {})) for each in asked.values()], None
+            )
             if isinstance(outcome, Failure):
                 return give(incoming, outcome)
             state = {name: answer[name] for name in ("requestState",) if name in answer}
@@ -378,13 +433,19 @@ class Link(Host):
     def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client whose requests stand alone; what the server asks meanwhile becomes a result (see `_ask`)."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
-        level, state, peer = params["_meta"].get(LOG_LEVEL_KEY), params.get("requestState"), session.era.peer
+        level, state, peer = (
+            params["_meta"].get(LOG_LEVEL_KEY),
+            params.get("requestState"),
+            session.era.peer,
+        )
         request = partial(session.request, deadline=Deadline(CONNECT_SECONDS))
         if state is not None:
             return self._go_on(incoming, state)
         if method == LISTEN:
             wanted = params.get("notifications")
-            for uri in (wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None) or ():
+            for uri in (
+                wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
+            ) or ():
                 request("resources/subscribe", {"uri": uri})
             return self._changes.listen(incoming)
         if level not in (None, opened.log_level) and peer.supports("logging"):
@@ -400,14 +461,19 @@ class Link(Host):
             return give(incoming, result)
         is_kept = method.endswith("/list") or method in ("server/discover", "resources/read")
         hints = {"ttlMs": 0, "cacheScope": "private"} if is_kept else {}
-        return with_meta({"resultType": "complete", **hints, **result}, add={lifecycle.SERVER_KEY: dict(peer.info)})
+        return with_meta(
+            {"resultType": "complete", **hints, **result},
+            add={lifecycle.SERVER_KEY: dict(peer.info)},
+        )
 
     def _go_on(self, incoming: IncomingRequest, state: Json) -> Any:
         """The client answers what a call of it has asked, which goes on as this request."""
         replies = self._replies.pop(state, None) if isinstance(state, str) else None
         asked = None if replies is None else incoming.sink.requests.go_on(state, incoming)
         if replies is None or asked is None:
-            raise errors.InvalidParams("no call waits for this requestState: it was used before, or is too old")
+            raise errors.InvalidParams(
+                "no call waits for this requestState: it was used before, or is too old"
+            )
         asked.sink = incoming.sink
         incoming.on_cancel(lambda: asked.cancel(incoming.reason))
         replies.put(incoming.request.params.get("inputResponses"))
@@ -431,11 +497,17 @@ class Link(Host):
 
     def _ask(self, question: IncomingRequest) -> Any:
         """Have the client in front answer, by the call that it waits for if there is one."""
-        calls = sorted(self._calls(), key=lambda each: not each.waits)  # the newest that has not asked is the last
+        calls = sorted(
+            self._calls(), key=lambda each: not each.waits
+        )  # the newest that has not asked is the last
         fronts = {each: self.running.get(each) for each in calls}
-        owners = {front if isinstance(front, Front) else each.sink for each, front in fronts.items()}
+        owners = {
+            front if isinstance(front, Front) else each.sink for each, front in fronts.items()
+        }
         if len(owners if calls else self.fronts) != 1:
-            raise InternalError("the server does not say whom it asks: no client has a call, or several have")
+            raise InternalError(
+                "the server does not say whom it asks: no client has a call, or several have"
+            )
         if calls and not calls[-1].peer.revision.handshake:
             with waiting(), fronts[calls[-1]] or self._lock:
                 return self._ask_by_result(calls[-1], question)
@@ -449,7 +521,10 @@ class Link(Host):
     def _ask_by_result(self, asked: IncomingRequest, question: IncomingRequest) -> Result:
         state, replies = secrets.token_urlsafe(16), SimpleQueue[Any]()
         _, method, params = question.request
-        result = {"resultType": INPUT_REQUIRED, "inputRequests": {"1": {"method": method, "params": params}}}
+        result = {
+            "resultType": INPUT_REQUIRED,
+            "inputRequests": {"1": {"method": method, "params": params}},
+        }
         self._replies[state] = replies
         line = encode(Response(asked.request.id, {**result, "requestState": state}))
         asked.sink.respond(asked, line, key=state)
@@ -477,7 +552,11 @@ class Link(Host):
         if method == "notifications/resources/updated":
             self._changes.resource_updated(str(params.get("uri")))
         asking = [each for each in self._calls() if each.peer.log_rank is not None]
-        if method == "notifications/message" and not self.fronts and len({each.sink for each in asking}) == 1:
+        if (
+            method == "notifications/message"
+            and not self.fronts
+            and len({each.sink for each in asking}) == 1
+        ):
             asking[-1].send(method, params)
 
     def notify(self, notification: Notification) -> None:
@@ -531,7 +610,9 @@ class Front(ServerRole):
     def _serve(self, incoming: IncomingRequest) -> Any:
         if incoming.request.method == "initialize":
             self.sink = incoming.sink
-        return {} if self.link is None else self.link.serve_front(self, incoming)  # a ping needs no session
+        return (
+            {} if self.link is None else self.link.serve_front(self, incoming)
+        )  # a ping needs no session
 
     def notified(self, notification: Notification) -> None:
         if self.link is not None:
@@ -561,7 +642,9 @@ class Front(ServerRole):
     def asking(self) -> Calls:
         """The calls by which the client is asked what belongs to no request of its own."""
         session = getattr(self.sink, "session", None)
-        calls: Calls = self.sink.asking() if session is None else session.calls.through(self.tell, self.tell)
+        calls: Calls = (
+            self.sink.asking() if session is None else session.calls.through(self.tell, self.tell)
+        )
         return calls
 
 
@@ -577,7 +660,12 @@ class Bridge(Registry):
     """
 
     def __init__(
-        self, front: Server, target: Target, *, shared: bool = False, idle: Optional[float] = None,
+        self,
+        front: Server,
+        target: Target,
+        *,
+        shared: bool = False,
+        idle: Optional[float] = None,
         is_local: bool = False,
     ) -> None:
         super().__init__(front._config, Offer(REVISIONS))
@@ -591,7 +679,9 @@ class Bridge(Registry):
         """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
         key = None if self.shared else key
         if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
-            raise errors.InvalidParams(f"a client describes itself in at most {OPENING_BYTES} bytes of memory")
+            raise errors.InvalidParams(
+                f"a client describes itself in at most {OPENING_BYTES} bytes of memory"
+            )
         with self.links_lock:
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
@@ -610,10 +700,15 @@ class Bridge(Registry):
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""
         meta = request.params["_meta"]
-        described = {"clientInfo": meta.get(lifecycle.CLIENT_KEY), "capabilities": meta[lifecycle.CAPABILITIES_KEY]}
+        described = {
+            "clientInfo": meta.get(lifecycle.CLIENT_KEY),
+            "capabilities": meta[lifecycle.CAPABILITIES_KEY],
+        }
         opening = {"protocolVersion": NEWEST_HANDSHAKE.name, **described}
         link = self.link(json.dumps(described, sort_keys=True), opening, False)
-        return Route(partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run))
+        return Route(
+            partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run)
+        )
 
 
 # ------------------------------------------------------------ the command
@@ -621,19 +716,43 @@ class Bridge(Registry):
 
 def bridge_command(arguments: Sequence[str], prog: str) -> int:
     """Serve a stdio server over HTTP, or a server with a URL over stdio."""
-    parser = Parser(prog, "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
-                          "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
-                          "passed on both ways.")
-    parser.add_argument("words", metavar="URL", nargs="*", help="of the server to serve over stdin and stdout")
-    parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
-                        help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)")
-    parser.add_argument("--shared", action="store_true", help="one process for all clients (default: for each session)")
-    parser.add_argument("--idle", type=float, metavar="SECONDS",
-                        help="end a process after so long without a call; the next call starts another")
-    parser.add_argument("--allow-host", action="append", metavar="NAME",
-                        help="by which other machines know this one, where they reach HOST; may be given several times")
-    add_web(parser, "send this bearer token with every request to URL (default: what minimcp login has stored); with "
-                    "--http: serve only clients that send it")
+    parser = Parser(
+        prog,
+        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
+        "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
+        "passed on both ways.",
+    )
+    parser.add_argument(
+        "words", metavar="URL", nargs="*", help="of the server to serve over stdin and stdout"
+    )
+    parser.add_argument(
+        "--http",
+        type=address,
+        metavar="[HOST:]PORT",
+        help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="one process for all clients (default: for each session)",
+    )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        metavar="SECONDS",
+        help="end a process after so long without a call; the next call starts another",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="by which other machines know this one, where they reach HOST; may be given several times",
+    )
+    add_web(
+        parser,
+        "send this bearer token with every request to URL (default: what minimcp login has stored); with "
+        "--http: serve only clients that send it",
+    )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
     where: dict[str, Any] = {}
@@ -662,23 +781,33 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
 def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
     url = " ".join(options.words)
     if not url or command:
-        raise UsageError(f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL")
+        raise UsageError(
+            f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
+        )
     if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
         raise UsageError(f"{url!r} is no URL: a command is served by {prog} --http 8000 -- {url}")
     if options.shared or options.idle is not None or options.allow_host:
-        raise UsageError(f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND")
+        raise UsageError(
+            f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND"
+        )
     found = read_target(url, web=web_of(options))
     signed = found.object if found.object.has_auth else with_stored_token(found.object)
     return found._replace(object=signed)
 
 
-def _command(options: Namespace, command: Sequence[str], prog: str) -> tuple[Target, HttpOptions, Any]:
+def _command(
+    options: Namespace, command: Sequence[str], prog: str
+) -> tuple[Target, HttpOptions, Any]:
     if options.words or options.header is not None or not command:
         where = "--header goes with URL alone: " if options.header else ""
-        raise UsageError(f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}")
+        raise UsageError(
+            f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}"
+        )
     if options.http[0] not in LOOPBACK and not (options.token and options.allow_host):
-        raise UsageError(f"other machines reach {options.http[0]}: write --token TOKEN, which clients have to send, "
-                         "and --allow-host NAME, by which they know this machine")
+        raise UsageError(
+            f"other machines reach {options.http[0]}: write --token TOKEN, which clients have to send, "
+            "and --allow-host NAME, by which they know this machine"
+        )
     if options.idle is not None and not 0 < options.idle < float("inf"):
         raise UsageError("--idle is a number of seconds above 0, as in --idle 600")
     from .. import Bearer
@@ -687,5 +816,7 @@ def _command(options: Namespace, command: Sequence[str], prog: str) -> tuple[Tar
     auth = None if options.token is None else Bearer.static(options.token)
     target = read_target(command[0] if len(command) == 1 else list(command))
     if target.is_web:
-        raise UsageError(f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}")
+        raise UsageError(
+            f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}"
+        )
     return target, http, auth

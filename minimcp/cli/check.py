@@ -87,14 +87,18 @@ class Pipe(ScriptedPeer):
 
     def __init__(self, server: StdioServer, seconds: float, take: Callable[[bytes], Any]) -> None:
         self._note = take
-        super().__init__(ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0), seconds)
+        super().__init__(
+            ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0), seconds
+        )
 
     def _take(self, frame: Any) -> None:
         if isinstance(frame, bytes):
             self._note(frame)
         super()._take(frame)
 
-    def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
+    def exchange(
+        self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
+    ) -> Reply:
         """Send a line, and wait for the answer to a request if its id is given."""
         deadline = Deadline(self.timeout)
         self.write(body + b"\n")
@@ -108,7 +112,9 @@ class Pipe(ScriptedPeer):
                 raise found
             if found.get("method") == "ping" and "id" in found:
                 self.answer(found, {})
-            if "method" not in found and str(found.get("id")) == str(id):  # whether its type is right is a check
+            if "method" not in found and str(found.get("id")) == str(
+                id
+            ):  # whether its type is right is a check
                 return Reply(found)
         return Reply(None)
 
@@ -130,21 +136,27 @@ class Web:
     def __init__(self, server: Any, seconds: float, take: Callable[[bytes], Any]) -> None:
         self._fetcher, self._seconds, self._take = server.fetcher(), seconds, take
 
-    def exchange(self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST") -> Reply:
+    def exchange(
+        self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
+    ) -> Reply:
         """Send an HTTP request; its response is read until the answer to the request with this id, or to its end."""
         from ..http.fetch import AbortableRequest
 
         request = AbortableRequest(Deadline(self._seconds))
         forget = timer.after(self._seconds, request.abort)
         try:
-            with closing(self._fetcher.send(request, method, {**BOTH, **headers}, body or None)) as response:
+            with closing(
+                self._fetcher.send(request, method, {**BOTH, **headers}, body or None)
+            ) as response:
                 kind = response.headers.get("Content-Type", "")
                 if not kind.startswith("text/event-stream"):
                     text = response.body(MOST_BYTES)
                     answer = self._answer(text, id) if kind.startswith("application/json") else None
                     return Reply(answer, response.status, response.headers, text)
                 events, found = EventReader(MOST_BYTES), None
-                piece = response.read() if id is not None else b""  # a stream without an answer has no end
+                piece = (
+                    response.read() if id is not None else b""
+                )  # a stream without an answer has no end
                 while piece and found is None:
                     for event in events.feed(piece):
                         found = found or self._answer(event.data.encode(), id)
@@ -163,7 +175,11 @@ class Web:
         found = self._take(data) if data else None
         if not isinstance(found, dict) or "method" in found:
             return None
-        return found if id is None or found.get("id", 0) is None or str(found.get("id")) == str(id) else None
+        return (
+            found
+            if id is None or found.get("id", 0) is None or str(found.get("id")) == str(id)
+            else None
+        )
 
     def close(self) -> None:
         """Let go of its connections."""
@@ -192,7 +208,9 @@ class Probe:
         endless: Of each list whose end cannot be found, why.
     """
 
-    def __init__(self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision) -> None:
+    def __init__(
+        self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision
+    ) -> None:
         self.connect, self.revision = connect, revision
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
@@ -230,7 +248,9 @@ class Probe:
             return
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
         if reply.status == 401:
-            raise ConnectionFailed("the server wants a token: give one by --token, or sign in by 'minimcp login URL'")
+            raise ConnectionFailed(
+                "the server wants a token: give one by --token, or sign in by 'minimcp login URL'"
+            )
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")
         self.notify("notifications/initialized")
@@ -254,7 +274,9 @@ class Probe:
         from ..http.client import RequestHeaders
         from ..http.headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER
 
-        found = {VERSION_HEADER: self.revision.name} if self.opening is not None or self.alone else {}
+        found = (
+            {VERSION_HEADER: self.revision.name} if self.opening is not None or self.alone else {}
+        )
         if self.session is not None:
             found[SESSION_HEADER] = self.session
         if self.alone and method:
@@ -265,8 +287,13 @@ class Probe:
         return found
 
     def request(
-        self, method: str, params: Optional[Mapping[str, Any]] = None, *, id: Any = None,
-        headers: Mapping[str, Optional[str]] = {}, envelope: Optional[Mapping[str, Any]] = None,
+        self,
+        method: str,
+        params: Optional[Mapping[str, Any]] = None,
+        *,
+        id: Any = None,
+        headers: Mapping[str, Optional[str]] = {},
+        envelope: Optional[Mapping[str, Any]] = None,
     ) -> Reply:
         """Send a request and wait for its answer.
 
@@ -286,13 +313,21 @@ class Probe:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
         given = dict(params or {})
         if self.alone:
-            given["_meta"] = PerRequest.envelope_for(self.revision, INFO, {}) if envelope is None else dict(envelope)
+            given["_meta"] = (
+                PerRequest.envelope_for(self.revision, INFO, {})
+                if envelope is None
+                else dict(envelope)
+            )
         if given:
             message["params"] = given
         sent = {**self.headers(method, given), **headers}
-        return self.send(message, id, {name: value for name, value in sent.items() if value is not None})
+        return self.send(
+            message, id, {name: value for name, value in sent.items() if value is not None}
+        )
 
-    def send(self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
+    def send(
+        self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None
+    ) -> Reply:
         """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is given."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.log.append(f"--> {_cut(body)}")
@@ -308,7 +343,9 @@ class Probe:
             message["params"] = params
         return self.send(message, None, self.headers(method))
 
-    def result(self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> dict[str, Any]:
+    def result(
+        self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any
+    ) -> dict[str, Any]:
         """The result of a request. Raises Failed: it is an error, or no object."""
         return _result(method, self.request(method, params, **more))
 
@@ -333,18 +370,24 @@ class Probe:
             cursors: set[str] = set()
             reply = self.request(method)
             if method == TEMPLATES and reply.error.get("code") == METHOD_NOT_FOUND:
-                raise NotApplicable("the server has resources, but no templates")  # there is no capability for them
+                raise NotApplicable(
+                    "the server has resources, but no templates"
+                )  # there is no capability for them
             while True:
                 result = _result(method, reply)
                 entries = result.get(member)
-                if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+                if not isinstance(entries, list) or not all(
+                    isinstance(each, dict) for each in entries
+                ):
                     raise Failed(f"{method}: {member} is no list of objects")
                 found += entries
                 cursor = result.get("nextCursor")
                 if cursor is None and (self.alone or "nextCursor" not in result):
                     break
                 if not isinstance(cursor, str) or cursor in cursors or len(cursors) == MOST_PAGES:
-                    self.endless.append(f"{method}: nextCursor {cursor!r:.60} is no text, comes again, or never ends")
+                    self.endless.append(
+                        f"{method}: nextCursor {cursor!r:.60} is no text, comes again, or never ends"
+                    )
                     break
                 cursors.add(cursor)
                 reply = self.request(method, {"cursor": cursor})
@@ -356,8 +399,10 @@ TEMPLATES = "resources/templates/list"
 
 # The member of the result of each list, and the capability that says it is there.
 LISTS = {
-    "tools/list": ("tools", "tools"), "resources/list": ("resources", "resources"),
-    TEMPLATES: ("resourceTemplates", "resources"), "prompts/list": ("prompts", "prompts"),
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    TEMPLATES: ("resourceTemplates", "resources"),
+    "prompts/list": ("prompts", "prompts"),
 }
 
 
@@ -440,13 +485,20 @@ def judge(probe: Probe, check: Check, row: str) -> Verdict:
         outcome, evidence = "timeout", "\n".join([str(error), *probe.log[-6:]])
         probe.close()
     except (Failed, McpError) as error:
-        outcome, evidence = check.failed_in(probe.revision), "\n".join([str(error), *probe.log[-6:]])
+        outcome, evidence = (
+            check.failed_in(probe.revision),
+            "\n".join([str(error), *probe.log[-6:]]),
+        )
         if not isinstance(error, Failed):  # it may be gone
             probe.close()
-    return Verdict(row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun)
+    return Verdict(
+        row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun
+    )
 
 
-def revisions_of(connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]) -> list[Revision]:
+def revisions_of(
+    connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]
+) -> list[Revision]:
     """The revisions in which a server is checked: the newest that it speaks of each era, or the one that is wanted.
 
     Raises:
@@ -460,9 +512,15 @@ def revisions_of(connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optio
             probe.open()
             told = probe.opening.get("supportedVersions" if probe.alone else "protocolVersion")
             names = told if isinstance(told, list) else [revision.name if probe.alone else told]
-            spoken = [each for each in REVISIONS if each.name in names and each.handshake == revision.handshake]
+            spoken = [
+                each
+                for each in REVISIONS
+                if each.name in names and each.handshake == revision.handshake
+            ]
             found += [each for each in spoken[-1:] if wanted in (None, each.name)]
-            problem = problem or ConnectionFailed(f"the server speaks {one_line(str(told))}, not {revision.name}")
+            problem = problem or ConnectionFailed(
+                f"the server speaks {one_line(str(told))}, not {revision.name}"
+            )
         except ConnectionFailed:
             raise
         except (McpError, Failed) as error:
@@ -470,7 +528,11 @@ def revisions_of(connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optio
         finally:
             probe.close()
     if not found:
-        raise problem if isinstance(problem, McpError) else ConnectionFailed(f"the server does not begin: {problem}")
+        raise (
+            problem
+            if isinstance(problem, McpError)
+            else ConnectionFailed(f"the server does not begin: {problem}")
+        )
     return found
 
 
@@ -481,19 +543,42 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     about = "Check a server against the specification. It calls no tool, unless --call names one."
     parser = Parser(prog, about, ENDINGS)
     add_target(parser)
-    parser.add_argument("--revision", choices=[each.name for each in REVISIONS], metavar="NAME",
-                        help="check in this revision (default: in the newest with a handshake, and without one)")
-    parser.add_argument("--only", action="append", metavar="ROW", help="run this check; may be given several times")
-    parser.add_argument("--call", nargs="+", metavar="TOOL key=value", help="this tool may be called, so; stands last")
-    parser.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="for each answer (default: 10)")
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument(
+        "--revision",
+        choices=[each.name for each in REVISIONS],
+        metavar="NAME",
+        help="check in this revision (default: in the newest with a handshake, and without one)",
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="ROW", help="run this check; may be given several times"
+    )
+    parser.add_argument(
+        "--call",
+        nargs="+",
+        metavar="TOOL key=value",
+        help="this tool may be called, so; stands last",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="for each answer (default: 10)",
+    )
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+    )
     parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
-    parser.add_argument("--verbose", action="store_true", help="print what passed and what does not apply, too")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print what passed and what does not apply, too"
+    )
     options = parser.parse_args(arguments)
     rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row}
     unknown = [row for row in options.only or () if row not in rows]
     if unknown:
-        raise UsageError(f"there is no check of {', '.join(unknown)}: there are {', '.join(sorted(rows))}")
+        raise UsageError(
+            f"there is no check of {', '.join(unknown)}: there are {', '.join(sorted(rows))}"
+        )
     try:
         found = read_target(options.target, config=config_of(options), web=web_of(options))
     except (TypeError, ValueError) as error:
@@ -520,7 +605,9 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
                 if row is not None and wanted and check.web in (None, found.is_web):
                     verdicts.append(judge(probe, check, row))
         except (McpError, Failed) as error:
-            tell(f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}")
+            tell(
+                f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}"
+            )
             lost = error
         finally:
             probe.close()
@@ -532,8 +619,10 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
             _print(verdict, options.verbose)
         names = ", ".join(dict.fromkeys(each.revision for each in verdicts))
         late = f"{counts['timeout']} not answered in time, " if counts["timeout"] else ""
-        print(f"{counts['pass']} passed, {counts['fail']} failed, {late}{counts['warn']} warnings, "
-              f"{counts['n/a']} do not apply; revisions {names}")
+        print(
+            f"{counts['pass']} passed, {counts['fail']} failed, {late}{counts['warn']} warnings, "
+            f"{counts['n/a']} do not apply; revisions {names}"
+        )
     if options.junit is not None:
         _write_junit(options.junit, options.target, verdicts)
     if lost is not None:
@@ -555,7 +644,9 @@ STYLE = {"fail": "bold", "timeout": "bold", "warn": "cyan", "n/a": "dim", "pass"
 def _print(verdict: Verdict, verbose: bool) -> None:
     if verdict.outcome in ("pass", "n/a") and not verbose:
         return
-    word = styled(verdict.outcome.upper().ljust(5), STYLE[verdict.outcome], wants_colour(sys.stdout))
+    word = styled(
+        verdict.outcome.upper().ljust(5), STYLE[verdict.outcome], wants_colour(sys.stdout)
+    )
     print(f"{word} {verdict.revision} {verdict.row}: {verdict.about}")
     for line in verdict.evidence.splitlines():
         print(f"      {line}")
@@ -564,15 +655,30 @@ def _print(verdict: Verdict, verbose: bool) -> None:
 def _write_junit(path: str, target: str, verdicts: Sequence[Verdict]) -> None:
     from xml.etree import ElementTree as xml
 
-    failed, late, skipped = (sum(each.outcome == word for each in verdicts) for word in ("fail", "timeout", "n/a"))
-    suite = xml.Element("testsuite", name=f"minimcp check {target}", tests=str(len(verdicts)), failures=str(failed),
-                        skipped=str(skipped), errors=str(late))
+    failed, late, skipped = (
+        sum(each.outcome == word for each in verdicts) for word in ("fail", "timeout", "n/a")
+    )
+    suite = xml.Element(
+        "testsuite",
+        name=f"minimcp check {target}",
+        tests=str(len(verdicts)),
+        failures=str(failed),
+        skipped=str(skipped),
+        errors=str(late),
+    )
     for verdict in verdicts:
-        case = xml.SubElement(suite, "testcase", classname=verdict.revision, name=f"{verdict.row} {verdict.about}",
-                              time=f"{verdict.seconds:.3f}")
+        case = xml.SubElement(
+            suite,
+            "testcase",
+            classname=verdict.revision,
+            name=f"{verdict.row} {verdict.about}",
+            time=f"{verdict.seconds:.3f}",
+        )
         kind = {"fail": "failure", "timeout": "error", "n/a": "skipped"}.get(verdict.outcome)
         if kind is not None:
-            xml.SubElement(case, kind, message=verdict.evidence.partition("\n")[0]).text = verdict.evidence
+            xml.SubElement(
+                case, kind, message=verdict.evidence.partition("\n")[0]
+            ).text = verdict.evidence
         elif verdict.evidence:
             xml.SubElement(case, "system-out").text = f"{verdict.outcome}: {verdict.evidence}"
     xml.ElementTree(suite).write(path, "utf-8", xml_declaration=True)

@@ -27,8 +27,11 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 Run = Callable[[Probe], Optional[str]]
 
 
-def check(about: str, row: Optional[str], row_alone: Optional[str] = None, **more: Any) -> Callable[[Run], Run]:
+def check(
+    about: str, row: Optional[str], row_alone: Optional[str] = None, **more: Any
+) -> Callable[[Run], Run]:
     """Put a function into the table; arguments as `Check`."""
+
     def put(run: Run) -> Run:
         CHECKS.append(Check(about, row, row_alone, run, **more))
         return run
@@ -48,21 +51,36 @@ def code_of(method: str, reply: Reply) -> Any:
     return reply.error.get("code")
 
 
-def expect_code(probe: Probe, wanted: int, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any) -> str:
+def expect_code(
+    probe: Probe, wanted: int, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any
+) -> str:
     """See that a request is answered by an error of this code; over HTTP alone with the status that goes with it."""
     reply = probe.request(method, params, **more)
     code = code_of(method, reply)
     expect(code == wanted, f"{method} is answered with {code}, not {wanted}")
-    if probe.way.is_web and probe.alone and wanted != errors.INVALID_PARAMS:  # for which no status is prescribed
+    if (
+        probe.way.is_web and probe.alone and wanted != errors.INVALID_PARAMS
+    ):  # for which no status is prescribed
         from ..http.sessions import STATUS
 
-        expect(reply.status == STATUS[wanted], f"{method} has the status {reply.status}, not {STATUS[wanted]}")
+        expect(
+            reply.status == STATUS[wanted],
+            f"{method} has the status {reply.status}, not {STATUS[wanted]}",
+        )
     return f"{code}"
 
 
 def refused(
-    about: str, row: Optional[str], row_alone: Optional[str], code: int, method: str,
-    params: Optional[Mapping[str, Any]] = None, *, by: str = "", headers: Mapping[str, Optional[str]] = {}, **more: Any,
+    about: str,
+    row: Optional[str],
+    row_alone: Optional[str],
+    code: int,
+    method: str,
+    params: Optional[Mapping[str, Any]] = None,
+    *,
+    by: str = "",
+    headers: Mapping[str, Optional[str]] = {},
+    **more: Any,
 ) -> None:
     """Put a check into the table that sees that a request is answered by an error of this code.
 
@@ -73,6 +91,7 @@ def refused(
         by: The capability that the server has to declare; "" for none.
         more: As ``about`` and the rows: for `check`.
     """
+
     def run(probe: Probe) -> str:
         if by:
             lacks(probe, by)
@@ -96,10 +115,16 @@ def _opening(probe: Probe) -> str:
     expect(isinstance(found.get("capabilities"), dict), "capabilities is no object")
     if probe.alone:
         names = found.get("supportedVersions")
-        expect(isinstance(names, list) and probe.revision.name in names, f"supportedVersions is {names!r:.100}")
+        expect(
+            isinstance(names, list) and probe.revision.name in names,
+            f"supportedVersions is {names!r:.100}",
+        )
     else:
         info = found.get("serverInfo")
-        known = [isinstance(info, dict) and isinstance(info.get(name), str) for name in ("name", "version")]
+        known = [
+            isinstance(info, dict) and isinstance(info.get(name), str)
+            for name in ("name", "version")
+        ]
         expect(all(known), f"serverInfo has a name and a version, and is {info!r:.100}")
         named = found.get("protocolVersion")
         expect(named == probe.revision.name, f"protocolVersion is {named!r:.60}")
@@ -112,14 +137,20 @@ def _unknown_revision(probe: Probe) -> str:
         other = Probe(probe.connect, probe.revision)
         try:
             other.way = probe.connect(probe.take)
-            params = {"protocolVersion": "1999-01-01", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            params = {
+                "protocolVersion": "1999-01-01",
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            }
             named = other.result("initialize", params).get("protocolVersion")
         finally:
             other.close()
         expect(isinstance(named, str) and named != "1999-01-01", f"it answers {named!r:.60}")
         return str(named)
     envelope = {**_envelope(probe), VERSION_KEY: "1999-01-01"}
-    reply = probe.request("tools/list", envelope=envelope, headers={"MCP-Protocol-Version": "1999-01-01"})
+    reply = probe.request(
+        "tools/list", envelope=envelope, headers={"MCP-Protocol-Version": "1999-01-01"}
+    )
     expect(code_of("tools/list", reply) == errors.UNSUPPORTED_VERSION, f"the answer is {reply}")
     data = reply.error.get("data")
     supported = data.get("supported") if isinstance(data, dict) else None
@@ -148,10 +179,21 @@ def _ids(probe: Probe) -> None:
         expect(found == id and type(found) is type(id), f"{id!r} is answered with the id {found!r}")
 
 
-refused("an unknown method is answered with -32601", "BASE-17", "M:ERR-8",
-        errors.METHOD_NOT_FOUND, "minimcp-check/nothing")
-refused("a method of the other side is unknown", "BASE-18", "M:ERR-8",
-        errors.METHOD_NOT_FOUND, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+refused(
+    "an unknown method is answered with -32601",
+    "BASE-17",
+    "M:ERR-8",
+    errors.METHOD_NOT_FOUND,
+    "minimcp-check/nothing",
+)
+refused(
+    "a method of the other side is unknown",
+    "BASE-18",
+    "M:ERR-8",
+    errors.METHOD_NOT_FOUND,
+    "sampling/createMessage",
+    {"messages": [], "maxTokens": 1},
+)
 
 
 @check("methods that went with the handshake are unknown", None, "M:ERR-8")
@@ -182,7 +224,9 @@ def _silence(probe: Probe) -> str:
     """See that what was sent got no answer: the first that comes is that of the next request."""
     alive = probe.is_alive()
     came = [each for each in probe.came if not (isinstance(each, dict) and "method" in each)]
-    expect(len(came) <= 1 or probe.way.is_web, f"an answer came: {came[0]!r:.200}")  # by HTTP it may say what is wrong
+    expect(
+        len(came) <= 1 or probe.way.is_web, f"an answer came: {came[0]!r:.200}"
+    )  # by HTTP it may say what is wrong
     return alive
 
 
@@ -198,7 +242,13 @@ def _stray(probe: Probe) -> str:
     return _silence(probe)
 
 
-@check("a line that is no JSON does not end the connection", "STDIO-10", "M:BASE-21", must=False, web=False)
+@check(
+    "a line that is no JSON does not end the connection",
+    "STDIO-10",
+    "M:BASE-21",
+    must=False,
+    web=False,
+)
 def _broken_line(probe: Probe) -> str:
     probe.send(b'{"jsonrpc": "2.0", "id": 1, "method"')
     return probe.is_alive()
@@ -211,21 +261,37 @@ def _broken_body(probe: Probe) -> str:
     return f"{reply.status}"
 
 
-@check("an array of requests is answered", "BATCH-01", when=lambda one: one.batches and one.completions_capability)
+@check(
+    "an array of requests is answered",
+    "BATCH-01",
+    when=lambda one: one.batches and one.completions_capability,
+)
 def _batch(probe: Probe) -> None:
     asked = [{"jsonrpc": "2.0", "id": f"check-batch-{each}", "method": "ping"} for each in (1, 2)]
     probe.send(asked, "check-batch-2" if probe.way.is_web else None)
     probe.is_alive()
     answers = [each for came in probe.came for each in (came if isinstance(came, list) else [came])]
     ids = {str(each.get("id")) for each in answers if isinstance(each, dict) and "result" in each}
-    expect(ids >= {"check-batch-1", "check-batch-2"}, f"two requests in an array get {len(ids) - 1} results")
+    expect(
+        ids >= {"check-batch-1", "check-batch-2"},
+        f"two requests in an array get {len(ids) - 1} results",
+    )
 
 
-@check("an array of messages is refused", "BATCH-15", "M:BASE-21", must=False, must_alone=True,
-       when=lambda revision: not revision.batches)
+@check(
+    "an array of messages is refused",
+    "BATCH-15",
+    "M:BASE-21",
+    must=False,
+    must_alone=True,
+    when=lambda revision: not revision.batches,
+)
 def _arrays(probe: Probe) -> None:
     reply = probe.send([{"jsonrpc": "2.0", "id": 5, "method": "ping"}])
-    expect(reply.status >= 400 or not probe.way.is_web, f"it is answered with status {reply.status}: {reply}")
+    expect(
+        reply.status >= 400 or not probe.way.is_web,
+        f"it is answered with status {reply.status}: {reply}",
+    )
     probe.is_alive()
     expect(not any(line.startswith("<-- [") for line in probe.log), "an array came back")
 
@@ -236,8 +302,13 @@ def _arrays(probe: Probe) -> None:
 @check("a request of another Origin is answered 403", "SHTTP-02", "M:HTTP-10", web=True)
 def _origin(probe: Probe) -> None:
     reply = probe.request(probe.ping, headers={"Origin": "http://attacker.example"})
-    is_refused = reply.status == 403 or (reply.status >= 400 and not probe.revision.polling and not probe.alone)
-    expect(is_refused, f"the status is {reply.status}: any page that a user visits could use this server")
+    is_refused = reply.status == 403 or (
+        reply.status >= 400 and not probe.revision.polling and not probe.alone
+    )
+    expect(
+        is_refused,
+        f"the status is {reply.status}: any page that a user visits could use this server",
+    )
 
 
 @check("a notification is accepted with 202 and no body", "SHTTP-10", "M:HTTP-6", web=True)
@@ -253,22 +324,46 @@ def _get(probe: Probe) -> str:
         reply = probe.way.exchange(b"", None, headers, "GET")
     except errors.RequestTimeout:
         return "a stream"  # whose head comes with its first event
-    is_stream = reply.headers.get("Content-Type", "").startswith("text/event-stream") and not probe.alone
-    expect(reply.status == 405 or (reply.status == 200 and is_stream), f"the status is {reply.status}")
+    is_stream = (
+        reply.headers.get("Content-Type", "").startswith("text/event-stream") and not probe.alone
+    )
+    expect(
+        reply.status == 405 or (reply.status == 200 and is_stream), f"the status is {reply.status}"
+    )
     return f"{reply.status}"
 
 
-@check("a wrong MCP-Protocol-Version is refused with 400", "SHTTP-83", "M:HDR-6", web=True,
-       when=lambda revision: revision.structured != "none")
+@check(
+    "a wrong MCP-Protocol-Version is refused with 400",
+    "SHTTP-83",
+    "M:HDR-6",
+    web=True,
+    when=lambda revision: revision.structured != "none",
+)
 def _version_header(probe: Probe) -> None:
     reply = probe.request(probe.ping, headers={"MCP-Protocol-Version": "1999-01-01"})
     expect(reply.status == 400, f"the status is {reply.status}")
 
 
-refused("a request without Mcp-Method is refused with -32020", None, "M:HDR-8",
-        errors.HEADER_MISMATCH, "tools/list", headers={"Mcp-Method": None}, web=True)
-refused("Mcp-Name that differs from the body is refused with -32020", None, "M:HDR-9",
-        errors.HEADER_MISMATCH, "tools/call", {"name": NOBODY}, headers={"Mcp-Name": "another"}, web=True)
+refused(
+    "a request without Mcp-Method is refused with -32020",
+    None,
+    "M:HDR-8",
+    errors.HEADER_MISMATCH,
+    "tools/list",
+    headers={"Mcp-Method": None},
+    web=True,
+)
+refused(
+    "Mcp-Name that differs from the body is refused with -32020",
+    None,
+    "M:HDR-9",
+    errors.HEADER_MISMATCH,
+    "tools/call",
+    {"name": NOBODY},
+    headers={"Mcp-Name": "another"},
+    web=True,
+)
 
 
 def _session(probe: Probe) -> str:
@@ -278,7 +373,12 @@ def _session(probe: Probe) -> str:
     return probe.session
 
 
-@check("a request is answered by application/json or text/event-stream", "SHTTP-12", "M:HTTP-5", web=True)
+@check(
+    "a request is answered by application/json or text/event-stream",
+    "SHTTP-12",
+    "M:HTTP-5",
+    web=True,
+)
 def _content_type(probe: Probe) -> str:
     kind = media_type(probe.request(probe.ping).headers.get("Content-Type"))[0]
     expect(kind in ("application/json", "text/event-stream"), f"Content-Type is {kind!r:.60}")
@@ -322,7 +422,10 @@ def _no_envelope(probe: Probe) -> str:
     del envelope[CAPABILITIES_KEY]
     reply = probe.request("tools/list", envelope=envelope)
     code = code_of("tools/list", reply)
-    expect(code == errors.INVALID_PARAMS, f"tools/list is answered with {code}, not {errors.INVALID_PARAMS}")
+    expect(
+        code == errors.INVALID_PARAMS,
+        f"tools/list is answered with {code}, not {errors.INVALID_PARAMS}",
+    )
     expect(reply.status in (0, 400), f"tools/list has the status {reply.status}, not 400")
     return f"{code}"
 
@@ -354,8 +457,10 @@ def _cache_hints(probe: Probe) -> None:
     for method in ("server/discover", *_lists(probe)):
         found = probe.result(method)
         ttl, scope = found.get("ttlMs"), found.get("cacheScope")
-        expect(isinstance(ttl, int) and ttl >= 0 and scope in ("public", "private"),
-               f"{method} has ttlMs {ttl!r:.60} and cacheScope {scope!r:.60}")
+        expect(
+            isinstance(ttl, int) and ttl >= 0 and scope in ("public", "private"),
+            f"{method} has ttlMs {ttl!r:.60} and cacheScope {scope!r:.60}",
+        )
 
 
 # ------------------------------------------------------------ what is offered
@@ -366,7 +471,9 @@ def _capabilities(probe: Probe) -> str:
     told = []
     for method, (member, capability) in LISTS.items():
         if capability in probe.capabilities and method != TEMPLATES:
-            expect(isinstance(probe.result(method).get(member), list), f"{method}: {member} is no list")
+            expect(
+                isinstance(probe.result(method).get(member), list), f"{method}: {member} is no list"
+            )
             told.append(member)
         elif capability not in probe.capabilities:
             expect_code(probe, errors.METHOD_NOT_FOUND, method)
@@ -394,10 +501,15 @@ def _each(probe: Probe, method: str, kind: Any) -> list[Any]:
 def _tools(probe: Probe) -> str:
     entries = _each(probe, "tools/list", Tool)
     for entry in entries:
-        for member in [name for name in ("inputSchema", "outputSchema") if entry.get(name) is not None]:
+        for member in [
+            name for name in ("inputSchema", "outputSchema") if entry.get(name) is not None
+        ]:
             schema, where = entry[member], f"{member} of {entry['name']}"
             is_free = member == "outputSchema" and probe.revision.structured == "any"
-            expect(is_free or schema.get("type") == "object", f"{where} has type 'object', and is {schema!r:.100}")
+            expect(
+                is_free or schema.get("type") == "object",
+                f"{where} has type 'object', and is {schema!r:.100}",
+            )
             try:
                 compile_peer_check(schema, where=where)
             except (SchemaNotSupported, ImportError):
@@ -418,7 +530,12 @@ def _pages(probe: Probe) -> str:
     return f"{len(_lists(probe))} lists"
 
 
-@check("names of tools are unique, and of letters, digits, _, - and .", "TOOL-10", "M:TOOL-13", must=False)
+@check(
+    "names of tools are unique, and of letters, digits, _, - and .",
+    "TOOL-10",
+    "M:TOOL-13",
+    must=False,
+)
 def _tool_names(probe: Probe) -> str:
     names = [str(entry.get("name")) for entry in probe.listed("tools/list")]
     expect(len({*names}) == len(names), f"some are there twice: {sorted(names)!r:.100}")
@@ -435,8 +552,17 @@ def _order(probe: Probe) -> None:
     expect(first == again, f"{first!r:.100}, then {again!r:.100}")
 
 
-refused("an unknown tool is an error, -32602", "TOOL-18", "M:TOOL-10",
-        errors.INVALID_PARAMS, "tools/call", {"name": NOBODY, "arguments": {}}, by="tools", must=False, must_alone=True)
+refused(
+    "an unknown tool is an error, -32602",
+    "TOOL-18",
+    "M:TOOL-10",
+    errors.INVALID_PARAMS,
+    "tools/call",
+    {"name": NOBODY, "arguments": {}},
+    by="tools",
+    must=False,
+    must_alone=True,
+)
 
 
 @check("an invalid cursor is refused with -32602", "PAGE-08", "M:PAG-3", must=False)
@@ -444,14 +570,18 @@ def _cursor(probe: Probe) -> str:
     found = _lists(probe)
     if not found:
         raise NotApplicable("the server has no lists")
-    return expect_code(probe, errors.INVALID_PARAMS, found[0], {"cursor": "minimcp-check-no-cursor"})
+    return expect_code(
+        probe, errors.INVALID_PARAMS, found[0], {"cursor": "minimcp-check-no-cursor"}
+    )
 
 
 @check("a resource has a URI and a name", "RES-03", "M:RES-1")
 def _resources(probe: Probe) -> str:
     entries = _each(probe, "resources/list", Resource)
     for entry in entries:
-        expect(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", entry["uri"]), f"{entry['uri']!r:.100} is no URI")
+        expect(
+            re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", entry["uri"]), f"{entry['uri']!r:.100} is no URI"
+        )
     return f"{len(entries)} resources"
 
 
@@ -471,8 +601,16 @@ def _prompts(probe: Probe) -> str:
     return f"{len(_each(probe, 'prompts/list', Prompt))} prompts"
 
 
-refused("an unknown prompt is refused with -32602", "PRM-11", "M:PRM-2",
-        errors.INVALID_PARAMS, "prompts/get", {"name": NOBODY}, by="prompts", must=False)
+refused(
+    "an unknown prompt is refused with -32602",
+    "PRM-11",
+    "M:PRM-2",
+    errors.INVALID_PARAMS,
+    "prompts/get",
+    {"name": NOBODY},
+    by="prompts",
+    must=False,
+)
 
 
 @check("a level of log messages can be chosen, if logging is declared", "LOG-03")
@@ -482,21 +620,39 @@ def _log_level(probe: Probe) -> None:
         probe.result("logging/setLevel", {"level": level})
 
 
-refused("an unknown level is refused with -32602", "LOG-07", None,
-        errors.INVALID_PARAMS, "logging/setLevel", {"level": "loud"}, by="logging", must=False)
+refused(
+    "an unknown level is refused with -32602",
+    "LOG-07",
+    None,
+    errors.INVALID_PARAMS,
+    "logging/setLevel",
+    {"level": "loud"},
+    by="logging",
+    must=False,
+)
 
 COMPLETED = {"ref": {"type": "ref/prompt", "name": NOBODY}, "argument": {"name": "a", "value": ""}}
 
 
-@check("completion is unknown unless it is declared", "COMP-07", "M:CMP-1", must=False, must_alone=True)
+@check(
+    "completion is unknown unless it is declared", "COMP-07", "M:CMP-1", must=False, must_alone=True
+)
 def _no_completion(probe: Probe) -> str:
     if "completions" in probe.capabilities or not probe.revision.completions_capability:
         raise NotApplicable("the server declares it, or the revision has no such capability")
     return expect_code(probe, errors.METHOD_NOT_FOUND, "completion/complete", COMPLETED)
 
 
-refused("completion for an unknown prompt is refused with -32602", "COMP-08", "M:CMP-5",
-        errors.INVALID_PARAMS, "completion/complete", COMPLETED, by="completions", must=False)
+refused(
+    "completion for an unknown prompt is refused with -32602",
+    "COMP-08",
+    "M:CMP-5",
+    errors.INVALID_PARAMS,
+    "completion/complete",
+    COMPLETED,
+    by="completions",
+    must=False,
+)
 
 
 @check("what is read of a resource names its URI, and is text or a blob", "RES-06", "M:RES-5")
@@ -515,12 +671,17 @@ def _called(probe: Probe) -> str:
     name, arguments = probe.call
     found = probe.result("tools/call", {"name": name, "arguments": arguments})
     content: Any = found.get("content")
-    expect(isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content),
-           f"content is a list of objects with a type, and is {content!r:.100}")
+    expect(
+        isinstance(content, list)
+        and all(isinstance(block, dict) and "type" in block for block in content),
+        f"content is a list of objects with a type, and is {content!r:.100}",
+    )
     tool: Any = next((each for each in probe.listed("tools/list") if each.get("name") == name), {})
     if "outputSchema" in tool and not found.get("isError"):
         with suppress(ValueError, ImportError):  # which is told of the schema
-            problem = compile_peer_check(tool["outputSchema"], where="outputSchema")(found.get("structuredContent"))
+            problem = compile_peer_check(tool["outputSchema"], where="outputSchema")(
+                found.get("structuredContent")
+            )
             expect(problem is None, f"structuredContent does not fit outputSchema: {problem}")
     return "the tool says that it failed" if found.get("isError") else f"{len(content)} blocks"
 
@@ -530,7 +691,10 @@ def _called(probe: Probe) -> str:
 
 @check("everything that came is a message of JSON-RPC 2.0", "BASE-01", "M:BASE-1")
 def _all_messages(probe: Probe) -> None:
-    expect(not probe.invalid, f"{len(probe.invalid)} are not, such as {probe.invalid[0] if probe.invalid else ''}")
+    expect(
+        not probe.invalid,
+        f"{len(probe.invalid)} are not, such as {probe.invalid[0] if probe.invalid else ''}",
+    )
 
 
 @check("the server ends when its input does", "STDIO-11", "M:STD-10", must=False, web=False)

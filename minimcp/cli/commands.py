@@ -15,7 +15,18 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+)
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -68,8 +79,12 @@ Found = tuple[Any, Sequence[Union[str, bytes]], int]
 
 
 def _run(
-    find: Callable[[Client, argparse.Namespace, ProgressBar], Found], about: str,
-    more: Sequence[tuple[str, dict[str, Any]]], arguments: Sequence[str], prog: str, task: bool = False,
+    find: Callable[[Client, argparse.Namespace, ProgressBar], Found],
+    about: str,
+    more: Sequence[tuple[str, dict[str, Any]]],
+    arguments: Sequence[str],
+    prog: str,
+    task: bool = False,
 ) -> int:
     """Run a command against the server that the command line names, and print what it has found.
 
@@ -88,16 +103,33 @@ def _run(
     add_target(parser)
     for name, settings in more:
         parser.add_argument(name, **settings)
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
-                        help="for connecting, and again for each call (default: 60)")
-    parser.add_argument("--revision", default="auto", metavar="NAME",
-                        help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
-                             "a date asks for exactly that revision")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="for connecting, and again for each call (default: 60)",
+    )
+    parser.add_argument(
+        "--revision",
+        default="auto",
+        metavar="NAME",
+        help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
+        "a date asks for exactly that revision",
+    )
     outputs = ("text", "json", "raw") if find in (_call, _get_task) else ("text", "json")
-    parser.add_argument("--output", choices=outputs, default="text", help="what to print (default: text)"
-                        + "; raw: the content alone, bytes as they are" * ("raw" in outputs))
-    parser.add_argument("--verbose", action="store_true",
-                        help="show what a server process writes to stderr (default: its end, if the connection fails)")
+    parser.add_argument(
+        "--output",
+        choices=outputs,
+        default="text",
+        help="what to print (default: text)"
+        + "; raw: the content alone, bytes as they are" * ("raw" in outputs),
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="show what a server process writes to stderr (default: its end, if the connection fails)",
+    )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
     asker = Asker(bar.end, options.answer)
@@ -106,8 +138,13 @@ def _run(
         config = config_of(options)
         is_url = config is None and options.target.lower().startswith(("http://", "https://"))
         client = connect(
-            options.target, config=config, revision=options.revision, timeout=options.timeout,
-            connect_timeout=options.timeout, elicit=asker, **web_of(options),
+            options.target,
+            config=config,
+            revision=options.revision,
+            timeout=options.timeout,
+            connect_timeout=options.timeout,
+            elicit=asker,
+            **web_of(options),
             extensions=_tasks() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
         )
@@ -142,9 +179,14 @@ def _warn_of_host(server: Any, prog: str) -> None:
     """Warn of what a host may not find, or find another of: it has a folder and a PATH of its own."""
     for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
         if os.path.isfile(word) and not os.path.isabs(word):
-            complain(prog, f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}")
+            complain(
+                prog,
+                f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}",
+            )
         elif word in ("python", "python3"):
-            complain(prog, f"{word} may be another Python where a host starts it: write {sys.executable}")
+            complain(
+                prog, f"{word} may be another Python where a host starts it: write {sys.executable}"
+            )
 
 
 def _with_class(text: str, written: Iterable[str]) -> str:
@@ -172,18 +214,29 @@ def _as_header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def add_web(parser: argparse.ArgumentParser, token: str = "send this bearer token with every request to a URL") -> None:
+def add_web(
+    parser: argparse.ArgumentParser,
+    token: str = "send this bearer token with every request to a URL",
+) -> None:
     """Add the options of a server with a URL, which `web_of` reads; ``token`` is the help of ``--token``."""
-    parser.add_argument("--header", action="append", type=_as_header, metavar='"Name: value"',
-                        help="send this with every request to a URL; may be given several times")
+    parser.add_argument(
+        "--header",
+        action="append",
+        type=_as_header,
+        metavar='"Name: value"',
+        help="send this with every request to a URL; may be given several times",
+    )
     parser.add_argument("--token", help=token)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add what names a server, which `config_of` and `web_of` read."""
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
-    parser.add_argument("--config", metavar="FILE",
-                        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)",
+    )
     add_web(parser)
 
 
@@ -196,7 +249,9 @@ def web_of(options: argparse.Namespace) -> dict[str, Any]:
 def config_of(options: argparse.Namespace) -> Optional[Servers]:
     """The config that has the target: the one named, or the current folder's if it knows a word that is no file."""
     target, path = options.target, options.config
-    if path is None and (os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)):
+    if path is None and (
+        os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)
+    ):
         return None
     try:
         servers = read_servers(path or CONFIG_FILE)
@@ -209,7 +264,9 @@ def _server_name(client: Client) -> str:
     info = client.server_info
     if info is None:
         return "a server without a name"
-    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")  # "0": nobody gave one
+    return one_line(
+        info.name if info.version == "0" else f"{info.name} {info.version}"
+    )  # "0": nobody gave one
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
@@ -223,7 +280,11 @@ def _block_text(block: Any) -> str:
     if isinstance(text, str):
         return clean(text) if sys.stdout.isatty() else text
     data = getattr(block, "data", None)
-    words = [getattr(block, "type", "content"), getattr(block, "uri", None), getattr(block, "mime_type", None)]
+    words = [
+        getattr(block, "type", "content"),
+        getattr(block, "uri", None),
+        getattr(block, "mime_type", None),
+    ]
     words.append(f"{len(data)} bytes" if isinstance(data, bytes) else None)
     return clean(f"[{', '.join(str(word) for word in words if word)}]")
 
@@ -244,11 +305,18 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         except McpError as error:
             complain(options.prog, f"{name}: {error}")
             code = max(code, exit_code(error))
-    heading = [f"{_server_name(client)}, revision {client.revision}", *_indented(client.instructions, 2)]
+    heading = [
+        f"{_server_name(client)}, revision {client.revision}",
+        *_indented(client.instructions, 2),
+    ]
     extensions = client.capabilities.get("extensions")
     if extensions:
         heading.append("  " + one_line(f"extensions: {', '.join(extensions)}"))
-    texts = [title + "\n".join(map(_described, lists[name])) for name, title, *_ in SECTIONS if lists[name]]
+    texts = [
+        title + "\n".join(map(_described, lists[name]))
+        for name, title, *_ in SECTIONS
+        if lists[name]
+    ]
     text = "\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))])
     listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
     return {**listed, "extensions": extensions or {}}, [text], code
@@ -265,7 +333,9 @@ def _described(shown: Any) -> str:
     if isinstance(shown, Tool):
         head = _signature(shown)
         known = properties(shown.input_schema).items()
-        fields = [(name, field.get("description")) for name, field in known if isinstance(field, Mapping)]
+        fields = [
+            (name, field.get("description")) for name, field in known if isinstance(field, Mapping)
+        ]
     elif isinstance(shown, Prompt):
         fields = [(each.name, each.description) for each in shown.arguments or ()]
         names = [each.name if each.required else f"[{each.name}]" for each in shown.arguments or ()]
@@ -275,7 +345,11 @@ def _described(shown: Any) -> str:
         details = [shown.display_name, shown.mime_type, None if size is None else f"{size} bytes"]
         uri = shown.uri if hasattr(shown, "uri") else shown.uri_template
         head = f"{uri} ({', '.join(word for word in details if word)})"
-    told = [f"      {one_line(name)}: {one_line(text)}" for name, text in fields if text and isinstance(text, str)]
+    told = [
+        f"      {one_line(name)}: {one_line(text)}"
+        for name, text in fields
+        if text and isinstance(text, str)
+    ]
     return "\n".join([one_line(head), *_indented(shown.description), *told])
 
 
@@ -289,7 +363,9 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     if options.json is not None:
         values.update(read_object(options.json, "--json"))
     tool = find_tool({tool.name: tool for tool in client.list_tools()}, options.tool)
-    values.update(read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema))
+    values.update(
+        read_pairs([word for word in options.arguments if word != STDIN], tool.input_schema)
+    )
     _check_required(tool, values)
     if options.task:
         started = client.start_task(tool.name, values)
@@ -307,7 +383,9 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 
 def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
-    texts: list[Union[str, bytes]] = [_saved(block, options.save) or _block_text(block) for block in result.content]
+    texts: list[Union[str, bytes]] = [
+        _saved(block, options.save) or _block_text(block) for block in result.content
+    ]
     if result.is_error:
         texts = [clean(result.text) or "the tool failed and does not say why"]
     elif not texts and result.has_structured_content:
@@ -321,7 +399,11 @@ def _raw(block: Any) -> bytes:
     """The bytes or the text of a content block; of one that has neither what it is on the wire."""
     for content in (getattr(block, "data", None), getattr(block, "text", None)):
         if isinstance(content, (bytes, str)):
-            return content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+            return (
+                content
+                if isinstance(content, bytes)
+                else content.encode("utf-8", "backslashreplace")
+            )
     return as_json(block.to_wire()).encode()
 
 
@@ -333,7 +415,9 @@ def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
     os.makedirs(folder, exist_ok=True)
     ending = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
     for number in count(1):
-        path = os.path.join(folder, f"{block.type}-{number}{ending}")  # a server does not name files here
+        path = os.path.join(
+            folder, f"{block.type}-{number}{ending}"
+        )  # a server does not name files here
         with suppress(FileExistsError), open(path, "xb") as file:
             file.write(data)
             break
@@ -357,7 +441,9 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
         near = nearest(missing[0], unknown)
         other = f", and {', '.join(unknown)} is not known" if unknown else ""
         hint = f", did you mean it by {near!r}?" if near else f"{other}: {_signature(tool)}"
-        raise UsageError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}")
+        raise UsageError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}"
+        )
 
 
 # ------------------------------------------------------------ tasks
@@ -379,7 +465,11 @@ def _task_line(task: Task) -> str:
 
 def _list_tasks(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
     tasks = client.list_tasks()
-    return {"tasks": [_task(task) for task in tasks]}, [_task_line(task) for task in tasks] or ["no tasks"], 0
+    return (
+        {"tasks": [_task(task) for task in tasks]},
+        [_task_line(task) for task in tasks] or ["no tasks"],
+        0,
+    )
 
 
 def _get_task(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
@@ -405,9 +495,15 @@ def tasks_command(arguments: Sequence[str], prog: str) -> int:
     if action in TASK_COMMANDS:
         return TASK_COMMANDS[action](arguments[1:], f"{prog} {action}", task=True)
     if action not in ("-h", "--help"):
-        raise UsageError(f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)")
-    print(f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run as tasks.\n")
-    print(f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and prints its ID.")
+        raise UsageError(
+            f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)"
+        )
+    print(
+        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run as tasks.\n"
+    )
+    print(
+        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and prints its ID."
+    )
     return 0
 
 
@@ -417,13 +513,20 @@ def tasks_command(arguments: Sequence[str], prog: str) -> int:
 def _read(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
     result = client.read_resource(options.uri)
     as_bytes = hasattr(sys.stdout, "buffer") and not sys.stdout.isatty()
-    texts = [item.data if as_bytes and item.data is not None else _block_text(item) for item in result.contents]
+    texts = [
+        item.data if as_bytes and item.data is not None else _block_text(item)
+        for item in result.contents
+    ]
     return result.to_wire(), texts, 0
 
 
 def _prompt(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
     result = client.get_prompt(options.name, dict(split_pair(word) for word in options.arguments))
-    return result.to_wire(), [f"{clean(each.role)}: {_block_text(each.content)}" for each in result.messages], 0
+    return (
+        result.to_wire(),
+        [f"{clean(each.role)}: {_block_text(each.content)}" for each in result.messages],
+        0,
+    )
 
 
 def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
@@ -437,47 +540,116 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     """The command of this name."""
     if "--all" not in arguments:
         about = "Show the tools, resources and prompts of a server, with their arguments"
-        return _run(_list, f"{about}; or, by list --all, the servers of all hosts.", (), arguments, prog)
+        return _run(
+            _list, f"{about}; or, by list --all, the servers of all hosts.", (), arguments, prog
+        )
     from .install import list_all
 
-    parser = Parser(prog, "Show the servers in the config files of the hosts on this machine, and start none.")
+    parser = Parser(
+        prog, "Show the servers in the config files of the hosts on this machine, and start none."
+    )
     parser.add_argument("--all", action="store_true", help="all of them")
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+    )
     options = parser.parse_args(arguments)
     value, texts = list_all()
     print(as_json(value) if options.output == "json" else "\n".join(texts))
     return 0
 
 
-call_command = partial(_run, _call, "Call a tool and print what it gives. A tool's own error goes to stderr.", (
-    ("tool", {"metavar": "TOOL", "help": "its name"}),
-    ("arguments", {"nargs": "*", "default": [], "metavar": "key=value",
-                   "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
-                           "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from stdin"}),
-    ("--json", {"metavar": "OBJECT", "help": "the arguments as one JSON object; key=value goes over it"}),
-    ("--answer", {"action": "append", "metavar": "key=value", "default": [],
-                  "help": "fill in this field where the server asks for it; may be given several times"}),
-    ("--save", {"metavar": "DIR", "help": "write images, audio and other bytes to files in this folder"}),
-    ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
-    ("--task", {"action": "store_true",
-                "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)"}),
-))
-read_command = partial(_run, _read, "Read a resource and print it; bytes as they are, but not to a terminal.", (
-    ("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),
-))
-prompt_command = partial(_run, _prompt, "Get a prompt and print its messages.", (
-    ("name", {"metavar": "NAME", "help": "of the prompt"}),
-    ("arguments", {"nargs": "*", "default": [], "metavar": "key=value", "help": "an argument; all are text"}),
-))
+call_command = partial(
+    _run,
+    _call,
+    "Call a tool and print what it gives. A tool's own error goes to stderr.",
+    (
+        ("tool", {"metavar": "TOOL", "help": "its name"}),
+        (
+            "arguments",
+            {
+                "nargs": "*",
+                "default": [],
+                "metavar": "key=value",
+                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
+                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from stdin",
+            },
+        ),
+        (
+            "--json",
+            {
+                "metavar": "OBJECT",
+                "help": "the arguments as one JSON object; key=value goes over it",
+            },
+        ),
+        (
+            "--answer",
+            {
+                "action": "append",
+                "metavar": "key=value",
+                "default": [],
+                "help": "fill in this field where the server asks for it; may be given several times",
+            },
+        ),
+        (
+            "--save",
+            {
+                "metavar": "DIR",
+                "help": "write images, audio and other bytes to files in this folder",
+            },
+        ),
+        ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
+        (
+            "--task",
+            {
+                "action": "store_true",
+                "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)",
+            },
+        ),
+    ),
+)
+read_command = partial(
+    _run,
+    _read,
+    "Read a resource and print it; bytes as they are, but not to a terminal.",
+    (("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),),
+)
+prompt_command = partial(
+    _run,
+    _prompt,
+    "Get a prompt and print its messages.",
+    (
+        ("name", {"metavar": "NAME", "help": "of the prompt"}),
+        (
+            "arguments",
+            {
+                "nargs": "*",
+                "default": [],
+                "metavar": "key=value",
+                "help": "an argument; all are text",
+            },
+        ),
+    ),
+)
 ping_command = partial(_run, _ping, "Ask whether a server is there, and how fast it answers.", ())
 
 _ID = ("id", {"metavar": "ID", "type": _task_id, "help": "of the task, as call --task prints it"})
 
 TASK_COMMANDS = {
-    "list": partial(_run, _list_tasks, "List the tasks of this client, where the server lists them.", ()),
-    "get": partial(_run, _get_task, "Show how a task is, or what the tool gave when it has ended.", (
-        _ID, ("--wait", {"action": "store_true", "help": "wait for its end, and answer what it asks"}),
-    )),
+    "list": partial(
+        _run, _list_tasks, "List the tasks of this client, where the server lists them.", ()
+    ),
+    "get": partial(
+        _run,
+        _get_task,
+        "Show how a task is, or what the tool gave when it has ended.",
+        (
+            _ID,
+            (
+                "--wait",
+                {"action": "store_true", "help": "wait for its end, and answer what it asks"},
+            ),
+        ),
+    ),
     "cancel": partial(_run, _cancel_task, "Have the server end a task.", (_ID,)),
 }
 
@@ -486,17 +658,24 @@ TASK_COMMANDS = {
 
 
 def _sign(
-    about: str, arguments: Sequence[str], prog: str, act: Callable[[SignIn, str], Any],
+    about: str,
+    arguments: Sequence[str],
+    prog: str,
+    act: Callable[[SignIn, str], Any],
     more: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> int:
     """Run a command about the token of one server, and print what it gives."""
     from ..auth.signin import SignIn
 
     parser = Parser(prog, about, SIGN_ENDINGS)
-    parser.add_argument("url", metavar="URL", help="of the server, as it is given to connect and to other commands")
+    parser.add_argument(
+        "url", metavar="URL", help="of the server, as it is given to connect and to other commands"
+    )
     for name, settings in more:
         parser.add_argument(name, **settings)
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="what to print (default: text)")
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+    )
     options = parser.parse_args(arguments)
     given = {name: value for name, value in vars(options).items() if name not in ("url", "output")}
     if given.get("client_id"):
@@ -516,10 +695,17 @@ def _sign(
 
 def _token_lines(known: dict[str, Any]) -> str:
     ends = known["expires_at"]
-    until = "no end is known" if ends is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ends))
+    until = (
+        "no end is known"
+        if ends is None
+        else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ends))
+    )
     lines = {
-        "server": known["resource"], "token of": known["issuer"], "as client": known["client_id"],
-        "scopes": " ".join(known["scopes"]) or "none named", "until": until,
+        "server": known["resource"],
+        "token of": known["issuer"],
+        "as client": known["client_id"],
+        "scopes": " ".join(known["scopes"]) or "none named",
+        "until": until,
         "refreshed": "by itself" if known["can_be_refreshed"] else "no: log in again then",
     }
     return "\n".join(f"{name + ':':<11}{one_line(value)}" for name, value in lines.items())
@@ -528,25 +714,77 @@ def _token_lines(known: dict[str, Any]) -> str:
 def login_command(arguments: Sequence[str], prog: str) -> int:
     """Sign in at a server."""
     about = "Sign in at a server with your browser, and keep the token: programs and commands use and refresh it."
-    return _sign(about, arguments, prog, lambda auth, url: auth.sign_in(url), (
-        ("--no-browser", {"action": "store_true",
-                          "help": "print the address of the page, and take by paste where the browser was sent to"}),
-        ("--scope", {"action": "append", "default": [], "dest": "scopes", "metavar": "NAME",
-                     "help": "ask for this too; may be given several times"}),
-        ("--client-id", {"metavar": "ID", "help": "of a client that the server's operator has registered; its secret, "
-                                                  f"if it has one, is read from the environment variable {SECRET}"}),
-        ("--issuer", {"metavar": "URL", "help": "of the authorization server that this client is registered with"}),
-        ("--redirect-uri", {"metavar": "URL", "help": "where the browser is sent to (default: a free port here)"}),
-        ("--client-metadata-url", {"metavar": "URL", "help": "of a metadata document that describes the client"}),
-        ("--timeout", {"type": float, "default": 300.0, "metavar": "SECONDS",
-                       "help": "that you get to sign in (default: 300)"}),
-    ))
+    return _sign(
+        about,
+        arguments,
+        prog,
+        lambda auth, url: auth.sign_in(url),
+        (
+            (
+                "--no-browser",
+                {
+                    "action": "store_true",
+                    "help": "print the address of the page, and take by paste where the browser was sent to",
+                },
+            ),
+            (
+                "--scope",
+                {
+                    "action": "append",
+                    "default": [],
+                    "dest": "scopes",
+                    "metavar": "NAME",
+                    "help": "ask for this too; may be given several times",
+                },
+            ),
+            (
+                "--client-id",
+                {
+                    "metavar": "ID",
+                    "help": "of a client that the server's operator has registered; its secret, "
+                    f"if it has one, is read from the environment variable {SECRET}",
+                },
+            ),
+            (
+                "--issuer",
+                {
+                    "metavar": "URL",
+                    "help": "of the authorization server that this client is registered with",
+                },
+            ),
+            (
+                "--redirect-uri",
+                {
+                    "metavar": "URL",
+                    "help": "where the browser is sent to (default: a free port here)",
+                },
+            ),
+            (
+                "--client-metadata-url",
+                {"metavar": "URL", "help": "of a metadata document that describes the client"},
+            ),
+            (
+                "--timeout",
+                {
+                    "type": float,
+                    "default": 300.0,
+                    "metavar": "SECONDS",
+                    "help": "that you get to sign in (default: 300)",
+                },
+            ),
+        ),
+    )
 
 
 def logout_command(arguments: Sequence[str], prog: str) -> int:
     """Forget a token."""
     about = "Forget the token of a server, and have it revoked where that can be."
-    return _sign(about, arguments, prog, lambda auth, url: auth.sign_out(url) and f"logged out of {one_line(url)}")
+    return _sign(
+        about,
+        arguments,
+        prog,
+        lambda auth, url: auth.sign_out(url) and f"logged out of {one_line(url)}",
+    )
 
 
 def whoami_command(arguments: Sequence[str], prog: str) -> int:

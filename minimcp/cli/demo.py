@@ -16,7 +16,15 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from .. import Cancelled, CancelToken, Client, ConnectionFailed, StdioServer, __version__ as VERSION, connect
+from .. import (
+    Cancelled,
+    CancelToken,
+    Client,
+    ConnectionFailed,
+    StdioServer,
+    __version__ as VERSION,
+    connect,
+)
 from ..testing import Entry, Transcript
 from . import Parser, UsageError, tell
 from .terminal import read_line, styled, wants_colour
@@ -221,7 +229,12 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
     token = CancelToken()
     many = {"loaves": 1000, "seconds_each": 60}
     try:
-        client.call_tool("bake", many, cancel=token, on_progress=lambda progress: token.cancel("no longer hungry"))
+        client.call_tool(
+            "bake",
+            many,
+            cancel=token,
+            on_progress=lambda progress: token.cancel("no longer hungry"),
+        )
     except Cancelled:
         transcript.wait_for("--> notifications/cancelled")
 
@@ -301,11 +314,27 @@ def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
 
 # The connections: the revision that `connect` is given, and the chapters.
 CONVERSATIONS = (
-    ("auto", (
-        _starting, _listing_tools, _calling, _progress, _failing, _wrong_arguments, _reading, _prompting, _asking,
-        _listening, _cancelling, _pinging,
-    )),
-    ("handshake", (_shaking_hands, _calling_in_a_session, _asking_in_a_session, _pinging_in_a_session)),
+    (
+        "auto",
+        (
+            _starting,
+            _listing_tools,
+            _calling,
+            _progress,
+            _failing,
+            _wrong_arguments,
+            _reading,
+            _prompting,
+            _asking,
+            _listening,
+            _cancelling,
+            _pinging,
+        ),
+    ),
+    (
+        "handshake",
+        (_shaking_hands, _calling_in_a_session, _asking_in_a_session, _pinging_in_a_session),
+    ),
 )
 
 
@@ -323,15 +352,26 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     That is all: the client closes the server's stdin, and the server exits.
     """
     parser = Parser(prog, "Watch a small server and a client talk, message by message, explained.")
-    parser.add_argument("chapters", nargs="*", type=int, metavar="CHAPTER",
-                        help=f"a number: show this chapter only (default: 1 to {FIRST})")
+    parser.add_argument(
+        "chapters",
+        nargs="*",
+        type=int,
+        metavar="CHAPTER",
+        help=f"a number: show this chapter only (default: 1 to {FIRST})",
+    )
     parser.add_argument("--all", action="store_true", help="show all chapters")
-    parser.add_argument("--step", action="store_true", help="show all, and wait for Enter after each")
+    parser.add_argument(
+        "--step", action="store_true", help="show all, and wait for Enter after each"
+    )
     options = parser.parse_intermixed_args(arguments)
     if sys.flags.optimize > 1:
-        raise UsageError("python -OO leaves out docstrings, and the demo tells them: use python or python -O")
+        raise UsageError(
+            "python -OO leaves out docstrings, and the demo tells them: use python or python -O"
+        )
     titles = [_paragraphs(chapter)[0] for _, chapters in CONVERSATIONS for chapter in chapters]
-    shown = options.chapters or range(1, 1 + (len(titles) if options.all or options.step else FIRST))
+    shown = options.chapters or range(
+        1, 1 + (len(titles) if options.all or options.step else FIRST)
+    )
     if not set(shown) <= set(range(1, 1 + len(titles))):
         raise UsageError(f"there is no such chapter: they are 1 to {len(titles)}")
     colour = wants_colour(sys.stdout)
@@ -349,10 +389,16 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         transcript = Transcript()
         seen = set() if first in wanted else {"message", "answer"}
         with connect(
-            demo_server(), revision=revision, client_info={"name": "demo-client", "version": VERSION}, timeout=20,
-            trace=transcript, elicit=lambda question: {"loaves": 2},
+            demo_server(),
+            revision=revision,
+            client_info={"name": "demo-client", "version": VERSION},
+            timeout=20,
+            trace=transcript,
+            elicit=lambda question: {"loaves": 2},
         ) as client:
-            for at, chapter in enumerate(chapters[:max(wanted) - first + 1], first):  # what came before leaves traces
+            for at, chapter in enumerate(
+                chapters[: max(wanted) - first + 1], first
+            ):  # what came before leaves traces
                 chapter(client, transcript)
                 _, lead, *explanations = _paragraphs(chapter)
                 if at in wanted:
@@ -408,10 +454,23 @@ def _say_next(program: str, colour: bool) -> None:
     """
     title, _, steps = cleandoc(_say_next.__doc__ or "").partition("\n\n")
     file = json.dumps(os.path.abspath("server.py"))
-    host = textwrap.fill(f"3. Give it to a host, by its config file (often called mcp.json). {_which_python()}:", WIDTH,
-                         subsequent_indent=" " * 3, break_long_words=False, break_on_hyphens=False)
+    host = textwrap.fill(
+        f"3. Give it to a host, by its config file (often called mcp.json). {_which_python()}:",
+        WIDTH,
+        subsequent_indent=" " * 3,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     print("\n" + styled(title, "bold", colour))
-    print(steps.format(program=program, package=PACKAGE, host=host, python=json.dumps(sys.executable), file=file))
+    print(
+        steps.format(
+            program=program,
+            package=PACKAGE,
+            host=host,
+            python=json.dumps(sys.executable),
+            file=file,
+        )
+    )
 
 
 def _which_python() -> str:
@@ -420,7 +479,9 @@ def _which_python() -> str:
     if folder == Path.cwd() and not _is_elsewhere(folder):
         note = f"{PACKAGE} is not installed in this Python: server.py has to stay in {folder}"
         if (folder / "setup.cfg").is_file():
-            note += "; or pip install that folder into a venv, and write the path of the venv's Python"
+            note += (
+                "; or pip install that folder into a venv, and write the path of the venv's Python"
+            )
         return note
     return f"This is the Python of the environment where {PACKAGE} is installed; another one would not find it"
 
@@ -429,8 +490,12 @@ def _is_elsewhere(folder: Path) -> bool:
     """Whether this Python would find the package from another folder than this one."""
     paths = [Path(each).resolve() for each in sys.path]
     others = [str(path) for path in paths if path != folder]
-    finders = [finder for finder in sys.meta_path if finder is not PathFinder]  # of installs that can be edited
-    found = PathFinder.find_spec(PACKAGE, others) or any(finder.find_spec(PACKAGE, None) for finder in finders)
+    finders = [
+        finder for finder in sys.meta_path if finder is not PathFinder
+    ]  # of installs that can be edited
+    found = PathFinder.find_spec(PACKAGE, others) or any(
+        finder.find_spec(PACKAGE, None) for finder in finders
+    )
     return bool(found) or paths.count(folder) > 1
 
 
@@ -445,10 +510,14 @@ def demo_server() -> StdioServer:
         ConnectionFailed: This process does not know its own interpreter.
     """
     if not sys.executable:
-        raise ConnectionFailed("this Python is embedded and cannot start a second one: sys.executable is empty")
+        raise ConnectionFailed(
+            "this Python is embedded and cannot start a second one: sys.executable is empty"
+        )
     options = ["-S"] if sys.flags.no_site else []
     search = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
-    return StdioServer([sys.executable, *options, "-m", f"{__package__}.demo_server"], env={"PYTHONPATH": search})
+    return StdioServer(
+        [sys.executable, *options, "-m", f"{__package__}.demo_server"], env={"PYTHONPATH": search}
+    )
 
 
 # ------------------------------------------------------------ messages as a person reads them
@@ -479,7 +548,9 @@ def _say_message(entry: Entry, explanation: str, seen: set[str], colour: bool) -
     kind = "message" if "method" in entry.message else "answer"
     label = entry.method if kind == "message" else f"answer to {entry.method}"
     number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
-    arrow = styled(f"client {entry.direction} server", "cyan" if entry.direction == "-->" else "green", colour)
+    arrow = styled(
+        f"client {entry.direction} server", "cyan" if entry.direction == "-->" else "green", colour
+    )
     print(f"\n  {arrow}   {label} ({number})")
     for line in shortened(entry.message, in_full=kind not in seen):
         print(INDENT + styled(line, "dim", colour))
@@ -492,7 +563,9 @@ def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:
     lines: list[str] = []
     for nesting, items, characters in DETAIL:
         text = _shorten(message, nesting, items, characters, in_full)
-        lines = textwrap.wrap(text, WIDTH - len(INDENT), break_long_words=False, break_on_hyphens=False)
+        lines = textwrap.wrap(
+            text, WIDTH - len(INDENT), break_long_words=False, break_on_hyphens=False
+        )
         if len(lines) <= MOST_LINES:
             break
     return lines
@@ -514,7 +587,9 @@ def _shorten(value: Any, nesting: int, items: int, characters: int, in_full: boo
         if name == "requestState":
             shown = '"..."'  # signed: another one each time
         elif name == "_meta" and not in_full:
-            token = f'"progressToken": {member["progressToken"]}, ' if "progressToken" in member else ""
+            token = (
+                f'"progressToken": {member["progressToken"]}, ' if "progressToken" in member else ""
+            )
             shown = f"{{{token}...}}"
         parts.append(f'"{name}": {shown}')
     return "{" + ", ".join(parts) + "}"

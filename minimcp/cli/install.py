@@ -44,7 +44,10 @@ class HostFile(NamedTuple):
     @property
     def user_path(self) -> str:
         """The file for the user, as a whole path."""
-        data = {"darwin": "~/Library/Application Support", "win32": os.environ.get("APPDATA", "~/AppData/Roaming")}
+        data = {
+            "darwin": "~/Library/Application Support",
+            "win32": os.environ.get("APPDATA", "~/AppData/Roaming"),
+        }
         settings = data.get(sys.platform) or os.environ.get("XDG_CONFIG_HOME") or "~/.config"
         return os.path.normpath(os.path.expanduser(self.user.format(data=settings)))
 
@@ -65,22 +68,38 @@ BACKUP = ".before-minimcp"
 
 def install_command(arguments: Sequence[str], prog: str) -> int:
     """The command of this name."""
-    parser = Parser(prog, "Write a server into the config file of a host, with whole paths and this Python.")
-    parser.add_argument("file", metavar="FILE[:NAME]", help="the Python file of the server, as `run` takes it")
+    parser = Parser(
+        prog, "Write a server into the config file of a host, with whole paths and this Python."
+    )
+    parser.add_argument(
+        "file", metavar="FILE[:NAME]", help="the Python file of the server, as `run` takes it"
+    )
     parser.add_argument("--client", required=True, choices=HOSTS, help="the host")
-    parser.add_argument("--project", action="store_true", help="write the host's file of the project in this folder")
-    parser.add_argument("--name", help="what the host calls the server (default: what it calls itself)")
-    parser.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="set this for the server")
+    parser.add_argument(
+        "--project", action="store_true", help="write the host's file of the project in this folder"
+    )
+    parser.add_argument(
+        "--name", help="what the host calls the server (default: what it calls itself)"
+    )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="KEY=VALUE", help="set this for the server"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
     parser.add_argument("--remove", action="store_true", help="take the server out again")
     parser.add_argument("--force", action="store_true", help="replace another server of this name")
-    parser.add_argument("--no-check", action="store_true", help="do not start the server to see that it answers")
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not start the server to see that it answers"
+    )
     options = parser.parse_args(arguments)
     host = HOSTS[options.client]
     path = _path_of(host, options)
     old = _text_of(path)
     if options.remove:
-        names = _installed(path, old, host.table, _whole(options.file)) if options.name is None else [options.name]
+        names = (
+            _installed(path, old, host.table, _whole(options.file))
+            if options.name is None
+            else [options.name]
+        )
         entry = None
     else:
         name, entry = _entry(host, options)
@@ -97,7 +116,11 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     else:
         backup = _write(path, new)
         done = f"has {names[0]}" if entry else f"has no {', '.join(names)} any more"
-        print(one_line(f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start {host.title} anew"))
+        print(
+            one_line(
+                f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start {host.title} anew"
+            )
+        )
     return 0
 
 
@@ -108,8 +131,14 @@ def _path_of(host: HostFile, options: Any) -> str:
         return os.path.abspath(host.project)
     folder = os.path.dirname(host.user_path)
     if not os.path.isdir(folder) and not options.dry_run:
-        instead = f", or write its file for this folder: --project ({host.project})" if host.project else ""
-        raise UsageError(f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}")
+        instead = (
+            f", or write its file for this folder: --project ({host.project})"
+            if host.project
+            else ""
+        )
+        raise UsageError(
+            f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}"
+        )
     return host.user_path
 
 
@@ -151,7 +180,9 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     return name, {**entry, "env": env} if env else entry
 
 
-def _that_answers(ways: Sequence[list[str]], env: Mapping[str, str]) -> tuple[list[str], Optional[str]]:
+def _that_answers(
+    ways: Sequence[list[str]], env: Mapping[str, str]
+) -> tuple[list[str], Optional[str]]:
     """The first arguments with which the server answers when it is started as hosts do, and what it calls itself."""
     problem: Optional[McpError] = None
     for args in ways:
@@ -161,10 +192,14 @@ def _that_answers(ways: Sequence[list[str]], env: Mapping[str, str]) -> tuple[li
                 return args, None if client.server_info is None else client.server_info.name
         except McpError as error:
             problem = problem or error
-    raise UsageError(f"the server does not answer, so nothing was written (--no-check writes it): {problem}")
+    raise UsageError(
+        f"the server does not answer, so nothing was written (--no-check writes it): {problem}"
+    )
 
 
-def _changed(path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool) -> str:
+def _changed(
+    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
+) -> str:
     """The text of a config with one entry put in, replaced or, by None, taken out.
 
     Raises:
@@ -181,11 +216,15 @@ def _changed(path: str, text: str, table: str, name: str, entry: Optional[dict[s
     if servers.get(name) == entry:
         return text
     if entry is not None and name in servers and not force:
-        raise UsageError(f"{path} has another server {name!r}: --force replaces it, --name gives this one another name")
+        raise UsageError(
+            f"{path} has another server {name!r}: --force replaces it, --name gives this one another name"
+        )
     if strict_json(plain) != plain:
         how = "take out" if entry is None else "put in"
-        raise UsageError(f"{path} has comments, or a comma after the last item, which would be lost: {how} by hand, "
-                         f"in {table}: {json.dumps(name)}: {json.dumps(entry or servers[name], ensure_ascii=False)}")
+        raise UsageError(
+            f"{path} has comments, or a comma after the last item, which would be lost: {how} by hand, "
+            f"in {table}: {json.dumps(name)}: {json.dumps(entry or servers[name], ensure_ascii=False)}"
+        )
     if entry is None:
         del servers[name]
     else:
@@ -218,9 +257,15 @@ def _write(path: str, text: str) -> Optional[str]:
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:
     """The names of the entries that start this file."""
     servers = read_servers(path).table if text.strip() else {}
-    names = [name for name, entry in servers.items() if isinstance(entry, Mapping) and file in entry.get("args", ())]
+    names = [
+        name
+        for name, entry in servers.items()
+        if isinstance(entry, Mapping) and file in entry.get("args", ())
+    ]
     if not names:
-        raise UsageError(f"{path} has no server that starts {file}: it has {', '.join(servers) or 'none'}")
+        raise UsageError(
+            f"{path} has no server that starts {file}: it has {', '.join(servers) or 'none'}"
+        )
     return names
 
 
@@ -229,7 +274,12 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 def list_all() -> tuple[Any, list[str]]:
     """Every server of every host's file on this machine, none of which is started: as JSON, and as texts."""
-    files = [(host.title, path) for host in HOSTS.values() for path in (host.user_path, host.project) if path]
+    files = [
+        (host.title, path)
+        for host in HOSTS.values()
+        for path in (host.user_path, host.project)
+        if path
+    ]
     found, texts = [], []
     for title, path in [*files, ("minimcp", CONFIG_FILE)]:
         if not os.path.isfile(path):
@@ -250,7 +300,9 @@ def list_all() -> tuple[Any, list[str]]:
                 asks = "${input:" in str(error)
                 told += f"  ({'the host asks for an input' if asks else str(error).partition(f'{name!r}: ')[2]})"
             texts.append("    " + one_line(f"{name}: {told}"))
-            found.append({"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)})
+            found.append(
+                {"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)}
+            )
     return {"servers": found}, texts or ["no host's file was found"]
 
 
@@ -261,11 +313,18 @@ def _told(entry: Any) -> str:
     if "url" in entry:
         return str(entry["url"])
     args = entry.get("args")
-    return " ".join(map(shlex.quote, map(str, [entry.get("command", "?"), *(args if isinstance(args, list) else ())])))
+    return " ".join(
+        map(
+            shlex.quote,
+            map(str, [entry.get("command", "?"), *(args if isinstance(args, list) else ())]),
+        )
+    )
 
 
 def _shown(entry: Any) -> Any:
     if not isinstance(entry, Mapping):
         return entry
-    return {name: list(value) if name in ("env", "headers") and isinstance(value, Mapping) else value
-            for name, value in entry.items()}
+    return {
+        name: list(value) if name in ("env", "headers") and isinstance(value, Mapping) else value
+        for name, value in entry.items()
+    }

@@ -25,17 +25,33 @@ LOOK_SECONDS = 1.0
 
 def run_command(arguments: Sequence[str], prog: str) -> int:
     """Serve the server object, or plain class, in a file."""
-    parser = Parser(prog, "Serve the server object, or plain class, in a Python file: to the program that started it, "
-                          "over stdin and stdout, or over HTTP, until Ctrl-C.")
-    parser.add_argument(
-        "file", metavar="FILE[:NAME]", help="the file, and the variable that holds the server if there are several"
+    parser = Parser(
+        prog,
+        "Serve the server object, or plain class, in a Python file: to the program that started it, "
+        "over stdin and stdout, or over HTTP, until Ctrl-C.",
     )
-    parser.add_argument("--http", type=address, metavar="[HOST:]PORT",
-                        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
-                             "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)")
-    parser.add_argument("--sse", action="store_true",
-                        help="serve clients that know only HTTP+SSE too, at /sse of the same port")
-    parser.add_argument("--reload", action="store_true", help="start anew when the file or a module beside it changes")
+    parser.add_argument(
+        "file",
+        metavar="FILE[:NAME]",
+        help="the file, and the variable that holds the server if there are several",
+    )
+    parser.add_argument(
+        "--http",
+        type=address,
+        metavar="[HOST:]PORT",
+        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
+        "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--sse",
+        action="store_true",
+        help="serve clients that know only HTTP+SSE too, at /sse of the same port",
+    )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="start anew when the file or a module beside it changes",
+    )
     options = parser.parse_args(arguments)
     for name in ("sse", "reload"):
         if getattr(options, name) and options.http is None:
@@ -72,7 +88,9 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
 def address(text: str) -> tuple[str, int]:
     """``[HOST:]PORT``; an address of IPv6 stands in brackets."""
     host, colon, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 1 << 16 and bool(host) == bool(colon)):
+    if not (
+        port.isascii() and port.isdigit() and int(port) < 1 << 16 and bool(host) == bool(colon)
+    ):
         raise ArgumentTypeError(f"{text!r} is no [HOST:]PORT, as in 8000 or 127.0.0.1:8000")
     return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -102,10 +120,16 @@ def load(path: str) -> Mapping[str, Any]:
         with redirect_stdout(sys.stderr):  # stdout belongs to the protocol
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == full]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == full
+        ]
         line = lines[-1] if lines else getattr(error, "lineno", None)
         where = f"line {line}: " if line else ""
-        raise UsageError(f"{path} cannot be imported: {where}{type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"{path} cannot be imported: {where}{type(error).__name__}: {error}"
+        ) from error
     return vars(module)
 
 
@@ -126,9 +150,13 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         raise UsageError(f"{path} has no variable {name!r}{known}")
     found = {name: variables[name]} if name else found
     if not found:
-        raise UsageError(f"{path} has no server object: write  server = Server(\"name\")  at its top level")
+        raise UsageError(
+            f'{path} has no server object: write  server = Server("name")  at its top level'
+        )
     if len(found) > 1:
-        raise UsageError(f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}")
+        raise UsageError(
+            f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}"
+        )
     ((name, value),) = found.items()
     if _is_server(value):
         return value
@@ -145,7 +173,9 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
 
 def _is_server(value: Any) -> bool:
     """Whether this is a server object, of this package or of a copy under another name."""
-    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("run", "start_http"))
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in ("run", "start_http")
+    )
 
 
 def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +186,9 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
         lambda value: not isinstance(value, type) and has_marks(type(value)),
         lambda value: isinstance(value, type) and value.__module__ == module and has_marks(value),
     ):
-        found = {id(value): name for name, value in reversed(list(variables.items())) if fits(value)}
+        found = {
+            id(value): name for name, value in reversed(list(variables.items())) if fits(value)
+        }
         if found:
             return {name: variables[name] for name in reversed(list(found.values()))}
     return {}
@@ -170,7 +202,9 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
     host, port = options.http
     folder, environment, watched = os.getcwd(), dict(os.environ), os.path.abspath(path)
     if port == 0:  # the same after each change
-        with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        with socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        ) as probe:
             options.http = host, probe.getsockname()[1]
     sys.dont_write_bytecode = True  # it tells changes apart by whole seconds
     before, changed = look(watched), threading.Event()
@@ -197,12 +231,21 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
             pass
     if changed.is_set():
         tell(f"{path} or a module beside it has changed")
-        command = [sys.executable, "-m", __name__.partition(".cli.")[0], "run", options.file, "--reload"]
+        command = [
+            sys.executable,
+            "-m",
+            __name__.partition(".cli.")[0],
+            "run",
+            options.file,
+            "--reload",
+        ]
         command += ["--http", "{}:{}".format(*options.http), *["--sse"] * options.sse]
         os.chdir(folder)
         atexit._run_exitfuncs()  # what the file has ordered for its end: the system's exec forgets it
         print(end="", flush=True)
-        if os.name == "nt":  # pragma: no cover - exec would start a process there that the console does not wait for
+        if (
+            os.name == "nt"
+        ):  # pragma: no cover - exec would start a process there that the console does not wait for
             import subprocess
 
             return subprocess.call(command, env=environment)
@@ -214,7 +257,9 @@ def look(path: str) -> Mapping[str, tuple[int, int]]:
     """The time of change and size of a file, of the modules beside it and of those in packages beside it."""
     files = [path]
     for folder, inner, names in os.walk(os.path.dirname(path) or "."):
-        inner[:] = [each for each in inner if os.path.isfile(os.path.join(folder, each, "__init__.py"))]
+        inner[:] = [
+            each for each in inner if os.path.isfile(os.path.join(folder, each, "__init__.py"))
+        ]
         files += [os.path.join(folder, each) for each in names if each.endswith(".py")]
     seen = {}
     for file in files:

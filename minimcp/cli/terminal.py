@@ -22,7 +22,8 @@ STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
 
 # What a word stands for where a schema takes no text.
 WORDS = {
-    **dict.fromkeys(("true", "yes", "y", "on", "1"), True), **dict.fromkeys(("false", "no", "n", "off", "0"), False),
+    **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "n", "off", "0"), False),
     "": None,
 }
 
@@ -132,12 +133,18 @@ class Asker:
             self._before()
             name = request.server.name if request.server is not None else "the server"
             tell(f"{one_line(name)} asks: {clean(request.message)}".replace("\n", "\n  "))
-            form = request.schema if request.mode != "form" or properties(request.schema) else AGREEMENT
+            form = (
+                request.schema
+                if request.mode != "form" or properties(request.schema)
+                else AGREEMENT
+            )
             try:
                 given = self._given(form)
                 if form is AGREEMENT and given:
                     return Answer("accept", {}) if given["agree"] else Answer("decline")
-                needed = [name for name in required(form) if name not in {**request.defaults, **given}]
+                needed = [
+                    name for name in required(form) if name not in {**request.defaults, **given}
+                ]
                 if given and not needed:
                     return Answer("accept", {**request.defaults, **given})
                 if sys.stdin is None or not sys.stdin.isatty():
@@ -165,14 +172,17 @@ def _ask(request: ElicitRequest, answered: Mapping[str, Any]) -> Answer:
     if request.mode == "url":
         is_odd = request.host is not None and request.looks_odd
         odd = " (a name with letters beyond ASCII: it may look like another one)" if is_odd else ""
-        tell(f"Open this yourself, if you trust {one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}")
+        tell(
+            f"Open this yourself, if you trust {one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}"
+        )
     fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:
         agreed = WORDS.get(read_line("Agree? [y/N] ").lower())
         return Answer("accept", {}) if agreed else Answer("decline")
     tell("(Enter takes what stands in brackets, Ctrl-D cancels)")
     given = {
-        name: answered[name] if name in answered else _ask_field(name, request.schema or {}) for name in fields
+        name: answered[name] if name in answered else _ask_field(name, request.schema or {})
+        for name in fields
     }
     return Answer("accept", {name: value for name, value in given.items() if value is not None})
 
@@ -185,14 +195,18 @@ def _ask_field(name: str, form: Mapping[str, Any]) -> Any:
         tell(f"  {one_line(schema['description'])}")
     title, default, needed = schema.get("title"), schema.get("default"), name in required(form)
     shown = one_line(f"{title if isinstance(title, str) else name} ({kind(schema)})")
-    in_brackets = f" [{one_line(_shown(default))}]" if default is not None else "" if needed else " []"
+    in_brackets = (
+        f" [{one_line(_shown(default))}]" if default is not None else "" if needed else " []"
+    )
     while True:
         text = read_line(f"  {shown}{in_brackets}: ")
         if not text and (default is not None or not needed):
             return default
         is_list = schema.get("type") == "array" and not text.startswith("[")
         try:
-            return _value(name, [part.strip() for part in text.split(",")] if is_list else [text], form)
+            return _value(
+                name, [part.strip() for part in text.split(",")] if is_list else [text], form
+            )
         except UsageError as error:
             tell(f"  {one_line(str(error))}")
 
@@ -216,7 +230,9 @@ def read_line(prompt: str) -> str:
     sys.stderr.flush()
     line = b""
     while not line.endswith(b"\n"):
-        more = os.read(sys.stdin.fileno(), 1)  # one at a time: what follows belongs to the next question
+        more = os.read(
+            sys.stdin.fileno(), 1
+        )  # one at a time: what follows belongs to the next question
         if not more:
             raise EOFError
         line += more
@@ -241,7 +257,9 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     values: dict[str, Any] = {}
     for pair in pairs:
         if isinstance(_json_or_text(pair), dict):
-            raise UsageError(f"{pair!r} is JSON, and no key=value: write --json {shlex.quote(pair)}")
+            raise UsageError(
+                f"{pair!r} is JSON, and no key=value: write --json {shlex.quote(pair)}"
+            )
         name, text = split_pair(pair)
         if name.endswith(":"):
             name, text = split_pair(f"{name[:-1]}={text}")
@@ -263,18 +281,24 @@ def _json(name: str, text: str) -> Any:
 def _from_file(name: str, path: str, schema: Mapping[str, Any]) -> Any:
     """What a file says, as the value of one member."""
     try:
-        with open(0 if path == STDIN else os.path.expanduser(path), "rb", closefd=path != STDIN) as file:
+        with open(
+            0 if path == STDIN else os.path.expanduser(path), "rb", closefd=path != STDIN
+        ) as file:
             data = file.read()
     except OSError as error:
         literal = shlex.quote(f'{name}:="@{path}"')
-        raise UsageError(f"{name}=@{path}: {error.strerror} (the text itself is written {literal})") from None
+        raise UsageError(
+            f"{name}=@{path}: {error.strerror} (the text itself is written {literal})"
+        ) from None
     field = _resolved(properties(schema).get(name), schema)
     if field.get("contentEncoding") == "base64" or field.get("format") in ("byte", "base64"):
         return base64.b64encode(data).decode()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{name}=@{path}: it is no text in UTF-8, and {name} is no base64") from None
+        raise UsageError(
+            f"{name}=@{path}: it is no text in UTF-8, and {name} is no base64"
+        ) from None
     return text if field.get("type") in ("string", None) else _value(name, [text], schema)
 
 
@@ -339,9 +363,9 @@ def read_object(text: str, origin: str) -> dict[str, Any]:
     try:
         value = _loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{origin}: no JSON, such as {{\"name\": 1}}: {error}") from None
+        raise UsageError(f'{origin}: no JSON, such as {{"name": 1}}: {error}') from None
     if not isinstance(value, dict):
-        raise UsageError(f"{origin}: a JSON object was expected, such as {{\"name\": 1}}")
+        raise UsageError(f'{origin}: a JSON object was expected, such as {{"name": 1}}')
     return value
 
 
@@ -388,12 +412,18 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int
     """
     schema = _resolved(schema, root) if most else {}
     if isinstance(schema.get("enum"), list):
-        return "one of " + ", ".join(json.dumps(each, ensure_ascii=False) for each in schema["enum"])
+        return "one of " + ", ".join(
+            json.dumps(each, ensure_ascii=False) for each in schema["enum"]
+        )
     if "const" in schema:
-        return json.dumps(schema["const"], ensure_ascii=False) + (f" = {schema['title']}" if "title" in schema else "")
+        return json.dumps(schema["const"], ensure_ascii=False) + (
+            f" = {schema['title']}" if "title" in schema else ""
+        )
     for word in ("anyOf", "oneOf"):
         if isinstance(schema.get(word), list):
-            forms = [kind(each, root, deep, max(most - 3, 0)) for each in schema[word][:MOST_FORMS]]  # each may be all
+            forms = [
+                kind(each, root, deep, max(most - 3, 0)) for each in schema[word][:MOST_FORMS]
+            ]  # each may be all
             return " or ".join([*forms, *["..."] * (len(schema[word]) > MOST_FORMS)]) or "any"
     named = schema.get("type")
     if isinstance(named, list):
@@ -417,5 +447,9 @@ def _resolved(schema: Any, root: Any) -> Mapping[str, Any]:
             return schema
         schema = root if reference.startswith("#/") else None
         for part in reference[2:].split("/"):
-            schema = schema.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
+            schema = (
+                schema.get(part.replace("~1", "/").replace("~0", "~"))
+                if isinstance(schema, Mapping)
+                else None
+            )
     return {}

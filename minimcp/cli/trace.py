@@ -48,12 +48,20 @@ HOW = "to trace a server, write -- before its command, as in: {} -- {}"
 
 def trace_command(arguments: Sequence[str], prog: str) -> int:
     """Record what goes between a host and a server, or draw what was recorded."""
-    parser = Parser(prog, "Stand between a host and a server that it starts, pass every byte on, and write down each "
-                          "message: what it is for, how long its answer took, and what in it breaks the specification. "
-                          "In a host's config, put this before the server's command.", ENDINGS)
+    parser = Parser(
+        prog,
+        "Stand between a host and a server that it starts, pass every byte on, and write down each "
+        "message: what it is for, how long its answer took, and what in it breaks the specification. "
+        "In a host's config, put this before the server's command.",
+        ENDINGS,
+    )
     parser.usage = f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} --html FILE JSONL"
-    parser.add_argument("--html", metavar="FILE", help="also draw it, as one page to open in a browser")
-    parser.add_argument("--json", action="store_true", help="write JSON Lines, which --html FILE JSONL draws later")
+    parser.add_argument(
+        "--html", metavar="FILE", help="also draw it, as one page to open in a browser"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="write JSON Lines, which --html FILE JSONL draws later"
+    )
     parser.add_argument("--output", metavar="FILE", help="write to this file (default: stderr)")
     parser.add_argument("transcript", metavar="JSONL", nargs="*", help="what --json wrote before")
     own, command = split_command(arguments)
@@ -88,11 +96,15 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
     host = os.dup(0), os.dup(1)
     pipe: Any = subprocess.PIPE
     try:
-        server = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0, start_new_session=os.name != "nt")
+        server = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, bufsize=0, start_new_session=os.name != "nt"
+        )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, as in "
-                         "-- python server.py") from None
+        raise UsageError(
+            f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, as in "
+            "-- python server.py"
+        ) from None
     assert server.stdin is not None and server.stdout is not None
     for name in SIGNALS:
         number = getattr(signal, name, None)
@@ -111,10 +123,16 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
     back = _copy("<--", child[1], host[1], recorder)
     code = None
     while code is None:
-        with suppress(subprocess.TimeoutExpired):  # a signal that comes just before a wait is not seen until it is over
+        with suppress(
+            subprocess.TimeoutExpired
+        ):  # a signal that comes just before a wait is not seen until it is over
             code = server.wait(1.0)
     back.join(LAST_SECONDS)  # something that it has started may hold its stdout
-    recorder.note(f"the server has exited with code {code}" if code >= 0 else f"signal {-code} has ended the server")
+    recorder.note(
+        f"the server has exited with code {code}"
+        if code >= 0
+        else f"signal {-code} has ended the server"
+    )
     recorder.end()
     if code < 0:  # as the host would see it of the server
         if -code != signal.SIGKILL:
@@ -146,7 +164,7 @@ def _copy(arrow: str, reading: int, writing: int, recorder: _Recorder) -> thread
             recorder.take(arrow, chunk)
             try:
                 while chunk:
-                    chunk = chunk[way.send(chunk, LOOK_SECONDS):]
+                    chunk = chunk[way.send(chunk, LOOK_SECONDS) :]
             except ConnectionLost:
                 break
             chunk = way.read()
@@ -180,7 +198,9 @@ class _Recorder(threading.Thread):
             self._outputs.append((_open(html), page_row))
             self._outputs[-1][0].write(page_head())
         self._transcript = Transcript(judge=True)
-        self._queue: queue.SimpleQueue[Optional[tuple[float, str, bytes, int]]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Optional[tuple[float, str, bytes, int]]] = (
+            queue.SimpleQueue()
+        )
         self._lock, self._over = threading.Lock(), threading.Event()
         self._waiting = 0  # bytes in the queue
         self._left_out = {"-->": 0, "<--": 0, "": 0}
@@ -251,7 +271,10 @@ class _Recorder(threading.Thread):
         for output in [*self._outputs]:
             try:
                 act(*output)
-            except (OSError, ValueError):  # a full disk, a stderr that is closed: the server goes on
+            except (
+                OSError,
+                ValueError,
+            ):  # a full disk, a stderr that is closed: the server goes on
                 self._outputs.remove(output)
 
 
@@ -267,7 +290,9 @@ def told(entry: Entry, colour: bool) -> str:
     took = "" if entry.seconds is None else f" after {entry.seconds * 1000:.1f} ms"
     line = printable(f"{clock} host {entry}")
     lines = [styled(line, "cyan" if entry.direction == "-->" else "green", colour)]
-    lines.append(f"{INDENT}{entry.size} B{took}{': ' * bool(entry.purpose)}{printable(entry.purpose)}")
+    lines.append(
+        f"{INDENT}{entry.size} B{took}{': ' * bool(entry.purpose)}{printable(entry.purpose)}"
+    )
     for row, sentence in entry.breaches:
         lines.append(styled(f"{INDENT}! {row}: {printable(sentence)}", "bold", colour))
     return "\n".join(lines) + "\n"

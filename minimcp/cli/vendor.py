@@ -25,7 +25,17 @@ MANIFEST = "vendored.json"
 ENDINGS = "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 it cannot be written."
 
 # What a server and a client need over stdio, beside the folder of that role.
-BOTH_ROLES = {"LICENSE", "__init__.py", "py.typed", "errors.py", "protocol", "types", "schema", "engine", "stdio"}
+BOTH_ROLES = {
+    "LICENSE",
+    "__init__.py",
+    "py.typed",
+    "errors.py",
+    "protocol",
+    "types",
+    "schema",
+    "engine",
+    "stdio",
+}
 
 # Stands in a copy where a folder or a module was left out.
 LEFT_OUT = b'raise ImportError(f"{__name__} is not in this copy: vendor it without --only")\n'
@@ -48,26 +58,41 @@ class Copy(NamedTuple):
 
 def vendor_command(arguments: Sequence[str], prog: str) -> int:
     """Copy the package, or check a copy."""
-    parser = Parser(prog, "Copy this package into a tree of your own, or look at such a copy.", ENDINGS)
-    parser.add_argument("folder", metavar="DIR", help="the copy; the last part of this path is the name to import")
+    parser = Parser(
+        prog, "Copy this package into a tree of your own, or look at such a copy.", ENDINGS
+    )
+    parser.add_argument(
+        "folder", metavar="DIR", help="the copy; the last part of this path is the name to import"
+    )
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--only", choices=("server", "client"), default="",
-                        help="copy what this role needs over stdin and stdout, with the standard library alone: leave "
-                             "out the other role, HTTP, the command line and what tests servers")
-    either.add_argument("--check", action="store_true",
-                        help="copy nothing; say which version DIR is, and what in it is missing, changed or added")
+    either.add_argument(
+        "--only",
+        choices=("server", "client"),
+        default="",
+        help="copy what this role needs over stdin and stdout, with the standard library alone: leave "
+        "out the other role, HTTP, the command line and what tests servers",
+    )
+    either.add_argument(
+        "--check",
+        action="store_true",
+        help="copy nothing; say which version DIR is, and what in it is missing, changed or added",
+    )
     options = parser.parse_args(arguments)
     if options.check:
         copy = read_manifest(options.folder)
         found = differences(options.folder, copy)
         for line in found:
             print(one_line(line))
-        print(f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}")
+        print(
+            f"{options.folder} is {copy}, {'but not as it was copied' if found else 'whole and unchanged'}"
+        )
         return 1 if found else 0
     target = os.path.abspath(options.folder)
     _check_target(target, options.folder, options.only)
     copy = write_copy(target, options.only)
-    print(f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check")
+    print(
+        f"{options.folder} is now {copy}, {len(copy.files)} files; {MANIFEST} lists them for --check"
+    )
     return 0
 
 
@@ -75,8 +100,12 @@ def _check_target(target: str, shown: str, only: str) -> None:
     """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed, of no more."""
     name = os.path.basename(target)
     if not name.isidentifier() or iskeyword(name):
-        raise UsageError(f"no statement can import a package called {name!r}: use letters, digits and _")
-    if os.path.join(os.path.realpath(target), "").startswith(os.path.join(os.path.realpath(PACKAGE), "")):
+        raise UsageError(
+            f"no statement can import a package called {name!r}: use letters, digits and _"
+        )
+    if os.path.join(os.path.realpath(target), "").startswith(
+        os.path.join(os.path.realpath(PACKAGE), "")
+    ):
         raise UsageError(f"{shown} is this package itself, or lies in it")
     if os.path.islink(target) or (os.path.exists(target) and not os.path.isdir(target)):
         raise UsageError(f"{shown} is there already, and is no folder")
@@ -84,9 +113,13 @@ def _check_target(target: str, shown: str, only: str) -> None:
         copy = read_manifest(target)
         found = differences(target, copy)
         if only not in ("", copy.only):
-            raise UsageError(f"{shown} is {copy}, and --only {only} would take files away: delete it first")
+            raise UsageError(
+                f"{shown} is {copy}, and --only {only} would take files away: delete it first"
+            )
         if found:
-            raise UsageError(f"{shown} was changed since it was copied ({found[0]}): see --check, or delete it")
+            raise UsageError(
+                f"{shown} was changed since it was copied ({found[0]}): see --check, or delete it"
+            )
 
 
 def own_files(only: str) -> dict[str, bytes]:
@@ -100,7 +133,9 @@ def own_files(only: str) -> dict[str, bytes]:
     """
     if not os.path.isdir(PACKAGE):
         raise UsageError("this package lies in no folder that could be copied")
-    if os.path.lexists(os.path.join(PACKAGE, MANIFEST)) and differences(PACKAGE, read_manifest(PACKAGE)):
+    if os.path.lexists(os.path.join(PACKAGE, MANIFEST)) and differences(
+        PACKAGE, read_manifest(PACKAGE)
+    ):
         raise UsageError(f"{PACKAGE} is a copy that was changed: copy the original")
     found = {}
     for path, data in _files(PACKAGE):
@@ -122,7 +157,12 @@ def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
         path = inside + entry.name
         if not entry.is_dir(follow_symlinks=False):
             if path != MANIFEST:
-                yield path, Path(entry.path).read_bytes() if entry.is_file(follow_symlinks=False) else NO_FILE
+                yield (
+                    path,
+                    Path(entry.path).read_bytes()
+                    if entry.is_file(follow_symlinks=False)
+                    else NO_FILE,
+                )
         elif entry.name != "__pycache__":
             yield from _files(folder, path + "/")
 
@@ -137,10 +177,14 @@ def read_manifest(folder: str) -> Copy:
     if not path.parent.is_dir():
         raise UsageError(f"{folder} is no folder")
     try:
-        given = json.loads(path.read_text("utf-8") if path.is_file() and not path.is_symlink() else "")
+        given = json.loads(
+            path.read_text("utf-8") if path.is_file() and not path.is_symlink() else ""
+        )
         return Copy(str(given["version"]), str(given["only"]), dict(given["files"]))
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        raise UsageError(f"{folder} is no copy made by this command: it has no {MANIFEST} of it") from None
+        raise UsageError(
+            f"{folder} is no copy made by this command: it has no {MANIFEST} of it"
+        ) from None
 
 
 def differences(folder: str, copy: Copy) -> list[str]:
@@ -148,12 +192,15 @@ def differences(folder: str, copy: Copy) -> list[str]:
     found = {path: _hash(data) for path, data in _files(folder)}
     return [
         f"{'added' if path not in copy.files else 'changed' if path in found else 'missing'}: {path}"
-        for path in sorted({**found, **copy.files}) if path not in found or found[path] != copy.files.get(path)
+        for path in sorted({**found, **copy.files})
+        if path not in found or found[path] != copy.files.get(path)
     ]
 
 
 def _hash(data: bytes) -> str:
-    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()  # version control may have changed the line ends
+    return hashlib.sha256(
+        data.replace(b"\r\n", b"\n")
+    ).hexdigest()  # version control may have changed the line ends
 
 
 def write_copy(folder: str, only: str) -> Copy:

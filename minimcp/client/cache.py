@@ -28,9 +28,12 @@ USES = ("use", "refresh", "bypass")
 
 # The methods whose results say how long they stay true; by each, the kind of change that makes them stale.
 CACHEABLE = {
-    "server/discover": None, "resources/read": "resource_updated",
-    "tools/list": "tools_list_changed", "prompts/list": "prompts_list_changed",
-    "resources/list": "resources_list_changed", "resources/templates/list": "resources_list_changed",
+    "server/discover": None,
+    "resources/read": "resource_updated",
+    "tools/list": "tools_list_changed",
+    "prompts/list": "prompts_list_changed",
+    "resources/list": "resources_list_changed",
+    "resources/templates/list": "resources_list_changed",
 }
 
 # Seconds for which a result is kept at most, whatever the server says.
@@ -61,7 +64,12 @@ class Key(NamedTuple):
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
-        return cls(revision.name, method, uri if isinstance(uri, str) else None, to_json(dict(sorted(params.items()))))
+        return cls(
+            revision.name,
+            method,
+            uri if isinstance(uri, str) else None,
+            to_json(dict(sorted(params.items()))),
+        )
 
 
 class Cache:
@@ -75,7 +83,9 @@ class Cache:
         now: Monotonic seconds.
     """
 
-    def __init__(self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._max_bytes, self._now = max_bytes, now
         # Until when each is fresh, its text, and the bytes of key and text.
         self._entries: dict[Key, tuple[float, str, int]] = {}
@@ -102,7 +112,11 @@ class Cache:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
-            entry = (self._now() + min(ttl, LONGEST * 1000) / 1000, text, sum(map(getsizeof, (*key, text))))
+            entry = (
+                self._now() + min(ttl, LONGEST * 1000) / 1000,
+                text,
+                sum(map(getsizeof, (*key, text))),
+            )
         except RecursionError:  # it may nest deeper than can be written
             return
         with self._state_lock:
@@ -111,7 +125,9 @@ class Cache:
             self._entries.pop(key, None)
             self._entries[key] = entry
             size = sum(size for *_, size in self._entries.values())
-            while len(self._entries) > MOST_ENTRIES or (self._max_bytes is not None and size > self._max_bytes):
+            while len(self._entries) > MOST_ENTRIES or (
+                self._max_bytes is not None and size > self._max_bytes
+            ):
                 size -= self._entries.pop(next(iter(self._entries)))[2]
 
     # ------------------------------------------------------------ eviction
@@ -130,7 +146,9 @@ class Cache:
         with self._state_lock:
             self._evictions.update({method: self.mark(method) + 1 for method in methods})
             for key in list(self._entries):
-                if key.method in methods and (uri is None or key.uri is None or _related(key.uri, uri)):
+                if key.method in methods and (
+                    uri is None or key.uri is None or _related(key.uri, uri)
+                ):
                     del self._entries[key]
 
     def clear(self) -> None:
@@ -176,7 +194,9 @@ class OutputSchemas:
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
         self._checks = {
-            tool.name: None if tool.output_schema is None else OutputCheck(tool.name, tool.output_schema)
+            tool.name: None
+            if tool.output_schema is None
+            else OutputCheck(tool.name, tool.output_schema)
             for tool in tools
         }
 
@@ -194,17 +214,29 @@ class OutputSchemas:
         Raises:
             ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
         """
-        checks, structured = self._checks, vars(result)["structured_content"]  # ABSENT where there is none
+        checks, structured = (
+            self._checks,
+            vars(result)["structured_content"],
+        )  # ABSENT where there is none
         check = checks.get(name)
         if check is not None:
             if structured is ABSENT:
-                raise ProtocolViolation(f"{name} declares an output schema, and its result has no structured content")
+                raise ProtocolViolation(
+                    f"{name} declares an output schema, and its result has no structured content"
+                )
             problem = check.problem(structured)
             if problem is not None:
-                raise ProtocolViolation(f"the result of {name} breaks its output schema: {problem}", structured)
+                raise ProtocolViolation(
+                    f"the result of {name} breaks its output schema: {problem}", structured
+                )
             if check.wraps and isinstance(structured, dict):
                 structured = structured["result"]
-        elif wraps and name not in checks and isinstance(structured, dict) and structured.keys() == {"result"}:
+        elif (
+            wraps
+            and name not in checks
+            and isinstance(structured, dict)
+            and structured.keys() == {"result"}
+        ):
             return False
         elif not wraps:
             checks.setdefault(name, None)  # what a list does not tell is not asked for again

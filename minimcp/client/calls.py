@@ -14,7 +14,15 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 
 from ..engine.requests import CancelToken
 from ..engine.timer import NEVER, Deadline
-from ..errors import Busy, InvalidParams, MethodNotFound, ProtocolViolation, SessionGone, UnsupportedRevision, one_line
+from ..errors import (
+    Busy,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolViolation,
+    SessionGone,
+    UnsupportedRevision,
+    one_line,
+)
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Json, size_of
 from .cache import USES, Key
@@ -68,14 +76,23 @@ class Call:
     """
 
     def __init__(
-        self, sessions: Reconnector, timeout: Seconds, cancel: Cancel = None, capability: Optional[str] = None
+        self,
+        sessions: Reconnector,
+        timeout: Seconds,
+        cancel: Cancel = None,
+        capability: Optional[str] = None,
     ) -> None:
         self._sessions, self._host, self.cancel = sessions, sessions.host, cancel
-        self.deadline = Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
+        self.deadline = (
+            Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
+        )
         self.session = sessions.newest
         if self.session.calls.cause is not None:
             self.session = sessions.after(self.session, self.deadline, cancel)
-        if capability is not None and type(self.session.era.peer.capabilities.get(capability)) is not dict:
+        if (
+            capability is not None
+            and type(self.session.era.peer.capabilities.get(capability)) is not dict
+        ):
             self.session.need(capability)
 
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
@@ -87,7 +104,12 @@ class Call:
     # ------------------------------------------------------------ one request
 
     def request(
-        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, raw: bool = False,
+        self,
+        method: str,
+        params: Params,
+        on_progress: Optional[OnProgress] = None,
+        *,
+        raw: bool = False,
         first: Optional[Outcome] = None,
     ) -> Result:
         """Send a request, again with the host's answers, and again where the server says that it did not run it.
@@ -102,7 +124,9 @@ class Call:
         while True:
             if outcome is None:
                 try:
-                    outcome = self.session.request(method, sent, self.deadline, self.cancel, on_progress)
+                    outcome = self.session.request(
+                        method, sent, self.deadline, self.cancel, on_progress
+                    )
                 except NOT_RUN as refusal:
                     outcome = refusal
             if isinstance(outcome, Exception):
@@ -127,21 +151,30 @@ class Call:
         session, is_last = self.session, before.count(type(refusal)) == TRIES.get(type(refusal))
         if isinstance(refusal, Busy):
             left = self.deadline.remaining()
-            if is_last or refusal.seconds > LONGEST_BUSY or (left is not None and refusal.seconds >= left):
+            if (
+                is_last
+                or refusal.seconds > LONGEST_BUSY
+                or (left is not None and refusal.seconds >= left)
+            ):
                 raise refusal
             session.sleep(Deadline(refusal.seconds), self.cancel)
         elif isinstance(refusal, SessionGone):
             if not refusal.refused or self._sessions.begin is None:
                 raise refusal
             if is_last:
-                refusal.args = (f"{refusal}, and the one before it: do several processes serve this URL? They need a "
-                                "proxy that sends a client to the same one always, or sessions=False",)
+                refusal.args = (
+                    f"{refusal}, and the one before it: do several processes serve this URL? They need a "
+                    "proxy that sends a client to the same one always, or sessions=False",
+                )
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
             self.session = self._sessions.after(session, self.deadline, self.cancel)
         elif not (
-            isinstance(refusal, UnsupportedRevision) and refusal.from_peer and not is_last
-            and isinstance(session.era, PerRequest) and session.era.adopt(refusal)
+            isinstance(refusal, UnsupportedRevision)
+            and refusal.from_peer
+            and not is_last
+            and isinstance(session.era, PerRequest)
+            and session.era.adopt(refusal)
         ):
             raise refusal
         before.append(type(refusal))
@@ -171,7 +204,9 @@ class Call:
         if not is_sound or not (asked or state is not None) or len(asked or ()) > MOST_QUESTIONS:
             what = f"an object of at most {MOST_QUESTIONS} inputRequests and a string requestState"
             raise ProtocolViolation(f"{method} asks with {what}", result)
-        following = {name: params[name] for name in params if name not in ("inputResponses", "requestState")}
+        following = {
+            name: params[name] for name in params if name not in ("inputResponses", "requestState")
+        }
         if state is not None:
             following["requestState"] = state
         if not asked:
@@ -221,20 +256,29 @@ class Call:
         return {key: answers[key] for key in questions}
 
     def _question(self, method: str, one: Any, asked: CancelToken) -> Answerer:
-        kind, params = (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
+        kind, params = (
+            (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
+        )
         if not isinstance(kind, str) or not isinstance(params, dict):
             raise ProtocolViolation(f"{method} asks with a method and params", one)
         try:
             return self._host.read(kind, params, self.session.era.peer, asked)
         except MethodNotFound:
-            raise ProtocolViolation(f"{method} asks only what the client declares, not {one_line(kind)}", one) from None
+            raise ProtocolViolation(
+                f"{method} asks only what the client declares, not {one_line(kind)}", one
+            ) from None
         except InvalidParams as error:
             raise ProtocolViolation(f"{method} asks for input: {error}", one) from None
 
     # ------------------------------------------------------------ results that are kept, and pages
 
     def fetch(
-        self, method: str, params: Params, on_progress: Optional[OnProgress] = None, *, cache: str = "use",
+        self,
+        method: str,
+        params: Params,
+        on_progress: Optional[OnProgress] = None,
+        *,
+        cache: str = "use",
         raw: bool = False,
     ) -> Result:
         """A result that is kept and fresh, or else a new one. Arguments and errors as `Client.request`."""
@@ -291,7 +335,9 @@ class Call:
             left -= size_of(result[member], left)
             if left < 0:
                 raise ProtocolViolation(f"{method} lists more than {LIST_BYTES} bytes of memory")
-            items += read_result(method, lambda result: [read(item) for item in result[member]], result)
+            items += read_result(
+                method, lambda result: [read(item) for item in result[member]], result
+            )
             cursor = result.get("nextCursor")
             if cursor is None:
                 return items

@@ -121,7 +121,9 @@ class Client:
 
     def __init__(self, sessions: Reconnector, *, send_shutdown: bool = False) -> None:
         if not hasattr(sessions, "host"):
-            raise TypeError(f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}")
+            raise TypeError(
+                f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}"
+            )
         self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
         _open_clients.add(self)
 
@@ -165,13 +167,28 @@ class Client:
     # ------------------------------------------------------------ calls
 
     def _list(
-        self, method: str, member: str, read: Callable[[Any], T], timeout: Seconds, cancel: Cancel, cache: str
+        self,
+        method: str,
+        member: str,
+        read: Callable[[Any], T],
+        timeout: Seconds,
+        cancel: Cancel,
+        cache: str,
     ) -> list[T]:
-        return Call(self._sessions, timeout, cancel, method.partition("/")[0]).pages(method, member, read, cache)
+        return Call(self._sessions, timeout, cancel, method.partition("/")[0]).pages(
+            method, member, read, cache
+        )
 
     def request(
-        self, method: str, params: Optional[Mapping[str, Json]] = None, *, timeout: Seconds = DEFAULT,
-        cancel: Cancel = None, on_progress: Optional[OnProgress] = None, raw: bool = False, cache: str = "use",
+        self,
+        method: str,
+        params: Optional[Mapping[str, Json]] = None,
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+        raw: bool = False,
+        cache: str = "use",
     ) -> dict[str, Json]:
         """Call any method and return its result as it came.
 
@@ -199,7 +216,9 @@ class Client:
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
         """
         sent = _checked(method, params)
-        return Call(self._sessions, timeout, cancel).fetch(method, sent, on_progress, raw=raw, cache=cache)
+        return Call(self._sessions, timeout, cancel).fetch(
+            method, sent, on_progress, raw=raw, cache=cache
+        )
 
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification.
@@ -219,7 +238,9 @@ class Client:
         call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
         return time.monotonic() - began
 
-    def set_log_level(self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def set_log_level(
+        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> None:
         """Have the server send log messages of this level and above. Errors as `Client.request`.
 
         Args:
@@ -233,7 +254,9 @@ class Client:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
         call.session.subscriptions.set_log_level(level, call.request)
-        call.session.subscriptions.log_level = level  # of another session, if it was to be sent again
+        call.session.subscriptions.log_level = (
+            level  # of another session, if it was to be sent again
+        )
         call.session.check()  # as in `ClientSubscriptions.change`
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
@@ -244,7 +267,9 @@ class Client:
             ConnectionLost: The connection has ended.
         """
         if self._host.roots is None:
-            raise RuntimeError("set_roots replaces what connect was given as roots=, and there was nothing")
+            raise RuntimeError(
+                "set_roots replaces what connect was given as roots=, and there was nothing"
+            )
         self._host.roots = as_roots(roots)
         self.roots_changed()
 
@@ -262,7 +287,9 @@ class Client:
 
     # ------------------------------------------------------------ tools
 
-    def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Tool]:
+    def list_tools(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[Tool]:
         """All tools of the server, page after page. Arguments and errors as `Client.request`.
 
         Raises:
@@ -281,8 +308,15 @@ class Client:
 
     @keywords_shown
     def call_tool(
-        self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None, raise_on_error: bool = True, **misplaced: NoReturn,
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
+        **misplaced: NoReturn,
     ) -> CallToolResult:
         """Call a tool. Arguments and errors as `Client.request`, and:
 
@@ -305,10 +339,16 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        return self._carry_out(call, _call_params(name, arguments), None, on_progress, raise_on_error)
+        return self._carry_out(
+            call, _call_params(name, arguments), None, on_progress, raise_on_error
+        )
 
     def _carry_out(
-        self, call: Call, params: Params, first: Optional[Outcome], on_progress: Optional[OnProgress] = None,
+        self,
+        call: Call,
+        params: Params,
+        first: Optional[Outcome],
+        on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
     ) -> CallToolResult:
         """Go on with a call of a tool until there is a result, from what came of it already; None sends it first."""
@@ -343,9 +383,14 @@ class Client:
         """Whether the server lists a tool as one that runs as a task only."""
         if not call.session.era.peer.supports("tasks.requests.tools.call"):
             return False
-        return any(each.name == name and each.task == "required" for each in self._list_tools(call, "refresh"))
+        return any(
+            each.name == name and each.task == "required"
+            for each in self._list_tools(call, "refresh")
+        )
 
-    def _typed(self, call: Call, name: Optional[str], result: Params, raise_on_error: bool) -> CallToolResult:
+    def _typed(
+        self, call: Call, name: Optional[str], result: Params, raise_on_error: bool
+    ) -> CallToolResult:
         """The result of a call of a tool as an object; None for a tool whose name is not known."""
         typed = read_result("tools/call", CallToolResult.from_wire, result)
         schemas = call.session.schemas
@@ -356,26 +401,44 @@ class Client:
                 raise failed
         elif name is None:
             schemas.fill_in("", typed, wraps=False)
-        elif not schemas.fill_in(name, typed, wraps=call.session.era.revision.structured == "object"):
+        elif not schemas.fill_in(
+            name, typed, wraps=call.session.era.revision.structured == "object"
+        ):
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
-            except McpError as error:  # the call was made: its result is kept whatever comes of this
-                log.warning("what %s returned may be wrapped, and its schema cannot be had: %s", name, error)
+            except (
+                McpError
+            ) as error:  # the call was made: its result is kept whatever comes of this
+                log.warning(
+                    "what %s returned may be wrapped, and its schema cannot be had: %s", name, error
+                )
             schemas.fill_in(name, typed, wraps=False)
         return typed
 
     @overload
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
     ) -> list[CallToolResult]: ...
     @overload
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: bool,
     ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> Any:
         """Send many calls at once, from this thread, and return their results in the order of the calls.
@@ -395,20 +458,34 @@ class Client:
         for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
                 way = 'such as [("forecast", {"city": "Oslo"})]'
-                raise TypeError(f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}")
+                raise TypeError(
+                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
+                )
         params = [_call_params(*each) for each in pairs]
-        outcomes: list[Optional[Outcome]] = [*call.session.request_all("tools/call", params, call.deadline, cancel)]
-        if call.session.mirror is not None and any(isinstance(outcome, HeaderMismatch) for outcome in outcomes):
-            with suppress(McpError):  # a call that is refused again lists them once more, and fails with what this says
+        outcomes: list[Optional[Outcome]] = [
+            *call.session.request_all("tools/call", params, call.deadline, cancel)
+        ]
+        if call.session.mirror is not None and any(
+            isinstance(outcome, HeaderMismatch) for outcome in outcomes
+        ):
+            with suppress(
+                McpError
+            ):  # a call that is refused again lists them once more, and fails with what this says
                 self._list_tools(call, "refresh")
-            outcomes = [None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes]
+            outcomes = [
+                None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes
+            ]
         with following(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
-                part = call.within(None, token)  # its deadline is paused only while the host answers this one
+                part = call.within(
+                    None, token
+                )  # its deadline is paused only while the host answers this one
                 work = partial(self._carry_out, part, one, first)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
-                if asks or first is None or isinstance(first, NOT_RUN):  # one that waits for its answer holds no other
+                if (
+                    asks or first is None or isinstance(first, NOT_RUN)
+                ):  # one that waits for its answer holds no other
                     results.append(spawn(self._host.pool, work, token))
                 else:
                     results.append(CallFuture(token))
@@ -419,7 +496,12 @@ class Client:
     # ------------------------------------------------------------ tasks
 
     def start_task(
-        self, name: str, arguments: Arguments = None, *, ttl: Optional[float] = None, timeout: Seconds = DEFAULT,
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
         """Call a tool as a task, and do not wait for its end. Arguments and errors as `call_tool`, and:
@@ -443,9 +525,15 @@ class Client:
         params = _call_params(name, arguments)
         if call.session.era.revision.handshake:
             asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
-            return Task.read(self, call.request("tools/call", {**params, "task": asked}).get("task"), name)
+            return Task.read(
+                self, call.request("tools/call", {**params, "task": asked}).get("task"), name
+            )
         result = call.request("tools/call", params)
-        return Task.read(self, result, name) if result.get("resultType") == "task" else Task(self, "", name, result)
+        return (
+            Task.read(self, result, name)
+            if result.get("resultType") == "task"
+            else Task(self, "", name, result)
+        )
 
     def task(self, id: str) -> Task:
         """A task that was started before, maybe by another process; nothing is asked.
@@ -482,7 +570,9 @@ class Client:
         Raises:
             CapabilityNotSupported: The server declares no resources.
         """
-        return self._list("resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache)
+        return self._list(
+            "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache
+        )
 
     def list_resource_templates(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
@@ -493,11 +583,18 @@ class Client:
             CapabilityNotSupported: The server declares no resources.
         """
         read = types.ResourceTemplate.from_wire
-        return self._list("resources/templates/list", "resourceTemplates", read, timeout, cancel, cache)
+        return self._list(
+            "resources/templates/list", "resourceTemplates", read, timeout, cancel, cache
+        )
 
     def read_resource(
-        self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None, cache: str = "use",
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+        cache: str = "use",
     ) -> types.ReadResourceResult:
         """Read a resource. Arguments and errors as `Client.request`, and:
 
@@ -510,7 +607,9 @@ class Client:
             CapabilityNotSupported: The server declares no resources.
         """
         call = Call(self._sessions, timeout, cancel, "resources")
-        result = call.fetch("resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache)
+        result = call.fetch(
+            "resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache
+        )
         return read_result("resources/read", types.ReadResourceResult.from_wire, result)
 
     # ------------------------------------------------------------ skills
@@ -529,7 +628,9 @@ class Client:
         call.session.need(CAPABILITY)
         return call.pages("skills/list", "skills", partial(Skill, self), "bypass")
 
-    def read_skill(self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> Skill:
+    def read_skill(
+        self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> Skill:
         """Read the ``SKILL.md`` of a skill, and verify its size, digest and front matter. Errors as `request`, and:
 
         Args:
@@ -548,13 +649,19 @@ class Client:
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
-        found = skill if isinstance(skill, Skill) else get_skill(self, call, expect(skill, str, "a skill is a str"))
+        found = (
+            skill
+            if isinstance(skill, Skill)
+            else get_skill(self, call, expect(skill, str, "a skill is a str"))
+        )
         found.load(call)
         return found
 
     # ------------------------------------------------------------ prompts
 
-    def list_prompts(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use") -> list[Prompt]:
+    def list_prompts(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[Prompt]:
         """All prompts of the server, page after page. Arguments and errors as `list_tools`.
 
         Raises:
@@ -563,8 +670,13 @@ class Client:
         return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
 
     def get_prompt(
-        self, name: str, arguments: Optional[Mapping[str, Scalar]] = None, *, timeout: Seconds = DEFAULT,
-        cancel: Cancel = None, on_progress: Optional[OnProgress] = None,
+        self,
+        name: str,
+        arguments: Optional[Mapping[str, Scalar]] = None,
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
         """Get a prompt's messages. Arguments and errors as `Client.request`, and:
 
@@ -581,14 +693,23 @@ class Client:
         params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        result = Call(self._sessions, timeout, cancel, "prompts").request("prompts/get", params, on_progress)
+        result = Call(self._sessions, timeout, cancel, "prompts").request(
+            "prompts/get", params, on_progress
+        )
         return read_result("prompts/get", types.GetPromptResult.from_wire, result)
 
     # ------------------------------------------------------------ completion
 
     def complete(
-        self, argument: str, value: str, *, prompt: Optional[str] = None, template: Optional[str] = None,
-        arguments: Optional[Mapping[str, Scalar]] = None, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        argument: str,
+        value: str,
+        *,
+        prompt: Optional[str] = None,
+        template: Optional[str] = None,
+        arguments: Optional[Mapping[str, Scalar]] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> types.Completion:
         """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
 
@@ -606,7 +727,11 @@ class Client:
         """
         if (prompt is None) == (template is None):
             raise TypeError("say which: prompt=, or template=")
-        ref = {"type": "ref/resource", "uri": template} if prompt is None else {"type": "ref/prompt", "name": prompt}
+        ref = (
+            {"type": "ref/resource", "uri": template}
+            if prompt is None
+            else {"type": "ref/prompt", "name": prompt}
+        )
         expect(prompt or template, str, "prompt or template is a str")
         expect(argument, str, "an argument's name is a str")
         expect(value, str, "a value is a str")
@@ -623,7 +748,9 @@ class Client:
 
     # ------------------------------------------------------------ changes
 
-    def _subscriptions(self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel) -> T:
+    def _subscriptions(
+        self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
+    ) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a request again."""
         call, refusals = Call(self._sessions, timeout, cancel), list[type]()
         call.session.check()
@@ -652,12 +779,20 @@ class Client:
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
         expect(uri, str, URI)
-        self._subscriptions(lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel)
+        self._subscriptions(
+            lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
+        )
 
     def listen(
-        self, tools_list_changed: bool = False, prompts_list_changed: bool = False,
-        resources_list_changed: bool = False, resource_subscriptions: Sequence[str] = (), *,
-        filters: Optional[Mapping[str, Json]] = None, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        tools_list_changed: bool = False,
+        prompts_list_changed: bool = False,
+        resources_list_changed: bool = False,
+        resource_subscriptions: Sequence[str] = (),
+        *,
+        filters: Optional[Mapping[str, Json]] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> Changes:
         """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
 
@@ -681,10 +816,16 @@ class Client:
             TypeError: ``resource_subscriptions`` is one str, or holds something else.
         """
         if isinstance(resource_subscriptions, str):
-            raise TypeError(f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?")
+            raise TypeError(
+                f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?"
+            )
         uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
-        wanted = Filter(tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {})
-        return self._subscriptions(lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel)
+        wanted = Filter(
+            tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
+        )
+        return self._subscriptions(
+            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel
+        )
 
     def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:
         """Run one of this client's calls on a thread of its own.
@@ -795,7 +936,9 @@ def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[C
 def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
     """The outcomes of several calls, unless the first failure among them is to be raised."""
     for outcome in outcomes:
-        if isinstance(outcome, BaseException) and not (return_exceptions and isinstance(outcome, Exception)):
+        if isinstance(outcome, BaseException) and not (
+            return_exceptions and isinstance(outcome, Exception)
+        ):
             raise outcome
     return outcomes
 
@@ -803,7 +946,9 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
 def _checked(method: Any, params: Any) -> Any:
     """The params of a message that a user writes by hand, if it can be one."""
     expect(method, str, "a method is a str")
-    return expect({} if params is None else params, Mapping, f"the params of {method} are a dict or None")
+    return expect(
+        {} if params is None else params, Mapping, f"the params of {method} are a dict or None"
+    )
 
 
 def _mapping(name: str, arguments: Any) -> Any:
@@ -817,17 +962,25 @@ def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str
         expect(name, str, "a tool's name is a str")
     if arguments is None:
         return {"name": name}
-    return {"name": name, "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments))}
+    return {
+        "name": name,
+        "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments)),
+    }
 
 
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
-            what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
+            what = (
+                f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
+            )
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
-    return {name: value if isinstance(value, str) else to_json(value) for name, value in arguments.items()}
+    return {
+        name: value if isinstance(value, str) else to_json(value)
+        for name, value in arguments.items()
+    }
 
 
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()

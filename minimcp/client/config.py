@@ -25,7 +25,13 @@ CONFIG_FILE = "mcp.json"
 TABLES = ("mcpServers", "servers")
 """What the object of servers is called: by most hosts, by VS Code."""
 
-REMOTE = {"stdio": False, "http": True, "streamable-http": True, "streamableHttp": True, "sse": True}
+REMOTE = {
+    "stdio": False,
+    "http": True,
+    "streamable-http": True,
+    "streamableHttp": True,
+    "sse": True,
+}
 """The words for ``type``, and whether such a server is reached by its URL."""
 
 MEMBERS = ("command", "args", "env", "cwd", "url", "headers", "type", "disabled")
@@ -37,7 +43,13 @@ READ_BY_HOSTS = {
 }  # fmt: skip
 """Files of hosts, and what the object of servers is called there."""
 
-MISSPELT = {"cmd": "command", "arguments": "args", "envFile": "env", "environment": "env", "uri": "url"}
+MISSPELT = {
+    "cmd": "command",
+    "arguments": "args",
+    "envFile": "env",
+    "environment": "env",
+    "uri": "url",
+}
 """What members of an entry are called by mistake, beside what is near a right name, and what they are called."""
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
@@ -64,7 +76,11 @@ class Servers:
     def names(self) -> list[str]:
         """All that are not disabled, in order."""
         table = self.table.items()
-        return [name for name, entry in table if not (isinstance(entry, Mapping) and entry.get("disabled") is True)]
+        return [
+            name
+            for name, entry in table
+            if not (isinstance(entry, Mapping) and entry.get("disabled") is True)
+        ]
 
     def __contains__(self, name: object) -> bool:
         return name in self.table
@@ -80,7 +96,9 @@ class Servers:
             near = nearest(name, self.table)
             meant = f", did you mean {near!r}?" if near else ":"
             known = listed(map(repr, self.table), "and") if self.table else "none"
-            raise ValueError(f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}")
+            raise ValueError(
+                f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}"
+            )
         entry = self.table[name]
         try:
             if isinstance(entry, Mapping):
@@ -117,10 +135,17 @@ def read_servers(config: Config) -> Servers:
     if isinstance(config, Servers):
         return config
     if isinstance(config, Mapping):
-        table = next((
-            table for table in map(config.get, TABLES)  # of a whole file; else these are the servers themselves
-            if isinstance(table, Mapping) and all(isinstance(entry, Mapping) for entry in table.values())
-        ), config)
+        table = next(
+            (
+                table
+                for table in map(
+                    config.get, TABLES
+                )  # of a whole file; else these are the servers themselves
+                if isinstance(table, Mapping)
+                and all(isinstance(entry, Mapping) for entry in table.values())
+            ),
+            config,
+        )
         for name in table:
             expect(name, str, "a server's name is a str")
         return Servers("", "", table)
@@ -136,20 +161,29 @@ def _file(path: str) -> Mapping[str, Any]:
         text = data.decode("utf-8-sig")
         whole = read_json(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}") from None
+        raise ValueError(
+            f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(whole, dict):
         raise ValueError(f"{path}: must be an object, not {described(whole)}")
     found = [member for member in TABLES if member in whole]
     if len(found) != 1:
-        raise ValueError(f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}")
+        raise ValueError(
+            f"{path}: must have {' or '.join(TABLES)}, and has {'both' if found else 'neither'}"
+        )
     if found[0] == "mcpServers" and strict_json(text) != text:
-        log.warning("%s has comments, or a comma after the last item: other hosts than VS Code may refuse it", path)
+        log.warning(
+            "%s has comments, or a comma after the last item: other hosts than VS Code may refuse it",
+            path,
+        )
     whole_path = os.path.abspath(path).replace(os.sep, "/")
     read = [table for end, table in READ_BY_HOSTS.items() if whole_path.endswith("/" + end)]
     if read and found != read:
-        log.warning("%s has %s, and the host of a file of this name reads %s", path, found[0], read[0])
+        log.warning(
+            "%s has %s, and the host of a file of this name reads %s", path, found[0], read[0]
+        )
     table = whole[found[0]]
     if not isinstance(table, dict):
         raise ValueError(f"{path}: {found[0]}: must be an object, not {described(table)}")
@@ -161,7 +195,11 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(strict_json(text), object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        way = f"{error.msg.rstrip(': ')}: write backslashes twice, or use /" if "escape" in error.msg else error.msg
+        way = (
+            f"{error.msg.rstrip(': ')}: write backslashes twice, or use /"
+            if "escape" in error.msg
+            else error.msg
+        )
         raise json.JSONDecodeError(way, text, error.pos) from None
 
 
@@ -179,7 +217,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(
+            f"{next(name for name in names if names.count(name) > 1)!r} is there twice"
+        )
     return made
 
 
@@ -189,9 +229,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _target(entry: Mapping[str, Any], folder: str) -> Any:
     """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins with the member."""
     if entry.get("disabled", False) is not False:
-        raise ValueError(f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}")
+        raise ValueError(
+            f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}"
+        )
     for member in entry.keys() - {*MEMBERS}:
-        meant = MISSPELT.get(member) or nearest(member, [name for name in MEMBERS if name[:1] == member[:1]])
+        meant = MISSPELT.get(member) or nearest(
+            member, [name for name in MEMBERS if name[:1] == member[:1]]
+        )
         if meant is not None:
             raise ValueError(f"{member}: is not read here: write {meant}")
     named = entry.get("type", "http" if "url" in entry else "stdio")
@@ -199,7 +243,9 @@ def _target(entry: Mapping[str, Any], folder: str) -> Any:
         raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")
     needed, other = ("url", "command") if REMOTE[named] else ("command", "url")
     if other in entry:
-        raise ValueError(f"{other}: does not go together with {needed if needed in entry else f'type {named!r}'}")
+        raise ValueError(
+            f"{other}: does not go together with {needed if needed in entry else f'type {named!r}'}"
+        )
     first = _text(needed, entry)
     if not REMOTE[named]:
         cwd = os.path.join(folder, _text("cwd", entry)) if "cwd" in entry else None
@@ -241,7 +287,9 @@ def _expanded(member: str, value: Any) -> str:
     def put(found: re.Match[str]) -> str:
         name, default = found.groups()
         if name is None:
-            raise ValueError(f"{member}: {found[0]} is not known here: ${{NAME}} and ${{NAME:-default}} are")
+            raise ValueError(
+                f"{member}: {found[0]} is not known here: ${{NAME}} and ${{NAME:-default}} are"
+            )
         known = os.environ.get(name, default)
         if known is None:
             raise ValueError(f"{member}: the environment variable {name} is not set")

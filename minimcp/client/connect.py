@@ -15,7 +15,18 @@ from contextlib import ExitStack, suppress
 from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from .. import __version__ as VERSION
 from ..engine.limits import Limits
@@ -190,11 +201,17 @@ def connect(
     for name in misspelt:
         field = name.replace("max_", "", 1)
         if field in Limits.__dataclass_fields__:
-            raise TypeError(f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)")
+            raise TypeError(
+                f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)"
+            )
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown"):
         expect(given[name], bool, f"{name} is True or False")
-    expect(extensions, (list, tuple, Mapping, type(None)), "extensions is a list of extensions, a mapping or None")
+    expect(
+        extensions,
+        (list, tuple, Mapping, type(None)),
+        "extensions is a list of extensions, a mapping or None",
+    )
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -202,22 +219,35 @@ def connect(
     wanted = wanted_revisions(revision)
     web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
     found = read_target(target, env=env, cwd=cwd, config=config, web=web)
-    takes_stderr = isinstance(found.object, StdioServer) or (config is not None and found.is_web)  # one for many, there
+    takes_stderr = isinstance(found.object, StdioServer) or (
+        config is not None and found.is_web
+    )  # one for many, there
     if stderr is not None and not takes_stderr:
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
-        handlers, {name: given[name] for name in NAMES}, roots=roots, sampling=sampling, elicitation=elicitation,
-        extensions=extensions, limits=limits, cache=cache, connection=str(target) if config is not None else None,
+        handlers,
+        {name: given[name] for name in NAMES},
+        roots=roots,
+        sampling=sampling,
+        elicitation=elicitation,
+        extensions=extensions,
+        limits=limits,
+        cache=cache,
+        connection=str(target) if config is not None else None,
     )
     if client_info is None:
-        client_info = Implementation(os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION)
+        client_info = Implementation(
+            os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION
+        )
     elif not isinstance(client_info, Implementation):
         info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
-    plan = Plan(found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout)
+    plan = Plan(
+        found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout
+    )
     renew = plan.open if restart or found.is_web else None
     try:
         sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
@@ -249,7 +279,9 @@ class Plan(NamedTuple):
     @property
     def per_request(self) -> Optional[Revision]:
         """The newest revision without a handshake; None when none is wanted."""
-        return next((revision for revision in reversed(self.wanted) if not revision.handshake), None)
+        return next(
+            (revision for revision in reversed(self.wanted) if not revision.handshake), None
+        )
 
     @property
     def handshake(self) -> Optional[Revision]:
@@ -263,7 +295,9 @@ class Plan(NamedTuple):
 
     def without_probe(self) -> Plan:
         """The same for a server that cannot bear to be probed."""
-        return self._replace(wanted=tuple(revision for revision in self.wanted if revision.handshake))
+        return self._replace(
+            wanted=tuple(revision for revision in self.wanted if revision.handshake)
+        )
 
     def open(self, cancel: Cancel, before: Optional[ClientSession] = None) -> ClientSession:
         """Connect and agree.
@@ -293,12 +327,19 @@ class Plan(NamedTuple):
 
     def _agreed_locally(self, agree: Agree) -> ClientSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
-        first, is_probed = self._open_pipe(), self.per_request is not None and self.handshake is not None
+        first, is_probed = (
+            self._open_pipe(),
+            self.per_request is not None and self.handshake is not None,
+        )
         try:
             try:
                 return agree(first, self)
             except ConnectionLost:
-                if not (isinstance(self.target.object, StdioServer) and is_probed and first.transport.was_read()):
+                if not (
+                    isinstance(self.target.object, StdioServer)
+                    and is_probed
+                    and first.transport.was_read()
+                ):
                     raise
                 return agree(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the message of what is raised says all that the loss does
@@ -307,10 +348,14 @@ class Plan(NamedTuple):
             if lost.exit_code == 0:
                 hint = "a server runs until its stdin ends: does this program call server.run()?"
             elif lost.exit_code and not lost.stderr_tail:
-                hint = "it wrote nothing to stderr: run this command in a terminal to see what it does"
+                hint = (
+                    "it wrote nothing to stderr: run this command in a terminal to see what it does"
+                )
             raise ConnectionFailed(
                 f"{lost}{only}\n{hint}".rstrip("\n"),
-                exit_code=lost.exit_code, signal=lost.signal, stderr_tail=lost.stderr_tail,
+                exit_code=lost.exit_code,
+                signal=lost.signal,
+                stderr_tail=lost.stderr_tail,
             ) from None
 
     def _open_pipe(self) -> ClientSession:
@@ -319,24 +364,38 @@ class Plan(NamedTuple):
         if len(command) == 1 and re.fullmatch(INTERPRETER, os.path.basename(command[0])):
             way = 'write the file of the server behind it, in a config as "args": ["server.py"]'
             raise ConnectionFailed(f"{command[0]!r} starts an interpreter without a program: {way}")
-        pipe = target.open_pipe() if not isinstance(target, StdioServer) else ChildTransport(
-            target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
+        pipe = (
+            target.open_pipe()
+            if not isinstance(target, StdioServer)
+            else ChildTransport(
+                target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
+            )
         )
         return ClientSession.over(pipe, self.host, self.limits, self.trace)
 
     @staticmethod
     def _agree(
-        deadline: Deadline, cancel: Cancel, before: Optional[ClientSession], session: ClientSession, plan: Plan
+        deadline: Deadline,
+        cancel: Cancel,
+        before: Optional[ClientSession],
+        session: ClientSession,
+        plan: Plan,
     ) -> ClientSession:
         """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
         try:
             with ExitStack() as afterwards:
                 if cancel is not None:
-                    afterwards.callback(cancel.on_cancel(lambda: session.stop(Cancelled(cancel.reason or "cancelled"))))
+                    afterwards.callback(
+                        cancel.on_cancel(
+                            lambda: session.stop(Cancelled(cancel.reason or "cancelled"))
+                        )
+                    )
                 negotiate(session, plan, deadline)
                 session.ready(deadline)
                 session.subscriptions = ClientSubscriptions(session)
-                session.subscriptions.begin(deadline, None if before is None else before.subscriptions)
+                session.subscriptions.begin(
+                    deadline, None if before is None else before.subscriptions
+                )
             check_token(cancel)  # which ends nothing from here on
         except BaseException:
             session.close()
@@ -361,7 +420,9 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     if revision in ("auto", "handshake"):
         return tuple(one for one in REVISIONS if one.handshake or revision == "auto")
     if revision not in BY_NAME:
-        raise ValueError(f'revision is "auto", "handshake" or one of {", ".join(BY_NAME)}, not {revision!r}')
+        raise ValueError(
+            f'revision is "auto", "handshake" or one of {", ".join(BY_NAME)}, not {revision!r}'
+        )
     return (BY_NAME[revision],)
 
 
@@ -382,7 +443,9 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
         ConnectionFailed: It refused.
         ProtocolViolation: Its answer was none.
     """
-    verdict = "refused" if plan.per_request is None else _probe(session, plan, plan.per_request, deadline)
+    verdict = (
+        "refused" if plan.per_request is None else _probe(session, plan, plan.per_request, deadline)
+    )
     if verdict == "agreed":
         return
     try:
@@ -390,7 +453,9 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
     except UnsupportedRevision as error:
         if verdict != "silent" or plan.per_request is None or not error.from_peer:
             raise
-        if _probe(session, plan, plan.per_request, deadline) != "agreed":  # it was slow, and knows of the probe now
+        if (
+            _probe(session, plan, plan.per_request, deadline) != "agreed"
+        ):  # it was slow, and knows of the probe now
             raise
 
 
@@ -418,12 +483,23 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
             peer = Peer(revision, info=server_info(answer), capabilities=answer["capabilities"])
             envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
             instructions = answer.get("instructions")
-            session.agree(PerRequest(revision, peer, envelope, instructions if isinstance(instructions, str) else None))
+            session.agree(
+                PerRequest(
+                    revision,
+                    peer,
+                    envelope,
+                    instructions if isinstance(instructions, str) else None,
+                )
+            )
             return "agreed"
-    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it names itself")
+    raise UnsupportedRevision(
+        f"{session.name}: the server refuses the revisions that it names itself"
+    )
 
 
-def _described(session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline) -> dict[str, Json]:
+def _described(
+    session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline
+) -> dict[str, Json]:
     """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and as `negotiate`."""
     try:
         result = session.request(method, params, deadline)
@@ -435,7 +511,9 @@ def _described(session: ClientSession, method: str, params: dict[str, Json], dea
         way = f'it serves over HTTP: connect to {served[1]}, or call run() without "http"'
         raise ConnectionFailed(f"{session.name} does not answer: {way}", stderr_tail=tail) from None
     if size_of(result, DESCRIPTION_BYTES) > DESCRIPTION_BYTES:
-        raise ProtocolViolation(f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory")
+        raise ProtocolViolation(
+            f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory"
+        )
     return result
 
 
@@ -474,8 +552,12 @@ class Target(NamedTuple):
 
 
 def read_target(
-    target: Any, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[Union[str, os.PathLike[str]]] = None,
-    config: Optional[Config] = None, web: Optional[Mapping[str, Any]] = None,
+    target: Any,
+    *,
+    env: Optional[Mapping[str, str]] = None,
+    cwd: Optional[Union[str, os.PathLike[str]]] = None,
+    config: Optional[Config] = None,
+    web: Optional[Mapping[str, Any]] = None,
 ) -> Target:
     """Decide what a target is, in the documented order.
 
@@ -498,7 +580,11 @@ def read_target(
         _refuse(web, f"{_WEB} are part of the config")
         expect(target, str, "with config= a server is given by its name, a str")
         servers = read_servers(config)
-        what = f"the server {target!r} of {servers.where}" if servers.where else f"the server {target!r}"
+        what = (
+            f"the server {target!r} of {servers.where}"
+            if servers.where
+            else f"the server {target!r}"
+        )
         return read_target(servers.target(target))._replace(what=what)
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from ..http.client import HttpServer
@@ -508,7 +594,12 @@ def read_target(
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
         _refuse_address(target)
-    _refuse(web, f"{_WEB} are part of the HttpServer" if is_web else f"{_WEB} apply to a server with a URL only")
+    _refuse(
+        web,
+        f"{_WEB} are part of the HttpServer"
+        if is_web
+        else f"{_WEB} apply to a server with a URL only",
+    )
     if is_web:
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("an HttpServer", target, is_web)
@@ -551,30 +642,50 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
 
         cls = target if isinstance(target, type) else type(target)
         if cls is target:
-            way = f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
+            way = (
+                f"connect(Server.of({cls.__name__}()))"
+                if has_marks(cls)
+                else "give an instance of it"
+            )
             raise TypeError(f"{cls.__name__} is a class: {way}")
-        way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
-        raise TypeError(f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}")
+        way = (
+            ": connect(Server.of(...)) serves an object with marked methods"
+            if has_marks(cls)
+            else ""
+        )
+        raise TypeError(
+            f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
+        )
     first, is_script = "".join(target.split()[:1]), target.endswith(tuple(SCRIPTS))
-    if (os.path.dirname(first) and os.path.isfile(target)) or (is_script and len(target.split()) == 1):
+    if (os.path.dirname(first) and os.path.isfile(target)) or (
+        is_script and len(target.split()) == 1
+    ):
         return "a file", _run_file(target, cwd)
     if target.endswith(".json") and os.path.isfile(target):
-        way = f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
+        way = (
+            f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
+        )
         raise ConnectionFailed(f"{target!r} is a file of servers: {way}")
     try:
         words = shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
         raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if words and shutil.which(words[0]) is None:  # as in a shell, a program comes before a file of this folder
+    if (
+        words and shutil.which(words[0]) is None
+    ):  # as in a shell, a program comes before a file of this folder
         if os.path.isfile(target) and is_script:
             return "a file", _run_file(target, cwd)
         if os.path.isfile(target):
-            raise ConnectionFailed(f"{target!r} was taken for a command line: write {'./' + target!r} for the file")
+            raise ConnectionFailed(
+                f"{target!r} was taken for a command line: write {'./' + target!r} for the file"
+            )
         if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
             runner = SCRIPTS[os.path.splitext(words[0])[1]]
             first = "sys.executable" if runner is sys.executable else repr(runner)
             way = f"write connect([{first}, {', '.join(map(repr, words))}])"
-            raise ConnectionFailed(f"{target!r} was taken for a command line, and {words[0]} is no program: {way}")
+            raise ConnectionFailed(
+                f"{target!r} was taken for a command line, and {words[0]} is no program: {way}"
+            )
         if len(words) == 1:
             _refuse_address(target)
             _refuse_word(words[0])
@@ -590,12 +701,18 @@ def _refuse_address(target: str) -> None:
 
 def _refuse_word(word: str) -> None:
     """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may be missing."""
-    near = next((f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None)
+    near = next(
+        (f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None
+    )
     with suppress(OSError, ValueError):  # there is no such config
         name = nearest(word, read_servers(CONFIG_FILE).table)
         near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
     if near or not os.path.dirname(word):
-        way = f"did you mean {near}?" if near else "a server of a host's file wants it, too: config=FILE (--config)"
+        way = (
+            f"did you mean {near}?"
+            if near
+            else "a server of a host's file wants it, too: config=FILE (--config)"
+        )
         raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: {way}")
 
 

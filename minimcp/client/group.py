@@ -20,7 +20,14 @@ from typing import (
 )
 
 from ..engine.pool import Pool, waiting
-from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError, logger
+from ..errors import (
+    Cancelled,
+    CapabilityNotSupported,
+    ConnectionFailed,
+    InvalidParams,
+    McpError,
+    logger,
+)
 from ..schema.mismatch import keywords_shown, listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
@@ -61,7 +68,11 @@ class Clients(dict[str, Client]):
 
     def __missing__(self, name: str) -> Client:
         known = f"there is {listed(self, 'and')}" if self else "there is none"
-        raise KeyError(f"{name} did not start: {self._failed[name]}" if name in self._failed else f"{name}: {known}")
+        raise KeyError(
+            f"{name} did not start: {self._failed[name]}"
+            if name in self._failed
+            else f"{name}: {known}"
+        )
 
 
 class Group:
@@ -77,7 +88,9 @@ class Group:
         separator: What stands between a server's name and a tool's.
     """
 
-    def __init__(self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str) -> None:
+    def __init__(
+        self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str
+    ) -> None:
         self.clients = Clients(clients, failed)
         self._failed, self._unlisted = dict(failed), dict[str, Exception]()
         self._separator = separator
@@ -86,7 +99,11 @@ class Group:
     if not TYPE_CHECKING:  # which would take any attribute then
 
         def __getattr__(self, name: str) -> Any:
-            way = f": each client has it, as in group.clients[NAME].{name}" if hasattr(Client, name) else ""
+            way = (
+                f": each client has it, as in group.clients[NAME].{name}"
+                if hasattr(Client, name)
+                else ""
+            )
             raise AttributeError(f"a Group has no {name!r}{way}")
 
     @property
@@ -111,12 +128,17 @@ class Group:
         """
         found: list[Tool] = []
         unlisted: dict[str, Exception] = {}
-        works = {name: partial(client.list_tools, timeout=timeout) for name, client in self.clients.items()}
+        works = {
+            name: partial(client.list_tools, timeout=timeout)
+            for name, client in self.clients.items()
+        }
         for server, outcome in _outcomes(works, cancel).items():
             if isinstance(outcome, Exception):
                 if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
                     raise outcome
-                if not isinstance(outcome, CapabilityNotSupported) or outcome.from_peer:  # else it has no tools
+                if (
+                    not isinstance(outcome, CapabilityNotSupported) or outcome.from_peer
+                ):  # else it has no tools
                     log.warning("the tools of %r are left out: %s", server, outcome)
                     unlisted[server] = outcome
                 continue
@@ -126,31 +148,57 @@ class Group:
                 if self._server_of(tool.name) == server:
                     found.append(tool)
                 else:
-                    log.warning("%r of %r is left out: a longer server's name fits as well", own, server)
+                    log.warning(
+                        "%r of %r is left out: a longer server's name fits as well", own, server
+                    )
         self._names, self._unlisted = [tool.name for tool in found], unlisted
         return found
 
     def call_tool(
-        self, name: str, arguments: Arguments = None, *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
-        on_progress: Optional[OnProgress] = None, raise_on_error: bool = True,
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        on_progress: Optional[OnProgress] = None,
+        raise_on_error: bool = True,
     ) -> CallToolResult:
         """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and those of `resolve`."""
         _, client, own = self.resolve(name)
-        return client.call_tool(own, arguments, timeout=timeout, cancel=cancel, on_progress=on_progress,
-                                raise_on_error=raise_on_error)
+        return client.call_tool(
+            own,
+            arguments,
+            timeout=timeout,
+            cancel=cancel,
+            on_progress=on_progress,
+            raise_on_error=raise_on_error,
+        )
 
     @overload
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
     ) -> list[CallToolResult]: ...
     @overload
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: bool,
     ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
-        self, calls: Sequence[tuple[str, Arguments]], *, timeout: Seconds = DEFAULT, cancel: Cancel = None,
+        self,
+        calls: Sequence[tuple[str, Arguments]],
+        *,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> Any:
         """Send many calls to their servers at once. As `Client.call_tools`, with the names of this group.
@@ -168,8 +216,10 @@ class Group:
                     raise
                 outcomes[number] = error
         options: Any = {"timeout": timeout, "return_exceptions": True}
-        works = {name: partial(self.clients[name].call_tools, [*share.values()], **options)
-                 for name, share in shares.items()}
+        works = {
+            name: partial(self.clients[name].call_tools, [*share.values()], **options)
+            for name, share in shares.items()
+        }
         for name, answers in _outcomes(works, cancel).items():
             for at, number in enumerate(shares[name]):
                 outcomes[number] = answers if isinstance(answers, Exception) else answers[at]
@@ -189,16 +239,24 @@ class Group:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
         if server not in self.clients:
             cause = self._failed[server]
-            raise ConnectionFailed(f"{name!r} cannot be called, {server!r} was not opened: {cause}") from cause
-        return Place(server, self.clients[server], name[len(server) + len(self._separator):])
+            raise ConnectionFailed(
+                f"{name!r} cannot be called, {server!r} was not opened: {cause}"
+            ) from cause
+        return Place(server, self.clients[server], name[len(server) + len(self._separator) :])
 
     def _server_of(self, name: str) -> Optional[str]:
-        fitting = [each for each in (*self.clients, *self._failed) if name.startswith(each + self._separator)]
+        fitting = [
+            each
+            for each in (*self.clients, *self._failed)
+            if name.startswith(each + self._separator)
+        ]
         return max(fitting, key=len, default=None)
 
     def _hint(self, name: str) -> str:
         servers = [*self.clients, *self._failed]
-        near = [each for each in self._names if nearest(name, [each]) or name.lower() in each.lower()]
+        near = [
+            each for each in self._names if nearest(name, [each]) or name.lower() in each.lower()
+        ]
         server, separator, tool = name.partition(self._separator)
         meant = nearest(server, servers)
         if not near and meant is not None:
@@ -221,7 +279,9 @@ class Group:
         return f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, {len(self.errors)} errors>"
 
 
-def connect_all(config: Config, *, separator: str = "__", strict: bool = False, **keywords: Any) -> Group:
+def connect_all(
+    config: Config, *, separator: str = "__", strict: bool = False, **keywords: Any
+) -> Group:
     """Open all servers of a config side by side. Use the group as a context manager.
 
     Args:
@@ -241,7 +301,9 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
     """
     if not separator or not isinstance(separator, str):
         raise ValueError(f"separator is a text that is not empty, not {separator!r}")
-    wanted_revisions(keywords.get("revision", "auto"))  # what is wrong for every server is the caller's mistake
+    wanted_revisions(
+        keywords.get("revision", "auto")
+    )  # what is wrong for every server is the caller's mistake
     servers = read_servers(config)
     cancel = keywords.pop("cancel", None)
     works = {name: partial(connect, name, config=servers, **keywords) for name in servers.names}
@@ -265,14 +327,20 @@ def connect_all(config: Config, *, separator: str = "__", strict: bool = False, 
             ended = wait(openings, GIVE_UP_SECONDS).done
         _close_all({openings[each]: each.result() for each in ended if each.exception() is None})
         raise
-    return Group({name: clients[name] for name in servers.names if name in clients}, failed, separator=separator)
+    return Group(
+        {name: clients[name] for name in servers.names if name in clients},
+        failed,
+        separator=separator,
+    )
 
 
 keywords_shown(connect_all, connect)
 
 
 def _side_by_side(
-    works: Mapping[str, Callable[..., T]], cancel: Cancel, begun: dict[Future[T], str],
+    works: Mapping[str, Callable[..., T]],
+    cancel: Cancel,
+    begun: dict[Future[T], str],
     ended: Callable[[Future[T]], object] = bool,
 ) -> None:
     """Run something for each server on a thread of its own, and wait; when that is interrupted, all are told to stop.
@@ -312,4 +380,8 @@ def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str
 
 def _close_all(clients: Mapping[str, Client]) -> None:
     """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
-    _side_by_side({name: lambda client=client, **_: client.close() for name, client in clients.items()}, None, {})
+    _side_by_side(
+        {name: lambda client=client, **_: client.close() for name, client in clients.items()},
+        None,
+        {},
+    )

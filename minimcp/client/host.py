@@ -15,7 +15,16 @@ from .. import errors, schema, types
 from ..engine.limits import BoundedQueue, Limits
 from ..engine.pool import Pool, this_thread
 from ..engine.requests import CancelToken, IncomingRequest
-from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError, describe, one_line
+from ..errors import (
+    USER_REJECTED,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    Refused,
+    RpcError,
+    describe,
+    one_line,
+)
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification, size_of
 from ..protocol.uri_template import parse_web_url
@@ -73,10 +82,17 @@ class Host:
     """
 
     def __init__(
-        self, handlers: Any = None, keywords: Optional[Mapping[str, Any]] = None, *,
-        roots: Optional[Iterable[Rootlike]] = None, sampling: Sequence[str] = (),
-        elicitation: Sequence[str] = ("form", "url"), extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
-        limits: Optional[Limits] = None, cache: bool = False, connection: Optional[str] = None,
+        self,
+        handlers: Any = None,
+        keywords: Optional[Mapping[str, Any]] = None,
+        *,
+        roots: Optional[Iterable[Rootlike]] = None,
+        sampling: Sequence[str] = (),
+        elicitation: Sequence[str] = ("form", "url"),
+        extensions: Union[Sequence[Any], Mapping[str, Json], None] = None,
+        limits: Optional[Limits] = None,
+        cache: bool = False,
+        connection: Optional[str] = None,
     ) -> None:
         self.connection, limits = connection, limits or Limits()
         self.functions = _gathered(handlers, keywords or {})
@@ -84,7 +100,9 @@ class Host:
         self.roots: Optional[list[Root]] = None
         if roots is not None:
             if "list_roots" in self.functions:
-                raise TypeError("roots and list_roots are two ways to say the same: give one of them")
+                raise TypeError(
+                    "roots and list_roots are two ways to say the same: give one of them"
+                )
             self.roots, self.functions["list_roots"] = as_roots(roots), lambda: self.roots
         if sampling and "sample" not in self.functions:
             raise TypeError("sampling says what else sample can do, and there is no sample")
@@ -105,20 +123,26 @@ class Host:
         declared = extensions if isinstance(extensions, Mapping) else by_name
         self._extensions = None if extensions is None else check_extensions(declared)
         # Runs questions as tasks that a server asks so; None lets it ask none so.
-        self.asked_tasks: Any = next((each.for_host(limits) for each in objects if hasattr(each, "for_host")), None)
+        self.asked_tasks: Any = next(
+            (each.for_host(limits) for each in objects if hasattr(each, "for_host")), None
+        )
         # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
         # notification; and which members of params stand in a header too.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
         self._notification_handlers: dict[str, Callable[..., Any]] = {}
         self.names: dict[str, str] = {}
         for each in objects:
-            self.result_types.update({kind: (methods, each.follow) for kind, methods in each.result_types.items()})
+            self.result_types.update(
+                {kind: (methods, each.follow) for kind, methods in each.result_types.items()}
+            )
             self._notification_handlers.update(each.notification_handlers())
             self.names.update(each.names)
         # What a change makes stale, before anybody hears of it.
         self.cache = Cache(limits.cache_bytes if cache else 0)
         self.pool = Pool(limits.workers, name="minimcp-client")
-        self._dispatcher = Dispatcher(float("inf") if limits.backlog_bytes is None else limits.backlog_bytes)
+        self._dispatcher = Dispatcher(
+            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        )
 
     def close(self) -> None:
         """Let the threads end that it has, each when it has run what waits for it. Idempotent."""
@@ -127,13 +151,24 @@ class Host:
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
         """What this lets a client declare in a revision."""
-        declared: dict[str, Json] = {} if self._extensions is None else {"extensions": self._extensions}
+        declared: dict[str, Json] = (
+            {} if self._extensions is None else {"extensions": self._extensions}
+        )
         for kind in QUESTIONS.values():
-            known, able = revision.client_capabilities.get(kind.capability), self._parts.get(kind.capability, ())
+            known, able = (
+                revision.client_capabilities.get(kind.capability),
+                self._parts.get(kind.capability, ()),
+            )
             forms_only = kind.capability == "elicitation" and not known  # in this revision
-            if kind.handler in self.functions and known is not None and not (forms_only and "form" not in able):
+            if (
+                kind.handler in self.functions
+                and known is not None
+                and not (forms_only and "form" not in able)
+            ):
                 parts = [part for part in known if part in able]
-                declared[kind.capability] = {part: True if part == "listChanged" else {} for part in parts}
+                declared[kind.capability] = {
+                    part: True if part == "listChanged" else {} for part in parts
+                }
         if self.asked_tasks is not None and revision.tasks == "core":
             declared.update(self.asked_tasks.capability(declared))
         return declared
@@ -174,7 +209,9 @@ class Host:
                 raise
             except BaseException as error:  # even SystemExit: the server waits for an answer
                 log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
-                raise errors.HandlerFailed(f"the handler for {method} failed: {describe(error)}") from error
+                raise errors.HandlerFailed(
+                    f"the handler for {method} failed: {describe(error)}"
+                ) from error
 
         return answer
 
@@ -229,6 +266,7 @@ class Host:
 
 # ------------------------------------------------------------ what a host gives
 
+
 def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
     """The functions of an object and keywords, by name. Raises TypeError, as `Host`."""
     if isinstance(handlers, type):
@@ -237,7 +275,9 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
         raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
     functions: dict[str, Callable[..., Any]] = {}
     for name in NAMES:
-        given = [each for each in (getattr(handlers, name, None), keywords.get(name)) if each is not None]
+        given = [
+            each for each in (getattr(handlers, name, None), keywords.get(name)) if each is not None
+        ]
         if len(given) > 1:
             raise TypeError(f"{name} is given twice: by handlers and as a keyword")
         for function in given:
@@ -252,7 +292,9 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
         meant = [(name, nearest(name, NAMES)) for name in dir(handlers)]
         hints = [f"it has {name}, did you mean {near}?" for name, near in meant if near]
-        raise TypeError(f"handlers has none of {', '.join(NAMES)}: {[*hints, f'it is {handlers!r:.60}'][0]}")
+        raise TypeError(
+            f"handlers has none of {', '.join(NAMES)}: {[*hints, f'it is {handlers!r:.60}'][0]}"
+        )
     return functions
 
 
@@ -275,14 +317,20 @@ def as_roots(roots: Any) -> list[Root]:
         ValueError: A URI is no ``file://`` URI, or goes up by "..".
     """
     if isinstance(roots, (str, os.PathLike, Root, Mapping)) or not isinstance(roots, Iterable):
-        raise TypeError(f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}")
+        raise TypeError(
+            f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}"
+        )
     read: list[Root] = []
     for given in roots:
         if not isinstance(given, (str, os.PathLike, Root)):
             raise TypeError(f"a root is a path, a URI or a Root, not {type(given).__name__}")
         if not isinstance(given, Root):
-            given = Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
-        if not given.uri.startswith("file://") or (given.path is not None and ".." in given.path.parts):
+            given = (
+                Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
+            )
+        if not given.uri.startswith("file://") or (
+            given.path is not None and ".." in given.path.parts
+        ):
             raise ValueError(f"a root is a file:// URI that does not go up, unlike {given.uri!r}")
         read.append(given)
     return read
@@ -313,8 +361,12 @@ class Dispatcher:
             if not self._has_thread:
                 self._has_thread = True
                 try:
-                    threading.Thread(target=self._run, name="minimcp-callbacks", daemon=True).start()
-                except RuntimeError as error:  # the system gives none: the next callback tries again
+                    threading.Thread(
+                        target=self._run, name="minimcp-callbacks", daemon=True
+                    ).start()
+                except (
+                    RuntimeError
+                ) as error:  # the system gives none: the next callback tries again
                     self._has_thread = False
                     log.error("a callback has to wait: %s", error)
 
@@ -341,7 +393,9 @@ class QuestionKind(NamedTuple):
     capability: str
     # From the params, the declared parts and the revision to the request and the way to write what is returned.
     # Raises ValueError.
-    read: Callable[[Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], Result]]]
+    read: Callable[
+        [Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], Result]]
+    ]
 
 
 def _read_sample(
@@ -357,12 +411,18 @@ def _read_sample(
 
 
 def _write_sample(revision: Revision, returned: Any) -> Result:
-    result = types.SampleResult(returned, stop_reason="endTurn") if isinstance(returned, str) else returned
+    result = (
+        types.SampleResult(returned, stop_reason="endTurn")
+        if isinstance(returned, str)
+        else returned
+    )
     if not isinstance(result, types.SampleResult):
         raise TypeError(f"sample returns a str or a SampleResult, not {type(result).__name__}")
     kinds = {block.type for block in result.content}
     if not kinds <= revision.sampling_kinds:
-        raise ValueError(f"{revision.name} has no content {', '.join(sorted(kinds - revision.sampling_kinds))} here")
+        raise ValueError(
+            f"{revision.name} has no content {', '.join(sorted(kinds - revision.sampling_kinds))} here"
+        )
     written = result.to_wire()
     if len(result.content) != 1 and not revision.sampling_tools:
         if kinds != {"text"}:
@@ -391,15 +451,20 @@ def _read_elicit(
     check, fits = _checks_of(request.schema)
     _drop_wrong_defaults(request, fits)
     defaults, needed = request.defaults, request.schema.get("required", ())
-    fields: Any = None if "additionalProperties" in request.schema else request.schema.get("properties")
+    fields: Any = (
+        None if "additionalProperties" in request.schema else request.schema.get("properties")
+    )
 
     def write(returned: Any) -> Result:
         answer = _as_answer(returned)
         if answer.action != "accept":
             return {"action": answer.action}
         given = {
-            name: value for name, value in _fields(answer.content).items()
-            if value is not None or fits({name: None}) is None or name in needed  # else it was not filled in
+            name: value
+            for name, value in _fields(answer.content).items()
+            if value is not None
+            or fits({name: None}) is None
+            or name in needed  # else it was not filled in
         }
         content = {**defaults, **given}
         odd = None if fields is None else next((name for name in given if name not in fields), None)
@@ -421,7 +486,11 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
     says = wanted.get("type", "object")
     if says != "object":
         raise ValueError(f"requestedSchema is of the type {says!r:.60}, not 'object'")
-    part = {word: wanted[word] for word in ("$schema", "$defs", "definitions", "properties") if word in wanted}
+    part = {
+        word: wanted[word]
+        for word in ("$schema", "$defs", "definitions", "properties")
+        if word in wanted
+    }
     try:
         whole = schema.compile_peer_check(wanted, where="requestedSchema")
         return whole, schema.compile_peer_check(part, where="requestedSchema")
@@ -434,14 +503,18 @@ def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
     """Leave the defaults out of a form that do not fit it."""
     until = thread_time() + MAX_SECONDS  # for all together
     found = {
-        name: fits({name: value}) if thread_time() < until else TOO_MUCH for name, value in request.defaults.items()
+        name: fits({name: value}) if thread_time() < until else TOO_MUCH
+        for name, value in request.defaults.items()
     }
     faults = {name: fault for name, fault in found.items() if fault is not None}
     if faults:
         told = "; ".join(map(str, faults.values()))
         log.warning("a form with defaults that do not fit, which are left out: %s", told)
         shape: Json = request.schema
-        fields = {name: {**field} if name in faults else field for name, field in shape["properties"].items()}
+        fields = {
+            name: {**field} if name in faults else field
+            for name, field in shape["properties"].items()
+        }
         for name in faults:
             del fields[name]["default"]
         request.schema = {**shape, "properties": fields}
@@ -468,9 +541,14 @@ def _fields(content: Any) -> Result:
 QUESTIONS = {
     "sampling/createMessage": QuestionKind("sample", "sampling", _read_sample),
     "elicitation/create": QuestionKind("elicit", "elicitation", _read_elicit),
-    "roots/list": QuestionKind("list_roots", "roots", lambda params, parts, revision: (
-        None, lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]}
-    )),
+    "roots/list": QuestionKind(
+        "list_roots",
+        "roots",
+        lambda params, parts, revision: (
+            None,
+            lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]},
+        ),
+    ),
 }
 
 UPDATED = "notifications/resources/updated"

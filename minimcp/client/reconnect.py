@@ -46,9 +46,21 @@ class Reconnector:
     """
 
     def __init__(
-        self, first: ClientSession, begin: Optional[Begin], host: Host, timeout: Optional[float], *, always: bool = True
+        self,
+        first: ClientSession,
+        begin: Optional[Begin],
+        host: Host,
+        timeout: Optional[float],
+        *,
+        always: bool = True,
     ) -> None:
-        self.newest, self.begin, self.host, self.timeout, self._always = first, begin, host, timeout, always
+        self.newest, self.begin, self.host, self.timeout, self._always = (
+            first,
+            begin,
+            host,
+            timeout,
+            always,
+        )
         self._stop = CancelToken()
         self._changed = threading.Condition()
         self._attempt: Optional[Attempt] = None
@@ -67,7 +79,9 @@ class Reconnector:
     @property
     def restarts(self) -> bool:
         """Whether a loss is followed by another session."""
-        return self.begin is not None and (self._always or isinstance(self.newest.cause, SessionGone))
+        return self.begin is not None and (
+            self._always or isinstance(self.newest.cause, SessionGone)
+        )
 
     def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
         """What has taken the place of a lost session, even if that is lost too. Not for a reader's thread.
@@ -87,7 +101,9 @@ class Reconnector:
             ConnectionLost: The client was closed.
         """
         if self.closed:
-            raise ConnectionLost(f"{lost.name}: this client is closed: call it inside its with block")
+            raise ConnectionLost(
+                f"{lost.name}: this client is closed: call it inside its with block"
+            )
         if not self.restarts:
             return self.newest
         check_token(cancel)
@@ -98,11 +114,18 @@ class Reconnector:
                 self._attempt = Future()
                 try:
                     threading.Thread(
-                        target=self._run, args=(self._attempt, lost), name="minimcp-restart", daemon=True
+                        target=self._run,
+                        args=(self._attempt, lost),
+                        name="minimcp-restart",
+                        daemon=True,
                     ).start()
-                except RuntimeError as error:  # the system gives no thread: the next call tries again
+                except (
+                    RuntimeError
+                ) as error:  # the system gives no thread: the next call tries again
                     self._attempt = None
-                    raise ConnectionFailed(f"the server could not be started again: {error}") from error
+                    raise ConnectionFailed(
+                        f"the server could not be started again: {error}"
+                    ) from error
             attempt = self._attempt
         if not wait_until(attempt.done, self._changed, deadline, cancel):
             what = f"{lost.name}: starting the server again"

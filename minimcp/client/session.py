@@ -32,7 +32,16 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import INPUT_REQUIRED, SUBSCRIPTION_KEY, Peer
-from ..protocol.messages import Failure, Id, Json, Notification, Request, encode, exception_of, size_of
+from ..protocol.messages import (
+    Failure,
+    Id,
+    Json,
+    Notification,
+    Request,
+    encode,
+    exception_of,
+    size_of,
+)
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
@@ -95,7 +104,11 @@ class ClientSession(ConnectionRole):
 
     @classmethod
     def over(
-        cls, transport: Transport, host: Host, limits: Limits, trace: Optional[Callable[[str, bytes], None]] = None
+        cls,
+        transport: Transport,
+        host: Host,
+        limits: Limits,
+        trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> ClientSession:
         """A session over what carries lines, open at once.
 
@@ -107,7 +120,9 @@ class ClientSession(ConnectionRole):
         """
         session = cls(transport.name, host)
         session.transport = transport
-        session._connection = Connection(transport, session, limits=limits, pool=host.pool, trace=trace)
+        session._connection = Connection(
+            transport, session, limits=limits, pool=host.pool, trace=trace
+        )
         session.calls = session._connection.calls
         session._connection.open()
         return session
@@ -162,7 +177,11 @@ class ClientSession(ConnectionRole):
     # ------------------------------------------------------------ messages
 
     def request(
-        self, method: str, params: Params, deadline: Deadline, cancel: Cancel = None,
+        self,
+        method: str,
+        params: Params,
+        deadline: Deadline,
+        cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
         """Send one request and wait for its result. Nothing is sent again, no question is answered.
@@ -193,16 +212,22 @@ class ClientSession(ConnectionRole):
             raise explained(method, params, error) from None
         return self._wait(call, params, deadline, cancel)
 
-    def _wait(self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel) -> Result:
+    def _wait(
+        self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel
+    ) -> Result:
         """Wait for the answer of a request that was sent."""
         forget: Callable[[], object] = int
         if cancel is not None:
-            forget = cancel.on_cancel(lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled")))
+            forget = cancel.on_cancel(
+                lambda: self.calls.end(call, Cancelled(cancel.reason or "cancelled"))
+            )
         try:
             answer = self.calls.wait(call, deadline, about=params.get("name", params.get("uri")))
         finally:
             forget()
-        if cancel is not None and cancel.cancelled:  # an answer may beat a token that was cancelled before it was sent
+        if (
+            cancel is not None and cancel.cancelled
+        ):  # an answer may beat a token that was cancelled before it was sent
             raise Cancelled(cancel.reason or "cancelled")
         return self.result_of(call.method, answer)
 
@@ -228,7 +253,9 @@ class ClientSession(ConnectionRole):
             raise next((problem for problem in problems if problem is not error), error) from None
 
         def give_up(reason: str) -> None:
-            for call in reversed(calls):  # the last first: what is not sent yet is not sent any more
+            for call in reversed(
+                calls
+            ):  # the last first: what is not sent yet is not sent any more
                 self.calls.end(call, Cancelled(reason))
 
         forget: Callable[[], object] = int
@@ -311,7 +338,10 @@ class ClientSession(ConnectionRole):
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         if not self.takes_requests:
-            log.warning("<-- %s: the server must not send requests in this revision: ignored", request.method)
+            log.warning(
+                "<-- %s: the server must not send requests in this revision: ignored",
+                request.method,
+            )
             return None
         peer = Peer(NEWEST_HANDSHAKE) if self.era is None else self.era.peer
         if request.method == "ping":
@@ -328,7 +358,11 @@ class ClientSession(ConnectionRole):
     def _serve_or_begin(self, request: IncomingRequest) -> Result:
         """Answer a question, or begin a task that will."""
         tasks = self.host.asked_tasks
-        begun: Result = tasks.begin(self, request, Route(self._serve)) if tasks.takes(request) else self._serve(request)
+        begun: Result = (
+            tasks.begin(self, request, Route(self._serve))
+            if tasks.takes(request)
+            else self._serve(request)
+        )
         return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
@@ -337,7 +371,9 @@ class ClientSession(ConnectionRole):
         request.on_cancel(resume)
         try:
             return self.host.serve(request)
-        except InternalError as error:  # the call ends as where requests stand alone, if it is clear which one it is
+        except (
+            InternalError
+        ) as error:  # the call ends as where requests stand alone, if it is clear which one it is
             asking = getattr(request.sink, "asked_by", ()) or self.calls.pending()
             if len(asking) == 1 and isinstance(error.__cause__, HandlerFailed):
                 self.calls.end(asking[0], error.__cause__)
@@ -353,7 +389,9 @@ class ClientSession(ConnectionRole):
             is_long = size_of(params, CHANGE_BYTES) > CHANGE_BYTES
             self.host.cache.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
-                log.warning("<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES)
+                log.warning(
+                    "<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES
+                )
                 return
         for listener in list(self.listeners.values()):
             listener(notification)
@@ -379,7 +417,9 @@ class ClientSession(ConnectionRole):
         """Wait until a deadline. Raises as `wait_until`."""
         wait_until(lambda: False, threading.Condition(), deadline, cancel, self)
 
-    def add_envelope(self, params: Params, id: Id, on_progress: Optional[OnProgress] = None) -> dict[str, Json]:
+    def add_envelope(
+        self, params: Params, id: Id, on_progress: Optional[OnProgress] = None
+    ) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""
         era, trace = self.era, carried_on()
         if era is None or not (era.envelope or on_progress or trace):
@@ -403,16 +443,21 @@ class ClientSession(ConnectionRole):
         if isinstance(kind, str) and method in self.host.result_types.get(kind, ((),))[0]:
             return answer
         if kind != INPUT_REQUIRED or method not in era.revision.asking_methods:
-            raise ProtocolViolation(f"a result of {method} is complete, not {one_line(kind)}", answer)
+            raise ProtocolViolation(
+                f"a result of {method} is complete, not {one_line(kind)}", answer
+            )
         return answer
 
     def __repr__(self) -> str:
-        state = 'open' if self.cause is None else 'closed'
+        state = "open" if self.cause is None else "closed"
         return f"<{type(self).__name__} {self.name!r} {state}, {len(self.calls)} outgoing>"
 
 
 def wait_until(
-    done: Callable[[], bool], changed: threading.Condition, deadline: Deadline, cancel: Cancel = None,
+    done: Callable[[], bool],
+    changed: threading.Condition,
+    deadline: Deadline,
+    cancel: Cancel = None,
     session: Optional[ClientSession] = None,
 ) -> bool:
     """Wait for something of this process's own; False when the deadline came first.
@@ -428,6 +473,7 @@ def wait_until(
         Cancelled: The token was cancelled.
         ConnectionLost: The connection has ended, and what is waited for has not come.
     """
+
     def wake() -> None:
         with changed:
             changed.notify_all()
@@ -502,7 +548,9 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
         TypeError: It is no function, or async.
     """
     if not callable(on_progress):
-        raise TypeError(f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}")
+        raise TypeError(
+            f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}"
+        )
     refuse_async(on_progress, "on_progress")
 
     def take(params: Any) -> None:

@@ -47,7 +47,9 @@ class Skill:
 
     def __init__(self, client: Client, wire: Any) -> None:
         self._client = client
-        uri, about = (wire.get("uri"), wire.get("frontmatter")) if isinstance(wire, dict) else (None, None)
+        uri, about = (
+            (wire.get("uri"), wire.get("frontmatter")) if isinstance(wire, dict) else (None, None)
+        )
         if not isinstance(uri, str) or not uri.endswith(SKILL_FILE) or not isinstance(about, dict):
             raise ValueError(f"a skill has the uri of a {SKILL_FILE[1:]}, and frontmatter")
         self.uri, self.frontmatter, self._root = uri, about, uri[: -len(SKILL_FILE) + 1]
@@ -61,7 +63,9 @@ class Skill:
             if uri not in self.digests:
                 raise ValueError(f"the resources of a skill have its {uri}")
 
-    def read(self, path: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> Union[str, bytes]:
+    def read(
+        self, path: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> Union[str, bytes]:
         """Read one of its files, verified; its ``SKILL.md`` is read before, if it was not yet.
 
         Args:
@@ -96,22 +100,37 @@ class Skill:
         except ValueError as error:
             raise SkillError(f"{self.uri}: {error}", self.uri) from None
         for key in [*found, *self.frontmatter]:
-            if key not in found or key not in self.frontmatter or not _same(found[key], self.frontmatter[key]):
-                raise SkillError(f"{self.uri}: its front matter has another {one_line(key)!r} than is listed", self.uri)
+            if (
+                key not in found
+                or key not in self.frontmatter
+                or not _same(found[key], self.frontmatter[key])
+            ):
+                raise SkillError(
+                    f"{self.uri}: its front matter has another {one_line(key)!r} than is listed",
+                    self.uri,
+                )
         self.text = text
 
     def _fetch(self, call: Call, uri: str) -> Union[str, bytes]:
         wire = call.request("resources/read", {"uri": uri})
         contents = read_result("resources/read", ReadResourceResult.from_wire, wire).contents
         if len(contents) != 1:
-            raise SkillError(f"{uri}: the server sends {len(contents)} contents, and it is one file", uri)
-        content: Union[str, bytes] = contents[0].data if contents[0].text is None else contents[0].text
+            raise SkillError(
+                f"{uri}: the server sends {len(contents)} contents, and it is one file", uri
+            )
+        content: Union[str, bytes] = (
+            contents[0].data if contents[0].text is None else contents[0].text
+        )
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
         if self.digests is not None:
             if len(data) != self._sizes[uri]:
-                raise SkillError(f"{uri}: it has {len(data)} bytes, and {self._sizes[uri]} are listed", uri)
+                raise SkillError(
+                    f"{uri}: it has {len(data)} bytes, and {self._sizes[uri]} are listed", uri
+                )
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != self.digests[uri]:
-                raise SkillError(f"{uri}: its digest is not the one that is listed: it was changed", uri)
+                raise SkillError(
+                    f"{uri}: its digest is not the one that is listed: it was changed", uri
+                )
         return content
 
     def __repr__(self) -> str:
@@ -123,25 +142,40 @@ def get_skill(client: Client, call: Call, uri: str) -> Skill:
     result = call.request("skills/get", {"uri": uri})
     skill = read_result("skills/get", lambda result: Skill(client, result.get("skill")), result)
     if skill.uri != uri:
-        raise ProtocolViolation(f"skills/get answers with the skill that is asked for, {one_line(uri)}", skill.uri)
+        raise ProtocolViolation(
+            f"skills/get answers with the skill that is asked for, {one_line(uri)}", skill.uri
+        )
     return skill
 
 
 def _listed(resources: Any, root: str) -> tuple[dict[str, str], dict[str, int]]:
     """The digests and sizes of files, by URI. Raises ValueError: they make no sense."""
     if not isinstance(resources, list) or len(resources) > MOST_FILES:
-        raise ValueError(f'the resources of a skill are "dynamic", or a list of at most {MOST_FILES} files')
+        raise ValueError(
+            f'the resources of a skill are "dynamic", or a list of at most {MOST_FILES} files'
+        )
     digests: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for each in resources:
-        uri, digest, size = map(each.get, ("uri", "digest", "size")) if isinstance(each, dict) else ("", "", 0)
-        if not isinstance(uri, str) or not uri.startswith(root) or has_parent_segment(uri) or uri in digests:
-            raise ValueError(f"a file of a skill lies in its folder, and is listed once, unlike {one_line(uri)}")
+        uri, digest, size = (
+            map(each.get, ("uri", "digest", "size")) if isinstance(each, dict) else ("", "", 0)
+        )
+        if (
+            not isinstance(uri, str)
+            or not uri.startswith(root)
+            or has_parent_segment(uri)
+            or uri in digests
+        ):
+            raise ValueError(
+                f"a file of a skill lies in its folder, and is listed once, unlike {one_line(uri)}"
+            )
         check_uri(uri)
         if not isinstance(digest, str) or not re.fullmatch("sha256:[0-9a-f]{64}", digest):
             raise ValueError(f"{one_line(uri)}: a digest is sha256: and 64 digits of a-f and 0-9")
         if type(size) is not int or not 0 <= size <= MOST_BYTES - sum(sizes.values()):
-            raise ValueError(f"{one_line(uri)}: its size makes more than {MOST_BYTES} bytes of the skill, or is none")
+            raise ValueError(
+                f"{one_line(uri)}: its size makes more than {MOST_BYTES} bytes of the skill, or is none"
+            )
         digests[uri], sizes[uri] = digest, size
     return digests, sizes
 

@@ -17,7 +17,14 @@ from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, Name
 
 from .. import errors
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import CapabilityNotSupported, ConnectionLost, McpError, ProtocolViolation, RequestTimeout, RpcError
+from ..errors import (
+    CapabilityNotSupported,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    RequestTimeout,
+    RpcError,
+)
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification, size_of
 from ..protocol.versions import LISTS
@@ -74,7 +81,9 @@ class Filter(NamedTuple):
 
     def to_wire(self) -> dict[str, Json]:
         """As the params of the request have it."""
-        wire: dict[str, Json] = {member: True for name, (_, member) in MEMBERS.items() if getattr(self, name)}
+        wire: dict[str, Json] = {
+            member: True for name, (_, member) in MEMBERS.items() if getattr(self, name)
+        }
         wire.update(self.filters)
         if self.resource_subscriptions:
             wire["resourceSubscriptions"] = list(self.resource_subscriptions)
@@ -89,7 +98,9 @@ class Filter(NamedTuple):
         known = tuple(uri for uri in uris if isinstance(uri, str)) if isinstance(uris, list) else ()
         core = ("resourceSubscriptions", *LISTS.values())
         filters = {member: each for member, each in honored.items() if member not in core}
-        return cls.of(lambda name: honored.get(MEMBERS[name][1]) is True, known)._replace(filters=filters)
+        return cls.of(lambda name: honored.get(MEMBERS[name][1]) is True, known)._replace(
+            filters=filters
+        )
 
     @classmethod
     def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
@@ -130,6 +141,7 @@ class Changes:
             RequestTimeout: Nothing changed in this time.
             ConnectionLost: The stream has ended, or is closed.
         """
+
         def done() -> bool:
             return bool(self._waiting) or self._ending is not None
 
@@ -137,8 +149,14 @@ class Changes:
         try:
             if not wait_until(done, self._changed, deadline, session=self._session):
                 raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
-        except ConnectionLost:  # what the server answered before is told by another thread, if the stream is a request
-            patience = 0.0 if self._session.era.revision.handshake else min(deadline.to_wait(), ENDING_SECONDS)
+        except (
+            ConnectionLost
+        ):  # what the server answered before is told by another thread, if the stream is a request
+            patience = (
+                0.0
+                if self._session.era.revision.handshake
+                else min(deadline.to_wait(), ENDING_SECONDS)
+            )
             with self._changed:
                 if not self._changed.wait_for(done, patience):
                     raise
@@ -150,7 +168,9 @@ class Changes:
             raise copy(ending)
         if isinstance(ending, RpcError):
             raise ConnectionLost(f"the server ended the stream: {ending.message} ({ending.code})")
-        raise ConnectionLost(f"the stream has ended{f': {ending}' if isinstance(ending, Exception) else ''}")
+        raise ConnectionLost(
+            f"the stream has ended{f': {ending}' if isinstance(ending, Exception) else ''}"
+        )
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -189,7 +209,10 @@ class Changes:
             return
         if self.honored is not None:
             (self._forward or self._put)(notification)
-        elif notification.method != ACKNOWLEDGED or size_of(notification.params, WAITING_BYTES) > WAITING_BYTES:
+        elif (
+            notification.method != ACKNOWLEDGED
+            or size_of(notification.params, WAITING_BYTES) > WAITING_BYTES
+        ):
             what = "a stream begins with notifications/subscriptions/acknowledged"
             self._end_with(ProtocolViolation(what, notification.params))
         else:
@@ -207,14 +230,21 @@ class Changes:
             log.debug("<-- a notification that tells of no change: %s", error)
             return
         assert self.honored is not None
-        around = None if change.uri is None else covering(frozenset(self.honored.resource_subscriptions), change.uri)
+        around = (
+            None
+            if change.uri is None
+            else covering(frozenset(self.honored.resource_subscriptions), change.uri)
+        )
         is_filter = self._session.era.revision.handshake  # it gets all that comes
         if is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
         with self._changed:
             if change.uri is not None and len(self._waiting) >= MOST_WAITING:
                 if around is None:
-                    log.debug("<-- %.200r is not subscribed to, and too much waits already: dropped", change.uri)
+                    log.debug(
+                        "<-- %.200r is not subscribed to, and too much waits already: dropped",
+                        change.uri,
+                    )
                     return
                 change = change if around == change.uri else Change(change.kind, around)
             self._waiting.setdefault((change.kind, change.uri), change)
@@ -238,7 +268,9 @@ class ClientSubscriptions:
     def __init__(self, session: ClientSession) -> None:
         self.session, self._host = session, session.host
         self.log_level: Optional[str] = None
-        self._lists = Filter.of(lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions)
+        self._lists = Filter.of(
+            lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions
+        )
         self._changed = threading.Condition()
         # While something changes that the server is to tell of, also during its requests.
         self._held = False
@@ -265,8 +297,14 @@ class ClientSubscriptions:
             self.log_level, uris = before.log_level, before.uris
             self._host.cache.clear()
         level = self.log_level
-        if level is None and not session.era.revision.handshake and "on_log" in self._host.functions:
-            level = USUAL_LEVEL if session.era.peer.supports("logging") else None  # nothing comes unasked in this era
+        if (
+            level is None
+            and not session.era.revision.handshake
+            and "on_log" in self._host.functions
+        ):
+            level = (
+                USUAL_LEVEL if session.era.peer.supports("logging") else None
+            )  # nothing comes unasked in this era
         steps = {"stream of changes": partial(self._open_background, deadline, uris)}
         if level is not None:
             request = partial(session.request, deadline=deadline)
@@ -291,12 +329,15 @@ class ClientSubscriptions:
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
         """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as `wait_until`."""
+
         def take() -> bool:
             free, self._held = not self._held, True
             return free
 
         if not wait_until(take, self._changed, deadline, cancel, self.session):
-            raise RequestTimeout(f"{self.session.name}: an earlier call about subscriptions takes too long")
+            raise RequestTimeout(
+                f"{self.session.name}: an earlier call about subscriptions takes too long"
+            )
         try:
             yield
         finally:
@@ -307,7 +348,11 @@ class ClientSubscriptions:
     # ------------------------------------------------------------ streams of the program
 
     def listen(
-        self, wanted: Filter, deadline: Deadline, cancel: Cancel, forward: Optional[OnMessage] = None
+        self,
+        wanted: Filter,
+        deadline: Deadline,
+        cancel: Cancel,
+        forward: Optional[OnMessage] = None,
     ) -> Changes:
         """Open a stream; arguments and errors as `Client.listen`, and ``forward`` as `Changes`."""
         stream = Changes(self.session, forward)
@@ -330,18 +375,28 @@ class ClientSubscriptions:
         def begun() -> bool:
             return stream.honored is not None or stream._ending is not None
 
-        stream._cleanup.callback(session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end))
+        stream._cleanup.callback(
+            session.open_stream(LISTEN, {"notifications": wanted.to_wire()}, stream._take, end)
+        )
         if not wait_until(begun, stream._changed, deadline, cancel):
-            raise RequestTimeout(f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s")
+            raise RequestTimeout(
+                f"{session.name}: {LISTEN}: no acknowledgement within {deadline.seconds:g} s"
+            )
         check_token(cancel)
         if stream.honored is None:
             early = ConnectionLost("the server ended the stream before it began")
             raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
 
-    def _subscribe(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
+    def _subscribe(
+        self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel
+    ) -> None:
         """In a session: subscribe to resources, and have a stream choose among all notifications."""
         session = self.session
-        uris = wanted.resource_subscriptions if session.era.peer.supports("resources.subscribe") else ()
+        uris = (
+            wanted.resource_subscriptions
+            if session.era.peer.supports("resources.subscribe")
+            else ()
+        )
         stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
         session.listeners[stream] = stream._take
         stream._cleanup.callback(self._unsubscribe, stream)
@@ -359,12 +414,16 @@ class ClientSubscriptions:
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
-                uris = self._listened.pop(stream, set()).difference(self.uris, *self._listened.values())
+                uris = self._listened.pop(stream, set()).difference(
+                    self.uris, *self._listened.values()
+                )
                 unwanted = [{"uri": uri} for uri in sorted(uris)]
                 if unwanted:
                     self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
-            self._listened.pop(stream, None)  # what it subscribed to may stay so, but nobody listens
+            self._listened.pop(
+                stream, None
+            )  # what it subscribed to may stay so, but nobody listens
             log.debug("resources/unsubscribe: %s", error)
 
     # ------------------------------------------------------------ the client's own
@@ -398,10 +457,16 @@ class ClientSubscriptions:
     def _declared(self, wanted: Filter) -> Filter:
         """Those lists of a filter whose changes the server declares to tell."""
         supports = self.session.era.peer.supports
-        return Filter.of(lambda name: getattr(wanted, name) and supports(f"{MEMBERS[name][0]}.listChanged"))
+        return Filter.of(
+            lambda name: getattr(wanted, name) and supports(f"{MEMBERS[name][0]}.listChanged")
+        )
 
     def _replace(
-        self, uris: set[str], deadline: Deadline, cancel: Cancel = None, needed: AbstractSet[str] = frozenset()
+        self,
+        uris: set[str],
+        deadline: Deadline,
+        cancel: Cancel = None,
+        needed: AbstractSet[str] = frozenset(),
     ) -> None:
         """Open a background stream with this set of resources, and then close the one before. Under the lock.
 
@@ -444,7 +509,9 @@ class ClientSubscriptions:
             self._pause = FIRST_PAUSE
         while self.session.cause is None:
             try:
-                with self._locked(NEVER):  # a thread that opens a stream holds it until that is in its place
+                with self._locked(
+                    NEVER
+                ):  # a thread that opens a stream holds it until that is in its place
                     if stream is not self.background:
                         return
                 self.session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
@@ -455,7 +522,9 @@ class ClientSubscriptions:
                         self._replace(self.uris, deadline)
             except McpError as error:
                 if self.session.cause is None:
-                    log.warning("%s: the stream of changes cannot be opened: %s", self.session.name, error)
+                    log.warning(
+                        "%s: the stream of changes cannot be opened: %s", self.session.name, error
+                    )
 
     # ------------------------------------------------------------ gaps
 

@@ -58,7 +58,9 @@ class Task:
         ttl: Seconds from its creation for which the server keeps it; None for ever, or not known.
     """
 
-    def __init__(self, client: Client, id: str, name: Optional[str] = None, result: Any = None) -> None:
+    def __init__(
+        self, client: Client, id: str, name: Optional[str] = None, result: Any = None
+    ) -> None:
         self._client, self.id, self._name, self._result = client, id, name, result
         self.status: Optional[str] = None if result is None else "completed"
         self.status_message: Optional[str] = None
@@ -81,13 +83,25 @@ class Task:
     def _take(self, wire: Mapping[str, Json]) -> None:
         """Learn from how the server describes it."""
         if wire.get("status") not in STATES or wire.get("taskId") != self.id:
-            raise ProtocolViolation(f"the task {self.id!r:.60} has a status of {', '.join(sorted(STATES))}", wire)
-        message, ttl, pause = wire.get("statusMessage"), _number(wire, "ttl"), _number(wire, "pollInterval")
+            raise ProtocolViolation(
+                f"the task {self.id!r:.60} has a status of {', '.join(sorted(STATES))}", wire
+            )
+        message, ttl, pause = (
+            wire.get("statusMessage"),
+            _number(wire, "ttl"),
+            _number(wire, "pollInterval"),
+        )
         with self._told:  # two threads may have asked
             if self.status in ENDED and wire["status"] != self.status:
                 return  # an answer that was overtaken: what has ended stays so
-            self._result, self._error = wire.get("result", self._result), wire.get("error", self._error)
-            self.status, self.status_message = wire["status"], message if isinstance(message, str) else None
+            self._result, self._error = (
+                wire.get("result", self._result),
+                wire.get("error", self._error),
+            )
+            self.status, self.status_message = (
+                wire["status"],
+                message if isinstance(message, str) else None,
+            )
             self.ttl = None if ttl is None else ttl / 1000
             if pause is not None:
                 self._pause = min(max(pause / 1000, SHORTEST_POLL), LONGEST_POLL)
@@ -129,7 +143,9 @@ class Task:
         self._until_ended(self._call(timeout, cancel))
         return self.status or ""
 
-    def result(self, timeout: Seconds = None, *, cancel: Cancel = None, raise_on_error: bool = True) -> CallToolResult:
+    def result(
+        self, timeout: Seconds = None, *, cancel: Cancel = None, raise_on_error: bool = True
+    ) -> CallToolResult:
         """Wait for its end; what the tool returned. Arguments and errors as `wait`, and:
 
         Raises:
@@ -170,13 +186,17 @@ class Task:
                 raise ProtocolViolation("the error of a task has a code and a message", self._error)
             raise error_from_peer(code, message, self._error.get("data"))
         if not isinstance(self._result, dict):
-            raise ProtocolViolation(f"a task that is {self.status} has a result, or an error", self._result)
+            raise ProtocolViolation(
+                f"a task that is {self.status} has a result, or an error", self._result
+            )
         return self._result
 
     def _until_ended(self, call: Call) -> None:
         while self.id and self.status not in ENDED:
             session, self._is_told = call.session, False
-            session.listeners[self] = self._hear  # before it looks: what is told behind that makes it look again
+            session.listeners[self] = (
+                self._hear
+            )  # before it looks: what is told behind that makes it look again
             try:
                 self._step(call)
             except RequestTimeout:
@@ -186,7 +206,9 @@ class Task:
                 session.listeners.pop(self, None)
             if call.deadline.expired and self.status not in ENDED:
                 seconds = call.deadline.seconds
-                raise RequestTimeout(f"{session.name}: the task {self.id} did not end within {seconds:g} s")
+                raise RequestTimeout(
+                    f"{session.name}: the task {self.id} did not end within {seconds:g} s"
+                )
 
     def _hear(self, notification: Notification) -> None:
         if notification.method in NOTICES and notification.params.get("taskId") == self.id:
@@ -240,7 +262,11 @@ class Task:
 def _number(wire: Mapping[str, Json], name: str) -> Optional[float]:
     """A number of milliseconds, by its name in either design; None when there is none that makes sense."""
     value = wire.get(name + "Ms", wire.get(name))
-    sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    sound = (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and 0 <= value < float("inf")
+    )
     return float(value) if sound else None
 
 
@@ -252,6 +278,8 @@ def need_tasks(call: Call) -> None:
     elif session.era.revision.tasks == "none":
         raise CapabilityNotSupported(f"{session.era.revision.name} has no tasks")
     elif "task" not in session.host.result_types:
-        raise CapabilityNotSupported("this client did not declare tasks: connect(..., extensions=[Tasks()])")
+        raise CapabilityNotSupported(
+            "this client did not declare tasks: connect(..., extensions=[Tasks()])"
+        )
     else:
         session.need("ext:" + IDENTIFIER)

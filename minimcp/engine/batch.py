@@ -39,7 +39,11 @@ class Batch:
         self._open: list[Optional[Id]] = [*ids, None]  # None: not all are started
 
     def add(
-        self, id: Optional[Id], line: bytes, wait: bool = False, request: Optional[IncomingRequest] = None
+        self,
+        id: Optional[Id],
+        line: bytes,
+        wait: bool = False,
+        request: Optional[IncomingRequest] = None,
     ) -> None:
         """A request of the array has ended.
 
@@ -78,7 +82,9 @@ class Batch:
         self.add(None, b"")
 
 
-def why_no_batch(items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]) -> Optional[str]:
+def why_no_batch(
+    items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]
+) -> Optional[str]:
     """Why an array of messages is refused whole; None when it is not.
 
     Args:

@@ -37,7 +37,16 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..errors import INVALID_REQUEST, ConnectionLost, McpError, ProtocolViolation, RpcError, describe, logger, one_line
+from ..errors import (
+    INVALID_REQUEST,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    RpcError,
+    describe,
+    logger,
+    one_line,
+)
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Decoded,
@@ -87,7 +96,9 @@ FAREWELL_SECONDS = 0.5
 LAST_WORDS_SECONDS = 0.5
 
 # What a line means, as a rule, that does not even begin like a message.
-PRINTED = "your server printed to stdout, which is for messages: use stderr, print(..., file=sys.stderr)"
+PRINTED = (
+    "your server printed to stdout, which is for messages: use stderr, print(..., file=sys.stderr)"
+)
 
 # Lines of one connection that are shown when they are no messages: a program that is no server may write for ever.
 MOST_WARNINGS = 5
@@ -154,10 +165,20 @@ class Writer:
     """
 
     def __init__(
-        self, transport: Transport, limits: Limits, pool: Pool, failed: Callable[[ConnectionLost], BaseException],
+        self,
+        transport: Transport,
+        limits: Limits,
+        pool: Pool,
+        failed: Callable[[ConnectionLost], BaseException],
         trace: Optional[Trace],
     ) -> None:
-        self._transport, self._limits, self._pool, self._failed, self._trace = transport, limits, pool, failed, trace
+        self._transport, self._limits, self._pool, self._failed, self._trace = (
+            transport,
+            limits,
+            pool,
+            failed,
+            trace,
+        )
         self.most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
@@ -166,7 +187,9 @@ class Writer:
         self._lock = threading.RLock()  # orders writes
         self._changed = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        self._handed: deque[bytes] = deque()  # given to `send`, whose threads do not wait for one another
+        self._handed: deque[bytes] = (
+            deque()
+        )  # given to `send`, whose threads do not wait for one another
         self._sending = threading.RLock()  # of the thread that sends them
         self.pending = self.reader_bytes = self._taken = 0
         self._loss: Any = None
@@ -185,12 +208,16 @@ class Writer:
         """
         if self.pending > self.most:
             with waiting(), self._changed:
-                has_room = self._changed.wait_for(lambda: self.pending <= self.most or self._loss, deadline.to_wait())
+                has_room = self._changed.wait_for(
+                    lambda: self.pending <= self.most or self._loss, deadline.to_wait()
+                )
             if not has_room:
                 return False
         if self._trace is not None:
             self._note(line)
-        if self._pool.queue and line and self._lock.acquire(blocking=False):  # others are about to send: join them
+        if (
+            self._pool.queue and line and self._lock.acquire(blocking=False)
+        ):  # others are about to send: join them
             try:
                 if not self._handed and self._loss is None:
                     self._queue(line, len(line))
@@ -199,13 +226,20 @@ class Writer:
                 self._lock.release()
         self._handed.append(line)
         # Without the lock, who has it sends the line. An empty one waits until all others are sent.
-        while self._handed and self._sending.acquire(blocking=not line or len(self._handed) > MOST_HANDED):
+        while self._handed and self._sending.acquire(
+            blocking=not line or len(self._handed) > MOST_HANDED
+        ):
             self._lock.acquire()
             try:
                 left = self._handed.popleft() if self._handed else b""
                 while self._handed and len(left) + len(self._handed[0]) <= SMALL:
                     left += self._handed.popleft()
-                if not self._pool.queue and not self.pending and 0 < len(left) <= SMALL and self._loss is None:
+                if (
+                    not self._pool.queue
+                    and not self.pending
+                    and 0 < len(left) <= SMALL
+                    and self._loss is None
+                ):
                     left = left[self._transport.send(left, 0.0) :]
                 if left and self._loss is None:
                     self._queue(left, len(left))
@@ -264,7 +298,9 @@ class Writer:
         with suppress(McpError):  # the cause of the end, which may be a token
             self.send(b"", Deadline(seconds))  # which waits for the thread that sends
         with self._changed:
-            return self._changed.wait_for(lambda: not self.pending or self._loss is not None, seconds)
+            return self._changed.wait_for(
+                lambda: not self.pending or self._loss is not None, seconds
+            )
 
     def close(self) -> None:
         """Let the writer's thread end behind what is queued; nothing more can be sent."""
@@ -350,8 +386,15 @@ class Connection(Sink):
     waits_for_rounds = True
 
     def __init__(
-        self, transport: Transport, role: ConnectionRole, *, pool: Pool, limits: Optional[Limits] = None,
-        cap: Optional[list[None]] = None, name: str = "", trace: Optional[Trace] = None,
+        self,
+        transport: Transport,
+        role: ConnectionRole,
+        *,
+        pool: Pool,
+        limits: Optional[Limits] = None,
+        cap: Optional[list[None]] = None,
+        name: str = "",
+        trace: Optional[Trace] = None,
     ) -> None:
         self.name = self.session_name = name or transport.name
         self.limits = limits or Limits()
@@ -359,12 +402,16 @@ class Connection(Sink):
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
         self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
         on_end = getattr(role.server, "on_end", None)
-        self.requests = RunningRequests(self.limits, cap, until_answered=role.server is None, on_end=on_end)
+        self.requests = RunningRequests(
+            self.limits, cap, until_answered=role.server is None, on_end=on_end
+        )
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
         self._jobs: list[Job] = []  # what the reader has for the pool
         self._closing = False
-        self._farewell_lock = threading.Lock()  # who closes it too must not overtake who tells the peer
+        self._farewell_lock = (
+            threading.Lock()
+        )  # who closes it too must not overtake who tells the peer
         self._remark, self._odd_lines = "", 0
         renewed_in_fork.add(self)
 
@@ -377,7 +424,9 @@ class Connection(Sink):
             except BaseException:  # the system gives none
                 self.close()
                 raise
-            self._threads.append(thread)  # not before: `close`, which may come meanwhile, joins what is here
+            self._threads.append(
+                thread
+            )  # not before: `close`, which may come meanwhile, joins what is here
         return self
 
     # ------------------------------------------------------------ reading
@@ -397,7 +446,9 @@ class Connection(Sink):
                         self._trace("<--", frame)
                     self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
                 if self._jobs:
-                    self.pool.submit(*self._jobs)  # all together: who is woken wants the interpreter's lock
+                    self.pool.submit(
+                        *self._jobs
+                    )  # all together: who is woken wants the interpreter's lock
                     self._jobs.clear()
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
                     reason = "the peer takes no answers"
@@ -408,7 +459,9 @@ class Connection(Sink):
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
-    def _take(self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None) -> None:
+    def _take(
+        self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None
+    ) -> None:
         """Hand a message to whom it is for.
 
         Args:
@@ -429,7 +482,9 @@ class Connection(Sink):
                 headers = self.transport.headers
                 if headers:
                     peer.principal = getattr(headers, "principal", None)
-                incoming = IncomingRequest(message, peer, route, self, size, self._role.server, headers, batch)
+                incoming = IncomingRequest(
+                    message, peer, route, self, size, self._role.server, headers, batch
+                )
                 self.requests.add(incoming)
                 if route.immediate:
                     incoming.run()
@@ -465,9 +520,13 @@ class Connection(Sink):
         if reason is not None:
             self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
             return
-        invalid = [item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED]
+        invalid = [
+            item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED
+        ]
         refusals = [self._refusal(item) for item in invalid if self._role.answers_invalid]
-        batch = Batch(self, refusals, [item for item in items if not isinstance(item, InvalidMessage)])
+        batch = Batch(
+            self, refusals, [item for item in items if not isinstance(item, InvalidMessage)]
+        )
         batch.serve(partial(self._take, frame=frame, size=len(frame) // len(items), batch=batch))
 
     def _notification(self, notification: Notification) -> None:
@@ -476,7 +535,9 @@ class Connection(Sink):
             self.calls.progress(params)
         elif method == "notifications/cancelled":
             call = self.calls.find(params.get("requestId"))
-            if call is not None and call.method == LISTEN:  # the one request of ours that the peer may end
+            if (
+                call is not None and call.method == LISTEN
+            ):  # the one request of ours that the peer may end
                 reason = one_line(params.get("reason"))
                 self.calls.settle(call.id, ConnectionLost(f"the server ended the stream: {reason}"))
             else:
@@ -490,20 +551,31 @@ class Connection(Sink):
         reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
-            log.warning("<-- an answer is longer than %d bytes and does not say whose: all calls end", frame.limit)
+            log.warning(
+                "<-- an answer is longer than %d bytes and does not say whose: all calls end",
+                frame.limit,
+            )
             for call in self.calls.pending():
-                self.calls.settle(call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace")))
+                self.calls.settle(
+                    call.id, ProtocolViolation(reason, shown.decode("utf-8", "replace"))
+                )
         self._invalid(broken, shown)
 
     def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
         """Deal with what is no message: a server says so, a client must not."""
         text = frame.decode("utf-8", "replace")
         violation = ProtocolViolation(broken.reason, text)
-        if broken.kind in ("response", "unknown") and broken.id is not None and self.calls.settle(broken.id, violation):
+        if (
+            broken.kind in ("response", "unknown")
+            and broken.id is not None
+            and self.calls.settle(broken.id, violation)
+        ):
             return
         if broken.kind in _UNANSWERED:
             return
-        is_request = self._role.takes_requests and broken.kind == "request" and broken.id is not None
+        is_request = (
+            self._role.takes_requests and broken.kind == "request" and broken.id is not None
+        )
         if self._role.answers_invalid or is_request:
             self.deliver(self._refusal(broken), False)
             return
@@ -549,7 +621,9 @@ class Connection(Sink):
 
     def _loss(self, found: ConnectionLost) -> BaseException:
         """End all calls after a failed write; what to raise: the reader's cause, where it comes soon."""
-        if len(self.calls) and isinstance(found.__cause__, OSError):  # the peer has left: so it will be read
+        if len(self.calls) and isinstance(
+            found.__cause__, OSError
+        ):  # the peer has left: so it will be read
             self._read_out.wait(LAST_WORDS_SECONDS)
         self.calls.close(found)
         return copy(self.calls.cause or found)
@@ -575,7 +649,12 @@ class Connection(Sink):
         self._role.ending(self)
         self.requests.stop_waiting("the client will not come back")
         if not self.requests.wait_until_empty(deadline):
-            log.warning("%s: %d requests still run after %g s", self.name, self.requests.running, deadline.seconds)
+            log.warning(
+                "%s: %d requests still run after %g s",
+                self.name,
+                self.requests.running,
+                deadline.seconds,
+            )
         self.writer.flush(deadline.to_wait())
 
     def _let_go(self, reason: str) -> None:
@@ -598,7 +677,9 @@ class Connection(Sink):
             self._drain(Deadline(grace))
         self._closing = True
         for call in self.calls.pending():
-            call.on_item = None  # at a loss the progress is still told that came before it, here it is not
+            call.on_item = (
+                None  # at a loss the progress is still told that came before it, here it is not
+            )
         with self._farewell_lock:
             farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
             if farewell:

@@ -69,8 +69,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_number(field.name, getattr(self, field.name), least=_LEAST.get(field.name, 0),
-                         whole=field.name not in _SECONDS, optional=field.name != "drain_grace")
+            check_number(
+                field.name,
+                getattr(self, field.name),
+                least=_LEAST.get(field.name, 0),
+                whole=field.name not in _SECONDS,
+                optional=field.name != "drain_grace",
+            )
         if self.ask_timeout == 0:
             raise ValueError("ask_timeout is more than 0 seconds")
 
@@ -104,8 +109,12 @@ class BoundedQueue(SimpleQueue[Any]):
                 self.get(block=False)
             if not (fits or self._warned):
                 self._warned = True
-                log.warning("more than %d %s, or %.0f bytes, wait for a slow callback: the oldest are dropped",
-                            self._most, self._what, self.most_bytes)
+                log.warning(
+                    "more than %d %s, or %.0f bytes, wait for a slow callback: the oldest are dropped",
+                    self._most,
+                    self._what,
+                    self.most_bytes,
+                )
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
         """As its base."""
@@ -121,7 +130,9 @@ _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
 _LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
 
 
-def check_number(name: str, value: object, *, least: float = 0, whole: bool = True, optional: bool = True) -> None:
+def check_number(
+    name: str, value: object, *, least: float = 0, whole: bool = True, optional: bool = True
+) -> None:
     """Refuse what is no such number.
 
     Args:

@@ -92,7 +92,9 @@ class Pool:
 
     def renew_in_fork(self) -> None:
         """Begin without threads."""
-        self._lock = threading.RLock()  # a signal handler that cancels a call may come in the middle of this
+        self._lock = (
+            threading.RLock()
+        )  # a signal handler that cancels a call may come in the middle of this
         self.queue: deque[Any] = deque()
         # Of each thread without a job, where it waits for one. One queue for all would wake two for each job: whoever
         # gets something from a `SimpleQueue` wakes the next that waits there.
@@ -187,7 +189,9 @@ class Pool:
             name = f"{self.name}-{self._numbers}"
             threading.Thread(target=self._live, args=(job,), name=name, daemon=True).start()
             return True
-        except RuntimeError as error:  # a thread that there is takes it later, or the next look here starts one
+        except (
+            RuntimeError
+        ) as error:  # a thread that there is takes it later, or the next look here starts one
             log.error("%s: %s", self.name, error)
             return False
 
@@ -200,14 +204,18 @@ class Pool:
             while job is not None:
                 try:
                     job()
-                except BaseException as error:  # jobs answer for themselves: this is a fault of ours
+                except (
+                    BaseException
+                ) as error:  # jobs answer for themselves: this is a fault of ours
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                 job = sent = None  # an idle thread keeps nothing of what it did
                 job = self._next(inbox, ran=counts)
                 counts, this_thread.pool = True, self
             this_thread.pool = None
             try:
-                sent = inbox.get(self._keeps, IDLE_SECONDS)  # a timeout of 0 never ends in some Pythons
+                sent = inbox.get(
+                    self._keeps, IDLE_SECONDS
+                )  # a timeout of 0 never ends in some Pythons
             except Empty:
                 with self._lock:
                     if inbox in self._idle:
@@ -215,7 +223,9 @@ class Pool:
                         return
                 sent = inbox.get()  # it was sent just now
 
-    def _next(self, inbox: SimpleQueue[Optional[Job]], *, called: bool = False, ran: bool = False) -> Optional[Job]:
+    def _next(
+        self, inbox: SimpleQueue[Optional[Job]], *, called: bool = False, ran: bool = False
+    ) -> Optional[Job]:
         """What a thread runs next; None: nothing may start, and it is idle.
 
         Args:

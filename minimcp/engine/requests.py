@@ -13,7 +13,17 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from ..errors import (
     Cancelled,
@@ -176,15 +186,21 @@ class Calls:
     """
 
     def __init__(
-        self, name: str, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object],
-        remark: Callable[[], str] = str, ids: Optional[Iterator[Id]] = None,
+        self,
+        name: str,
+        send: Callable[[bytes, Deadline], bool],
+        post: Callable[[bytes], object],
+        remark: Callable[[], str] = str,
+        ids: Optional[Iterator[Id]] = None,
     ) -> None:
         self.name, self._send, self._post, self._remark = name, send, post, remark
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
 
-    def through(self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]) -> Calls:
+    def through(
+        self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
+    ) -> Calls:
         """A view of the same table, whose lines go by `send` and `post`: on one HTTP response."""
         other = copy(self)
         other._send, other._post = send, post
@@ -219,7 +235,12 @@ class Calls:
     # ------------------------------------------------------------ one call
 
     def start(
-        self, method: str, make_params: MakeParams, on_item: OnItem = None, *, deadline: Deadline = NEVER
+        self,
+        method: str,
+        make_params: MakeParams,
+        on_item: OnItem = None,
+        *,
+        deadline: Deadline = NEVER,
     ) -> PendingCall:
         """Send a request, which over HTTP `wait` does; `wait` waits for its answer.
 
@@ -238,7 +259,11 @@ class Calls:
         return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
 
     def start_all(
-        self, requests: Sequence[tuple[str, MakeParams]], on_item: OnItem = None, *, deadline: Deadline = NEVER
+        self,
+        requests: Sequence[tuple[str, MakeParams]],
+        on_item: OnItem = None,
+        *,
+        deadline: Deadline = NEVER,
     ) -> list[PendingCall]:
         """Send several requests in one write; as `start`. Of none of them anything is sent if one is no JSON."""
         calls: list[PendingCall] = []
@@ -257,7 +282,11 @@ class Calls:
                     self.time_out(call, tell=False)
         except BaseException as error:
             for call in calls:
-                self.end(call, Cancelled("the caller gave up"), tell=sent and not isinstance(error, ConnectionLost))
+                self.end(
+                    call,
+                    Cancelled("the caller gave up"),
+                    tell=sent and not isinstance(error, ConnectionLost),
+                )
             raise
         return calls
 
@@ -273,7 +302,12 @@ class Calls:
             raise copy(self._causes[0])
 
     def wait(
-        self, call: PendingCall, deadline: Deadline, *, about: Json = None, group: Sequence[PendingCall] = ()
+        self,
+        call: PendingCall,
+        deadline: Deadline,
+        *,
+        about: Json = None,
+        group: Sequence[PendingCall] = (),
     ) -> Union[Result, Failure]:
         """Wait for the answer to a request that was started.
 
@@ -298,7 +332,9 @@ class Calls:
                 while call.ending is None or not call.queue.empty():
                     item = None
                     try:
-                        seconds = left.to_wait()  # in some Pythons a tiny time that is over before never ends
+                        seconds = (
+                            left.to_wait()
+                        )  # in some Pythons a tiny time that is over before never ends
                         item = call.queue.get(seconds > 0, max(seconds, SHORTEST_WAIT))
                     except Empty:
                         pass
@@ -316,7 +352,9 @@ class Calls:
             self.end(call, Cancelled("the caller gave up"))
             raise
         if isinstance(call.ending, BaseException):
-            raise copy(call.ending)  # a loss ends many calls: each caller gets an exception of its own
+            raise copy(
+                call.ending
+            )  # a loss ends many calls: each caller gets an exception of its own
         return call.ending
 
     # ------------------------------------------------------------ their ends
@@ -350,14 +388,18 @@ class Calls:
         """End a call whose deadline has come. Never blocks, any thread. Arguments as `wait` and `end`."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
         seconds = call.deadline.seconds
-        error = RequestTimeout(f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}")
+        error = RequestTimeout(
+            f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}"
+        )
         self.end(call, error, tell=tell)
 
     def close(self, cause: BaseException) -> bytes:
         """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
         self._causes.append(cause)
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
-        return b"".join([_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED])
+        return b"".join(
+            [_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED]
+        )
 
     def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
         """Pause the deadlines of these calls, or of all, while the host answers a question; returns what ends that.
@@ -384,7 +426,11 @@ class Calls:
 
 def queue_for(on_item: OnItem) -> Any:
     """The queue of calls with this callback for progress."""
-    return SimpleQueue() if on_item is None else BoundedQueue("reports of progress", MOST_PROGRESS, PROGRESS_BYTES)
+    return (
+        SimpleQueue()
+        if on_item is None
+        else BoundedQueue("reports of progress", MOST_PROGRESS, PROGRESS_BYTES)
+    )
 
 
 def _cancellation(call: PendingCall, reason: BaseException) -> bytes:
@@ -439,12 +485,23 @@ class RunningRequests:
     """
 
     def __init__(
-        self, limits: Limits, cap: Optional[list[None]] = None, *, until_answered: bool = False,
+        self,
+        limits: Limits,
+        cap: Optional[list[None]] = None,
+        *,
+        until_answered: bool = False,
         on_end: Optional[OnEnd] = None,
     ) -> None:
-        self._limits, self._cap, self._until_answered, self._on_end = limits, cap, until_answered, on_end
+        self._limits, self._cap, self._until_answered, self._on_end = (
+            limits,
+            cap,
+            until_answered,
+            on_end,
+        )
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
-        backlog = self._backlog = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        backlog = self._backlog = (
+            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        )
         self._uncounted = max(UNCOUNTED_BYTES, backlog * UNCOUNTED_PART)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
@@ -458,7 +515,9 @@ class RunningRequests:
         self._abandoned = False
         # Taken without `with` in the way of every request, which that would cost as much as decoding half its line.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)  # something ended: where nobody waits, the lock is quicker
+        self._changed = threading.Condition(
+            self._lock
+        )  # something ended: where nobody waits, the lock is quicker
 
     def add(self, request: IncomingRequest, key: object = None) -> None:
         """Take a request in.
@@ -523,7 +582,9 @@ class RunningRequests:
         finally:
             self._lock.release()
 
-    def claim(self, request: IncomingRequest, key: object = None, line: Optional[bytes] = None) -> bool:
+    def claim(
+        self, request: IncomingRequest, key: object = None, line: Optional[bytes] = None
+    ) -> bool:
         """Take a request out of the table, for its answer or because it is cancelled.
 
         Several threads may try to end one request: its handler, its timeout, a cancellation, the loss of the peer. The
@@ -557,7 +618,9 @@ class RunningRequests:
         if self._on_end is not None:
             self._on_end(request, None, error)
 
-    def go_on(self, key: object, incoming: Optional[IncomingRequest] = None) -> Optional[IncomingRequest]:
+    def go_on(
+        self, key: object, incoming: Optional[IncomingRequest] = None
+    ) -> Optional[IncomingRequest]:
         """Take the request whose handler waits under a key; None for all but the first who ask.
 
         Args:
@@ -579,9 +642,18 @@ class RunningRequests:
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
         """What is sent in the place of an answer of so many bytes."""
-        log.warning("the answer to %s has %d bytes: an error is sent in its place", request.request.method, size)
+        log.warning(
+            "the answer to %s has %d bytes: an error is sent in its place",
+            request.request.method,
+            size,
+        )
         limit = f"{self.most_bytes} bytes, the Limits.message_bytes of its sender"
-        return encode(failure(request.request.id, InternalError(f"the answer is longer than {limit}: ask for less")))
+        return encode(
+            failure(
+                request.request.id,
+                InternalError(f"the answer is longer than {limit}: ask for less"),
+            )
+        )
 
     def cancel(self, params: Result) -> None:
         """The peer does not want an answer any more: the params of its notification."""
@@ -592,7 +664,9 @@ class RunningRequests:
             log.debug("cancelled: %s is unknown or finished", key)
             return
         log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
-        if request.batch is not None:  # before a handler's end can add it, which may wait for the peer
+        if (
+            request.batch is not None
+        ):  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
         request.cancel(reason)
 
@@ -655,7 +729,9 @@ class Sink:
         """Write an answer, or have it written (``wait`` is False: never blocks). Never raises."""
         raise NotImplementedError
 
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None) -> bool:
+    def respond(
+        self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None
+    ) -> bool:
         """Give the one answer of a request; False when another was given, or it was cancelled. Never raises.
 
         Args:
@@ -727,15 +803,24 @@ class IncomingRequest(CancelToken):
     _last_progress = float("-inf")
 
     def __init__(
-        self, request: Request, peer: Peer, route: Route, sink: Sink, size: int = 0, server: Any = None,
-        headers: Mapping[str, str] = NO_HEADERS, batch: Optional[Batch] = None,
+        self,
+        request: Request,
+        peer: Peer,
+        route: Route,
+        sink: Sink,
+        size: int = 0,
+        server: Any = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        batch: Optional[Batch] = None,
     ) -> None:
         self._callbacks = {}
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
         self.server, self.headers, self.batch = server, headers, batch
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
-        self.progress_token: Optional[Id] = token if type(token) is int or type(token) is str else None
+        self.progress_token: Optional[Id] = (
+            token if type(token) is int or type(token) is str else None
+        )
         if self.progress_token is not None:
             self._progress_lock = threading.RLock()
 
@@ -753,7 +838,12 @@ class IncomingRequest(CancelToken):
 
     def become(self, other: IncomingRequest) -> None:
         """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
-        self.request, self.peer, self.headers, self.batch = other.request, other.peer, other.headers, other.batch
+        self.request, self.peer, self.headers, self.batch = (
+            other.request,
+            other.peer,
+            other.headers,
+            other.batch,
+        )
         self.key, self.waits, self._last_progress = other.key, False, float("-inf")
         self.arrived, self.trace_context = other.arrived, None
         if other.progress_token is not None:
@@ -775,7 +865,11 @@ class IncomingRequest(CancelToken):
             result = self.route.handle(self)
             if result is not LATER:
                 id = self.request.id
-                line = encode_result(id, result) if type(result) is str else encode(Response(id, result))
+                line = (
+                    encode_result(id, result)
+                    if type(result) is str
+                    else encode(Response(id, result))
+                )
         except BaseException as error:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             line = self._failed(error)
@@ -825,15 +919,21 @@ class IncomingRequest(CancelToken):
         token = self.progress_token
         if token is None or self.finished or self.waits:
             return
-        line = encode_progress(token, done, total, message if self.peer.revision.progress_message else None)
-        with self._progress_lock:  # orders the reports of one handler's threads, and guards nothing else
+        line = encode_progress(
+            token, done, total, message if self.peer.revision.progress_message else None
+        )
+        with (
+            self._progress_lock
+        ):  # orders the reports of one handler's threads, and guards nothing else
             if done <= self._last_progress:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
             self._last_progress = done
             self.sink.send(line)
 
-    def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
+    def ask(
+        self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
+    ) -> Union[list[Result], Failure]:
         """Ask the peer: all questions are sent before the first answer is waited for.
 
         The handler's own timeout is paused meanwhile. When one question fails, the others are withdrawn.
@@ -854,7 +954,9 @@ class IncomingRequest(CancelToken):
             ProtocolViolation: An answer was no answer.
         """
         if self.finished:
-            raise RuntimeError(f"{self.request.method} is answered already: nothing can be asked for it")
+            raise RuntimeError(
+                f"{self.request.method} is answered already: nothing can be asked for it"
+            )
         calls = self.sink.asking()
         pending: list[PendingCall] = []
 

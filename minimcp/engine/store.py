@@ -55,7 +55,9 @@ class Store:
         """Begin without waiting threads: they are the parent's. Python calls this in a forked process."""
         self._waiters, self._waiters_lock = {}, threading.Lock()
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         """Set a value, if the key has the version that is expected.
 
         Args:
@@ -92,7 +94,9 @@ class Store:
         """Forget a key, with its events; False when there is none."""
         raise NotImplementedError
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
+    def append(
+        self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
+    ) -> int:
         """Add an event to a key, which need not exist; returns the event's number, the key's version from now on.
 
         Args:
@@ -116,7 +120,11 @@ class Store:
     # ------------------------------------------------------------ waiting
 
     def wait(
-        self, keys: Iterable[str], after: int, timeout: Optional[float] = None, cancel: Optional[CancelToken] = None
+        self,
+        keys: Iterable[str],
+        after: int,
+        timeout: Optional[float] = None,
+        cancel: Optional[CancelToken] = None,
     ) -> bool:
         """Wait until one of some keys has a version above this one, or is gone; False when the time was over first.
 
@@ -211,7 +219,9 @@ class MemoryStore(Store):
         self._kept[key] = kept
         return kept.version
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         """As `Store.put`."""
         with self._lock:
             kept = self._find(key) or _Kept()
@@ -233,8 +243,14 @@ class MemoryStore(Store):
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
         """As `Store.list`."""
         with self._lock:
-            keys = sorted(key for key in self._kept if key.startswith(prefix) and key > after and self._find(key))
-            return [Entry(key, self._kept[key].value, self._kept[key].version) for key in keys[:limit]]
+            keys = sorted(
+                key
+                for key in self._kept
+                if key.startswith(prefix) and key > after and self._find(key)
+            )
+            return [
+                Entry(key, self._kept[key].value, self._kept[key].version) for key in keys[:limit]
+            ]
 
     def delete(self, key: str) -> bool:
         """As `Store.delete`."""
@@ -244,7 +260,9 @@ class MemoryStore(Store):
         self.wake([key])
         return found
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
+    def append(
+        self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
+    ) -> int:
         """As `Store.append`."""
         with self._lock:
             kept = self._find(key) or _Kept()

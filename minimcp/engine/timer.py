@@ -70,7 +70,9 @@ class Deadline:
     def within(self, seconds: Optional[float]) -> Deadline:
         """The earlier of this deadline and one `seconds` from now; None adds no limit."""
         left = self.remaining()
-        return Deadline(left if seconds is None else seconds if left is None else min(left, seconds))
+        return Deadline(
+            left if seconds is None else seconds if left is None else min(left, seconds)
+        )
 
 
 NEVER = Deadline(None)

@@ -149,7 +149,9 @@ class LineSplitter:
             elif line:
                 frames.append(line)
         self._begun += begun
-        if len(self._begun) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):  # one byte more may be a CR
+        if len(self._begun) > max(
+            self._limit + 1, HEAD_BYTES + TAIL_BYTES
+        ):  # one byte more may be a CR
             self._skipped = True
             del self._begun[HEAD_BYTES:-TAIL_BYTES]
         return frames
@@ -241,13 +243,23 @@ class StreamTransport(Transport):
     """
 
     def __init__(
-        self, name: str, reading: int, writing: int, limit: Optional[int], *, shared: bool = False, ended: int = -1,
+        self,
+        name: str,
+        reading: int,
+        writing: int,
+        limit: Optional[int],
+        *,
+        shared: bool = False,
+        ended: int = -1,
         wakers: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.name = name
         self.sent = 0  # bytes that the system has taken
         waker, other = wakers or pipes(2)
-        self._in, self._out = _End(reading, _READABLE, waker, ended), _End(writing, _WRITABLE, other)
+        self._in, self._out = (
+            _End(reading, _READABLE, waker, ended),
+            _End(writing, _WRITABLE, other),
+        )
         self._splitter = LineSplitter(limit)
         self._ended = False
         self._blocks = shared or not _HAS_POLL or writing < 0
@@ -275,7 +287,11 @@ class StreamTransport(Transport):
             try:
                 ready = {} if end.closed else dict(end.poller.poll())
                 if not end.closed:
-                    chunk = b"" if ready and end.number not in ready else os.read(end.number, _READ_BYTES)
+                    chunk = (
+                        b""
+                        if ready and end.number not in ready
+                        else os.read(end.number, _READ_BYTES)
+                    )
             except OSError:
                 pass
             if end.closed:  # also by `close`, if this thread was not slow to leave
@@ -288,7 +304,9 @@ class StreamTransport(Transport):
         with end.lock:
             try:
                 # A write that cannot wait tells by itself whether there is room.
-                ready = end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
+                ready = (
+                    end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
+                )
                 if end.closed:
                     raise BrokenPipeError("it is closed")
                 if ready:
@@ -363,7 +381,9 @@ def close_quietly(*numbers: int) -> None:
 def enlarge(number: int) -> None:
     """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
     try:
-        fcntl.fcntl(number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)  # the name is new in Python 3.10
+        fcntl.fcntl(
+            number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES
+        )  # the name is new in Python 3.10
     except (AttributeError, OSError):
         pass
 
@@ -382,7 +402,11 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
         return None
     if not callable(trace) and not callable(getattr(trace, "write", None)):
         raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
-    call = trace if callable(trace) else lambda arrow, text: trace.write(f"{arrow} {printable(text)}\n")
+    call = (
+        trace
+        if callable(trace)
+        else lambda arrow, text: trace.write(f"{arrow} {printable(text)}\n")
+    )
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:

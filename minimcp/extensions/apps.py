@@ -49,10 +49,16 @@ class App(Readable):
     """
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: str
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        uri: str,
     ) -> None:
         if not re.fullmatch("ui://[^{}]+", uri):
-            way = "the URI of an app begins with ui:// and has no variables, as in 'ui://sales/chart'"
+            way = (
+                "the URI of an app begins with ui:// and has no variables, as in 'ui://sales/chart'"
+            )
             raise ValueError(f"app {uri!r}: {way}")
         super().__init__(config, function, {**options, "mime_type": MIME_TYPE}, uri)
 
@@ -63,10 +69,14 @@ class App(Readable):
             TypeError: It is no text.
         """
         if not isinstance(value, str):
-            raise TypeError(f"the app {uri!r} returned {type(value).__name__}: return the page as str")
+            raise TypeError(
+                f"the app {uri!r} returned {type(value).__name__}: return the page as str"
+            )
         page = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", value)
         ui = (self.shown.meta or {}).get("ui")
-        return ReadResourceResult([TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)])
+        return ReadResourceResult(
+            [TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)]
+        )
 
 
 class Apps(Extension):
@@ -98,12 +108,16 @@ class Apps(Extension):
         if uri is not None:
             there_are = self.server._registry.resources.table.items.values()
             pages = [each.key for each in there_are if isinstance(each, App)]
-            check_names([uri], pages, f"{owner}: no app is registered before it as", error=ValueError)
+            check_names(
+                [uri], pages, f"{owner}: no app is registered before it as", error=ValueError
+            )
         if visibility is not None:
             visibility = [visibility] if isinstance(visibility, str) else list(visibility)
             if not visibility:
                 raise ValueError(f"{owner}: visibility names nobody: write 'model', 'app' or both")
-            check_names(visibility, ("model", "app"), f"{owner}: visibility knows no", error=ValueError)
+            check_names(
+                visibility, ("model", "app"), f"{owner}: visibility knows no", error=ValueError
+            )
         return {"resourceUri": uri, "visibility": visibility}
 
 
@@ -113,7 +127,9 @@ def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     check_names(csp, CSP, f"{owner}: csp has no", error=ValueError)
     for name, origins in csp.items():
         is_list = isinstance(origins, (list, tuple))
-        if not is_list or not all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in origins):
+        if not is_list or not all(
+            isinstance(each, str) and _ORIGIN.fullmatch(each) for each in origins
+        ):
             way = "is a list of origins such as 'https://api.example.com'"
             raise ValueError(f"{owner}: csp: {name} {way}, not {origins!r:.60}")
     check_names(permissions, PERMISSIONS, f"{owner}: no permission is called", error=ValueError)

@@ -74,8 +74,13 @@ class Extension:
         if self.server is not None:
             raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
         self._config, self.subscriptions = server._registry.config, server._registry.subscriptions
-        if any(each is not self and each.identifier == self.identifier for each in self._config.extensions):
-            raise ValueError(f"{self.identifier} is given twice: a server has one of each extension")
+        if any(
+            each is not self and each.identifier == self.identifier
+            for each in self._config.extensions
+        ):
+            raise ValueError(
+                f"{self.identifier} is given twice: a server has one of each extension"
+            )
         self._method_handlers = {
             mark.arguments[0]: RegisteredMethod(self._config, function, {}, mark.arguments[0], extension=True)
             for function, mark in marks_of(self) if mark.kind == "method"
@@ -87,7 +92,9 @@ class Extension:
             kind, route = destinations[method]
             destinations[method] = kind, Route(partial(self._refreshed, route.handle))
 
-    def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
+    def declare(
+        self, declared: dict[str, Json], revision: Revision, principal: Optional[str]
+    ) -> None:
         """Add what a client is told to the capabilities.
 
         Args:
@@ -95,7 +102,10 @@ class Extension:
             revision: That the client speaks.
             principal: Who was authenticated; None where nobody is.
         """
-        declared["extensions"] = {**declared.get("extensions", {}), self.identifier: dict(self.settings)}
+        declared["extensions"] = {
+            **declared.get("extensions", {}),
+            self.identifier: dict(self.settings),
+        }
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
         """Where the requests of a method go; None when it is none of these.
@@ -170,11 +180,17 @@ class Extension:
         self._need(incoming.peer, member)
         if wanted is True:
             return {"": ""}
-        if not isinstance(wanted, list) or len(wanted) > MOST_URIS or not all(isinstance(each, str) for each in wanted):
+        if (
+            not isinstance(wanted, list)
+            or len(wanted) > MOST_URIS
+            or not all(isinstance(each, str) for each in wanted)
+        ):
             raise InvalidParams(f"{member} is true, or a list of at most {MOST_URIS} strings")
         return {each: each for each in wanted}
 
-    def tell(self, method: str, params: Mapping[str, Json], member: str = "", key: str = "") -> None:
+    def tell(
+        self, method: str, params: Mapping[str, Json], member: str = "", key: str = ""
+    ) -> None:
         """Send a notification to the sessions that declared the extension, and to the streams that listen to this.
 
         While a client does not read, only the newest of a method and key waits for it. Thread-safe; never blocks.
@@ -185,11 +201,15 @@ class Extension:
             member: The filter that it belongs to; empty for a notification that no stream can listen to.
             key: What it is about, as `listened` names it.
         """
-        self.subscriptions.extension_tells("ext:" + self.identifier, method, dict(params), member, key)
+        self.subscriptions.extension_tells(
+            "ext:" + self.identifier, method, dict(params), member, key
+        )
 
     # ------------------------------------------------------------ at a client
 
-    def follow(self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]) -> dict[str, Json]:
+    def follow(
+        self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]
+    ) -> dict[str, Json]:
         """Make the complete result of one with a ``resultType`` of this extension.
 
         Args:
@@ -207,7 +227,11 @@ class Extension:
 
     def notification_handlers(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
         """What hears notifications of the other side, by their methods. Raises TypeError: one of it is async."""
-        found = {mark.arguments[0]: function for function, mark in marks_of(self) if mark.kind == "notification"}
+        found = {
+            mark.arguments[0]: function
+            for function, mark in marks_of(self)
+            if mark.kind == "notification"
+        }
         for name, function in found.items():
             refuse_async(function, f"what hears {name}")
         return found

@@ -44,13 +44,19 @@ class HostTasks(Tasks):
 
     def capability(self, declared: dict[str, Json]) -> dict[str, Json]:
         """What is declared of tasks, beside these capabilities; empty where nothing can be asked."""
-        kinds: dict[str, Json] = {kind: {name: {}} for kind, name in AUGMENTED.values() if kind in declared}
+        kinds: dict[str, Json] = {
+            kind: {name: {}} for kind, name in AUGMENTED.values() if kind in declared
+        }
         return {"tasks": {"list": {}, "cancel": {}, "requests": kinds}} if kinds else {}
 
     def takes(self, incoming: IncomingRequest) -> bool:
         """Whether a question is to be a task. Raises InvalidParams: ``task`` is no object."""
         given = incoming.request.params.get("task")
-        if given is None or incoming.peer.revision.tasks != "core" or incoming.request.method not in AUGMENTED:
+        if (
+            given is None
+            or incoming.peer.revision.tasks != "core"
+            or incoming.request.method not in AUGMENTED
+        ):
             return False
         if not isinstance(given, dict):
             raise InvalidParams("task is an object")
@@ -67,7 +73,9 @@ class HostTasks(Tasks):
         Raises:
             RpcError: It makes no sense, or there are too many tasks.
         """
-        session.host.read(incoming.request.method, incoming.request.params, incoming.peer, CancelToken())
+        session.host.read(
+            incoming.request.method, incoming.request.params, incoming.peer, CancelToken()
+        )
         self._sessions[incoming.peer] = session
         result = self.create(route, incoming)
         if session.ended.cancelled:  # maybe before `lost` could find it
@@ -87,7 +95,11 @@ class HostTasks(Tasks):
         session: Optional[Any] = None if running is None else self._sessions.get(running.peer)
         if session is not None:
             try:
-                session.notify("notifications/tasks/status", self._view(record, False), Deadline(NOTIFY_SECONDS))
+                session.notify(
+                    "notifications/tasks/status",
+                    self._view(record, False),
+                    Deadline(NOTIFY_SECONDS),
+                )
             except McpError as error:
                 log.debug("the server is not told of a task: %s", error)
 

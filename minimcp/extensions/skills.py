@@ -37,7 +37,12 @@ log = logger("minimcp.skills")
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
 
-SCHEME, SKILL_FILE, MARKDOWN, FOLDER_TYPE = "skill://", "SKILL.md", "text/markdown", "inode/directory"
+SCHEME, SKILL_FILE, MARKDOWN, FOLDER_TYPE = (
+    "skill://",
+    "SKILL.md",
+    "text/markdown",
+    "inode/directory",
+)
 
 # Files of a skill, and bytes in them.
 MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
@@ -51,7 +56,9 @@ PAGE_BYTES = 1024 * 1024
 # Seconds after its last change in which a file may change again, and its times stay the same.
 UNSETTLED_SECONDS = 2.0
 
-_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+_FLAGS = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+)
 
 
 class _File(NamedTuple):
@@ -122,7 +129,9 @@ class Skills(Extension):
     def install(self, server: Any) -> None:
         """As `Extension.install`."""
         super().install(server)
-        server.add_resource(self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill.")
+        server.add_resource(
+            self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill."
+        )
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
         """As `Extension.route`; clients do not declare this extension."""
@@ -143,7 +152,9 @@ class Skills(Extension):
     def _get(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         found = self._look().skills.get(_path_of(params.get("uri")))
         if found is None:
-            raise InvalidParams(f"uri is that of the {SKILL_FILE} of a skill, not {one_line(params.get('uri'))}")
+            raise InvalidParams(
+                f"uri is that of the {SKILL_FILE} of a skill, not {one_line(params.get('uri'))}"
+            )
         return {"skill": found, **self._hints(ctx)}
 
     @method("resources/directory/read")
@@ -151,18 +162,26 @@ class Skills(Extension):
         uri, resources = params.get("uri"), self._look().resources
         path = _path_of(uri)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
-            raise InvalidParams(f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}")
+            raise InvalidParams(
+                f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}"
+            )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
         return self._page("resources", inside, params, ctx)
 
     def _page(
-        self, member: str, items: Iterable[dict[str, Json]], params: Mapping[str, Json], ctx: Context
+        self,
+        member: str,
+        items: Iterable[dict[str, Json]],
+        params: Mapping[str, Json],
+        ctx: Context,
     ) -> dict[str, Json]:
         """A page of a list, in the order of URIs; its cursor is the last of them, so that changes shift nothing."""
         cursor = params.get("cursor") or SCHEME
         if not isinstance(cursor, str) or not cursor.startswith(SCHEME):
             raise InvalidParams("the cursor is none of this server's")
-        rest = sorted((each for each in items if each["uri"] > cursor), key=lambda each: str(each["uri"]))
+        rest = sorted(
+            (each for each in items if each["uri"] > cursor), key=lambda each: str(each["uri"])
+        )
         most, count, size = self._config.page_size or len(rest), 0, 0
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
@@ -231,11 +250,18 @@ class Skills(Extension):
             folder, _, name = path.rpartition("/")
             if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
                 continue
-            inside = paths[bisect_left(paths, folder + "/") : bisect_left(paths, folder + "0")]  # "0" follows "/"
+            inside = paths[
+                bisect_left(paths, folder + "/") : bisect_left(paths, folder + "0")
+            ]  # "0" follows "/"
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
             try:
-                if len(files) > MOST_FILES or sum(statuses[each].st_size for each in files) > MOST_BYTES:
-                    raise ValueError(f"a skill has at most {MOST_FILES} files, and {MOST_BYTES} bytes in them")
+                if (
+                    len(files) > MOST_FILES
+                    or sum(statuses[each].st_size for each in files) > MOST_BYTES
+                ):
+                    raise ValueError(
+                        f"a skill has at most {MOST_FILES} files, and {MOST_BYTES} bytes in them"
+                    )
                 for each in files:
                     if each not in self._known:
                         self._known[each] = self._file(each, statuses[each], known.get(each))
@@ -246,7 +272,11 @@ class Skills(Extension):
                 seen.faults[path] = describe(error)
                 continue
             listed = {each: self._known[each].listed for each in files}
-            seen.skills[path] = {"uri": _uri_of(path), "frontmatter": about, "resources": list(listed.values())}
+            seen.skills[path] = {
+                "uri": _uri_of(path),
+                "frontmatter": about,
+                "resources": list(listed.values()),
+            }
             while folder:
                 inside.append(folder)
                 folder = folder.rpartition("/")[0]
@@ -289,18 +319,37 @@ class Skills(Extension):
 
     def _file(self, path: str, status: os.stat_result, known: Optional[_File]) -> _File:
         """A file as it is; it is read only where it may have changed since it is known."""
-        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        stamp = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
         if known is not None and known.stamp == stamp:
             return known
         data = self._content(path)
-        listed = {"uri": _uri_of(path), "digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}
+        listed = {
+            "uri": _uri_of(path),
+            "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
+            "size": len(data),
+        }
         settled = time.time() - max(status.st_mtime, status.st_ctime) > UNSETTLED_SECONDS
-        return _File(stamp if settled else None, listed, _front_of(path, data) if path.endswith(SKILL_FILE) else "")
+        return _File(
+            stamp if settled else None,
+            listed,
+            _front_of(path, data) if path.endswith(SKILL_FILE) else "",
+        )
 
     def _content(self, path: str) -> bytes:
         """Raises OSError: It is no file (any more), or none of a skill's size."""
-        with self._opened(path) as here, open(here, "rb", closefd=not isinstance(here, int)) as file:
-            data = file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        with (
+            self._opened(path) as here,
+            open(here, "rb", closefd=not isinstance(here, int)) as file,
+        ):
+            data = (
+                file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+            )
         if data is None or len(data) > MOST_BYTES:
             raise OSError(f"no file, or one of more than {MOST_BYTES} bytes")
         return data

@@ -28,9 +28,25 @@ from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import CancelToken, IncomingRequest, Result, Route, RunningRequests, Sink
 from ..engine.store import MemoryStore, Store
 from ..engine.timer import Deadline, timer
-from ..errors import Cancelled, InternalError, InvalidParams, MethodNotFound, RequestTimeout, error_from_peer, logger
+from ..errors import (
+    Cancelled,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    RequestTimeout,
+    error_from_peer,
+    logger,
+)
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Failure, Json, Notification, Request, encode, encode_progress, to_json
+from ..protocol.messages import (
+    Failure,
+    Json,
+    Notification,
+    Request,
+    encode,
+    encode_progress,
+    to_json,
+)
 from ..protocol.versions import Revision
 from ..server.questions import Asker, BecomeTask
 from ..server.tools import RegisteredTool
@@ -52,7 +68,9 @@ NEXT: Mapping[str, frozenset[str]] = {
 
 # Seconds after which tasks count as lost whose process has not said that it runs, and how often it says so.
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
-LOST = f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
+LOST = (
+    f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
+)
 
 # Tasks on a page of `tasks/list`.
 PAGE = 100
@@ -75,11 +93,26 @@ class TaskRequest(IncomingRequest):
     """
 
     def __init__(
-        self, tasks: Tasks, key: str, origin: IncomingRequest, route: Route, before: Optional[Asker] = None
+        self,
+        tasks: Tasks,
+        key: str,
+        origin: IncomingRequest,
+        route: Route,
+        before: Optional[Asker] = None,
     ) -> None:
-        params = {name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS}
+        params = {
+            name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS
+        }
         request = Request(origin.request.id, origin.request.method, params)
-        super().__init__(request, origin.peer, route, _TaskSink(tasks), origin.size, origin.server, origin.headers)
+        super().__init__(
+            request,
+            origin.peer,
+            route,
+            _TaskSink(tasks),
+            origin.size,
+            origin.server,
+            origin.headers,
+        )
         self._tasks, self.task_key = tasks, key
         self._numbers = count(1)
         self.told = 0  # the version of what was last told of it
@@ -129,12 +162,19 @@ class TaskRequest(IncomingRequest):
             if done > self._last_progress:
                 self._last_progress = done
                 told = {"progressToken": token, "progress": done, "message": message}
-                self.send("notifications/progress", told if total is None else {**told, "total": total})
+                self.send(
+                    "notifications/progress", told if total is None else {**told, "total": total}
+                )
 
-    def ask(self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]) -> Union[list[Result], Failure]:
+    def ask(
+        self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
+    ) -> Union[list[Result], Failure]:
         """Ask by the task, which is `input_required` meanwhile; arguments and errors as `IncomingRequest.ask`."""
         asked = {
-            f"{method.partition('/')[0]}-{next(self._numbers)}": {"method": method, "params": params}
+            f"{method.partition('/')[0]}-{next(self._numbers)}": {
+                "method": method,
+                "params": params,
+            }
             for method, params in questions
         }
         deadline = Deadline(seconds)
@@ -161,7 +201,11 @@ class TaskRequest(IncomingRequest):
     def _change(self, change: Optional[Callable[[Record], Any]]) -> Record:
         """Change the task's record, or only look at it. Raises Cancelled: the task has ended without this handler."""
         self.check()
-        look = self._tasks.load(self.task_key) if change is None else self._tasks.change(self.task_key, change)
+        look = (
+            self._tasks.load(self.task_key)
+            if change is None
+            else self._tasks.change(self.task_key, change)
+        )
         if look is None or not NEXT[look["status"]]:
             self.cancel("the task has ended")
         self.check()
@@ -181,7 +225,9 @@ class _TaskSink(Sink):
     def send(self, line: bytes) -> None:
         """Nothing is connected."""
 
-    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None) -> bool:
+    def respond(
+        self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None
+    ) -> bool:
         """As `Sink.respond`."""
         claimed = self.requests.claim(request, key)
         if claimed and isinstance(request, TaskRequest):
@@ -209,7 +255,12 @@ class Tasks(Extension):
         TypeError, ValueError: An argument cannot be what it is.
     """
 
-    identifier, filters, options, result_types = IDENTIFIER, ("taskIds",), ("task",), {"task": ("tools/call",)}
+    identifier, filters, options, result_types = (
+        IDENTIFIER,
+        ("taskIds",),
+        ("task",),
+        {"task": ("tools/call",)},
+    )
     names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
     # Whether tasks are listed where nobody is authenticated.
@@ -253,13 +304,17 @@ class Tasks(Extension):
         self._lease, self._held = "lease/" + secrets.token_hex(16), False
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
-        self._asking: set[tuple[str, str]] = set()  # questions that a `tasks/result` of this process asks now
+        self._asking: set[tuple[str, str]] = (
+            set()
+        )  # questions that a `tasks/result` of this process asks now
         self._lock = threading.Lock()
         self._cancel_renewal: Optional[Callable[[], None]] = None
 
     # ------------------------------------------------------------ what is declared, and where requests go
 
-    def declare(self, declared: dict[str, Json], revision: Revision, principal: Optional[str]) -> None:
+    def declare(
+        self, declared: dict[str, Json], revision: Revision, principal: Optional[str]
+    ) -> None:
         """As `Extension.declare`."""
         design = revision.tasks
         if design == "extension":
@@ -277,7 +332,9 @@ class Tasks(Extension):
         """As `Extension.listing`."""
         task = options.get("task")
         if task not in (None, "optional", "required", "later"):
-            raise ValueError(f'{kind} {name!r}: task is "optional", "required", "later" or None, not {task!r:.60}')
+            raise ValueError(
+                f'{kind} {name!r}: task is "optional", "required", "later" or None, not {task!r:.60}'
+            )
         return {}
 
     def offer(self, tool: RegisteredTool) -> None:
@@ -293,7 +350,9 @@ class Tasks(Extension):
                 return self.create(plain, incoming, incoming.asker)
 
         def start(incoming: IncomingRequest) -> None:
-            if self.is_task(tool, incoming):  # the store is no work for the thread that takes messages in
+            if self.is_task(
+                tool, incoming
+            ):  # the store is no work for the thread that takes messages in
                 incoming.route = Route(partial(self.create, plain))
                 incoming.sink.pool.submit(incoming.run)
             else:
@@ -338,9 +397,15 @@ class Tasks(Extension):
             return None
         record: Record = json.loads(entry.value)
         record["version"] = entry.version
-        if NEXT[record["status"]] and record["lease"] != self._lease and self.store.get(record["lease"]) is None:
+        if (
+            NEXT[record["status"]]
+            and record["lease"] != self._lease
+            and self.store.get(record["lease"]) is None
+        ):
             error = {"code": InternalError.CODE, "message": LOST}
-            return self.change(key, lambda record: record.update(status="failed", message=LOST, error=error))
+            return self.change(
+                key, lambda record: record.update(status="failed", message=LOST, error=error)
+            )
         return record
 
     def change(self, key: str, change: Callable[[Record], Any]) -> Optional[Record]:
@@ -385,10 +450,14 @@ class Tasks(Extension):
                 running.told = record["version"]
             if session is not None:
                 task = self._view(record, False)
-                session.tell(("task", record["id"]), "notifications/tasks/status", task, newest=True)
+                session.tell(
+                    ("task", record["id"]), "notifications/tasks/status", task, newest=True
+                )
             if self.subscriptions.listens("taskIds", key):
                 params = self._detailed(record)
-                self.subscriptions.extension_tells("", "notifications/tasks", params, "taskIds", key, sessions=False)
+                self.subscriptions.extension_tells(
+                    "", "notifications/tasks", params, "taskIds", key, sessions=False
+                )
 
     def _find(self, incoming: IncomingRequest) -> tuple[str, Record]:
         """The task that a request names, if it is its sender's.
@@ -405,7 +474,9 @@ class Tasks(Extension):
         key = _key(incoming, id)
         record = self.load(key)
         if record is None:
-            raise InvalidParams("there is no task with this taskId: it is unknown, or its ttl is over")
+            raise InvalidParams(
+                "there is no task with this taskId: it is unknown, or its ttl is over"
+            )
         return key, record
 
     def _view(self, record: Record, extension: bool) -> dict[str, Json]:
@@ -430,10 +501,18 @@ class Tasks(Extension):
 
     def may_become(self, incoming: IncomingRequest) -> bool:
         """Whether a call that runs in its request can be made a task."""
-        declared = incoming.peer.revision.tasks == "extension" and incoming.peer.supports("ext:" + IDENTIFIER)
-        return declared and incoming.request.method == "tools/call" and not isinstance(incoming, TaskRequest)
+        declared = incoming.peer.revision.tasks == "extension" and incoming.peer.supports(
+            "ext:" + IDENTIFIER
+        )
+        return (
+            declared
+            and incoming.request.method == "tools/call"
+            and not isinstance(incoming, TaskRequest)
+        )
 
-    def create(self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None) -> Result:
+    def create(
+        self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None
+    ) -> Result:
         """Begin a call of a tool as a task; the result that says so.
 
         Args:
@@ -450,12 +529,18 @@ class Tasks(Extension):
         if core:
             wanted = incoming.request.params["task"].get("ttl")
             if wanted is not None:
-                if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or not wanted > 0:
+                if (
+                    isinstance(wanted, bool)
+                    or not isinstance(wanted, (int, float))
+                    or not wanted > 0
+                ):
                     raise InvalidParams("task.ttl is a number of milliseconds")
                 ttl = min(wanted / 1000, self._max_ttl)
         kept = self.store.list(_key(incoming, ""))
         if len(kept) >= self._max_tasks or sum(len(each.value) for each in kept) > self._max_bytes:
-            raise InternalError(f"{len(kept)} tasks are kept already: call again when some have expired")
+            raise InternalError(
+                f"{len(kept)} tasks are kept already: call again when some have expired"
+            )
         id, now = secrets.token_hex(16), _now()
         key = _key(incoming, id)
         record: Record = {
@@ -500,17 +585,28 @@ class Tasks(Extension):
         """
         most, answer = self.requests.most_bytes - ROOM_BYTES, json.loads(line)
         if len(line) > most:
-            answer = {"error": {"code": InternalError.CODE, "message": f"the result is longer than {most} bytes"}}
+            answer = {
+                "error": {
+                    "code": InternalError.CODE,
+                    "message": f"the result is longer than {most} bytes",
+                }
+            }
 
         def end(record: Record) -> None:
             if "error" in answer:
-                record.update(status="failed", message=answer["error"]["message"], error=answer["error"])
+                record.update(
+                    status="failed", message=answer["error"]["message"], error=answer["error"]
+                )
                 return
             result = answer["result"]
             failed = result.get("isError") is True
-            record.update(status="failed" if failed and record["core"] else "completed", result=result)
+            record.update(
+                status="failed" if failed and record["core"] else "completed", result=result
+            )
             if failed:
-                texts = [block["text"] for block in result["content"] if block.get("type") == "text"]
+                texts = [
+                    block["text"] for block in result["content"] if block.get("type") == "text"
+                ]
                 record["message"] = texts[0] if texts else "the tool failed"
 
         try:
@@ -540,7 +636,9 @@ class Tasks(Extension):
         if self._cancel_renewal is not None:
             self._cancel_renewal()
         again = bool(self._running)
-        self._cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew)) if again else None
+        self._cancel_renewal = (
+            timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew)) if again else None
+        )
 
     def _renew(self) -> None:
         """Renew the lease, and end the handlers whose tasks another process has ended, or whose time is over."""
@@ -573,8 +671,12 @@ class Tasks(Extension):
         key, record = self._find(incoming)
         core = incoming.peer.revision.tasks == "core"
         if core and not NEXT[record["status"]]:
-            raise InvalidParams(f"the task is {record['status']} already: only one that has not ended is cancelled")
-        changed = self.change(key, lambda record: record.update(status="cancelled", message="cancelled on request"))
+            raise InvalidParams(
+                f"the task is {record['status']} already: only one that has not ended is cancelled"
+            )
+        changed = self.change(
+            key, lambda record: record.update(status="cancelled", message="cancelled on request")
+        )
         running = self._running.get(key)
         if running is not None and changed is not None and changed["status"] == "cancelled":
             running.cancel("the client has cancelled the task")
@@ -583,13 +685,16 @@ class Tasks(Extension):
     def _update(self, incoming: IncomingRequest) -> dict[str, Json]:
         key, _ = self._find(incoming)
         responses = incoming.request.params.get("inputResponses")
-        if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
+        if not isinstance(responses, dict) or not all(
+            isinstance(each, dict) for each in responses.values()
+        ):
             raise InvalidParams("inputResponses is an object of objects")
         self._bank(key, {name: {"result": response} for name, response in responses.items()})
         return self._closed({}, incoming)
 
     def _bank(self, key: str, answers: Mapping[str, Json]) -> None:
         """Keep the answers to what is asked; others are ignored."""
+
         def take(record: Record) -> None:
             for name, answer in answers.items():
                 if record["asked"].pop(name, None) is not None:
@@ -599,13 +704,17 @@ class Tasks(Extension):
 
     def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
         if incoming.principal is None and not self.lists_for_all:
-            raise MethodNotFound("tasks are listed for clients that are authenticated, and this one is not")
+            raise MethodNotFound(
+                "tasks are listed for clients that are authenticated, and this one is not"
+            )
         prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
         if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
             raise InvalidParams("this cursor came with no page of this list")
         entries = self.store.list(prefix, prefix + cursor, PAGE + 1)
         records = [self.load(entry.key) for entry in entries[:PAGE]]
-        result: dict[str, Json] = {"tasks": [self._view(record, False) for record in records if record is not None]}
+        result: dict[str, Json] = {
+            "tasks": [self._view(record, False) for record in records if record is not None]
+        }
         if len(entries) > PAGE:
             result["nextCursor"] = _id_of(entries[PAGE - 1].key)
         return result
@@ -638,7 +747,10 @@ class Tasks(Extension):
         if "result" not in record:
             raise InvalidParams("the task was cancelled: it has no result")
         result = record["result"]
-        return {**result, "_meta": {**result.get("_meta", {}), RELATED_KEY: {"taskId": record["id"]}}}
+        return {
+            **result,
+            "_meta": {**result.get("_meta", {}), RELATED_KEY: {"taskId": record["id"]}},
+        }
 
     def _forward(self, incoming: IncomingRequest, key: str, record: Record) -> None:
         """Ask the client what nobody asks it yet, and keep its answers."""
@@ -648,11 +760,18 @@ class Tasks(Extension):
         related = {RELATED_KEY: {"taskId": record["id"]}}
         try:
             now = self.load(key) if mine else None  # it may be answered since the record was read
-            asked = {} if now is None else {name: one for name, one in now["asked"].items() if name in mine}
+            asked = (
+                {}
+                if now is None
+                else {name: one for name, one in now["asked"].items() if name in mine}
+            )
             if not asked:
                 return
             questions = [
-                (one["method"], {**one["params"], "_meta": {**one["params"].get("_meta", {}), **related}})
+                (
+                    one["method"],
+                    {**one["params"], "_meta": {**one["params"].get("_meta", {}), **related}},
+                )
                 for one in asked.values()
             ]
             outcome = incoming.ask(questions, self._limits.ask_timeout)
@@ -696,7 +815,11 @@ def _withdraw(keys: Sequence[str], record: Record) -> None:
 def _key(incoming: IncomingRequest, id: str) -> str:
     """Where a task of this request's sender is kept, so that nobody else finds it."""
     principal = incoming.principal
-    owner = "-" if principal is None else hashlib.sha256(principal.encode("utf-8", "replace")).hexdigest()
+    owner = (
+        "-"
+        if principal is None
+        else hashlib.sha256(principal.encode("utf-8", "replace")).hexdigest()
+    )
     return f"task/{owner}/{id.encode('utf-8', 'replace').decode()}"
 
 

@@ -132,8 +132,14 @@ class HttpServer:
     """
 
     def __init__(
-        self, url: str, *, headers: Optional[Mapping[str, str]] = None, auth: Auth = None,
-        verify: Union[bool, str] = True, cert: Any = None, proxies: Optional[Mapping[str, str]] = None,
+        self,
+        url: str,
+        *,
+        headers: Optional[Mapping[str, str]] = None,
+        auth: Auth = None,
+        verify: Union[bool, str] = True,
+        cert: Any = None,
+        proxies: Optional[Mapping[str, str]] = None,
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
@@ -144,7 +150,13 @@ class HttpServer:
         self.has_auth = auth is not None or "authorization" in names or "@" in urlsplit(url).netloc
         # Makes what sends requests to it.
         self.fetcher = partial(
-            Fetcher, self.url, headers=dict(headers or {}), auth=auth, verify=verify, cert=cert, proxies=proxies
+            Fetcher,
+            self.url,
+            headers=dict(headers or {}),
+            auth=auth,
+            verify=verify,
+            cert=cert,
+            proxies=proxies,
         )
 
     def __repr__(self) -> str:
@@ -175,7 +187,9 @@ class RequestHeaders:
         warned, admitted = set(), []
         for tool in tools:
             if deadline.expired:
-                raise RequestTimeout(f"{self._name}: tools/list: not read within {deadline.seconds:g} s")
+                raise RequestTimeout(
+                    f"{self._name}: tools/list: not read within {deadline.seconds:g} s"
+                )
             try:
                 known[tool.name] = mirrored(tool.input_schema)
                 admitted.append(tool)
@@ -215,7 +229,9 @@ class _Call(PendingCall):
     # Whether a thread of its own sends it, and whether that has begun.
     spawned = sent = False
 
-    def __init__(self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline) -> None:
+    def __init__(
+        self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline
+    ) -> None:
         super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
         self.request, self.line, self.http = request, encode(request), AbortableRequest(deadline)
 
@@ -247,10 +263,15 @@ class _HttpCalls(Calls):
         self._next_look = float("inf")
         self.forget_look: Callable[[], object] = int
 
-    def start_all(self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER) -> list[Any]:
+    def start_all(
+        self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER
+    ) -> list[Any]:
         """As `Calls.start_all`; several have threads of their own, one is left to the thread that waits."""
         numbered = [(next(self._ids), method, make_params) for method, make_params in requests]
-        calls = [_Call(Request(id, method, make_params(id)), on_item, deadline) for id, method, make_params in numbered]
+        calls = [
+            _Call(Request(id, method, make_params(id)), on_item, deadline)
+            for id, method, make_params in numbered
+        ]
         for call in calls:
             call.spawned = len(calls) > 1
             self.add(call)
@@ -260,7 +281,9 @@ class _HttpCalls(Calls):
             for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
                 self._session.host.pool.spawn(partial(self._perform_each, rest))
         except BaseException:  # Ctrl-C, as a thread begins
-            for call in reversed(calls):  # the last first: what is not sent yet is not sent any more
+            for call in reversed(
+                calls
+            ):  # the last first: what is not sent yet is not sent any more
                 self.end(call, Cancelled("the caller gave up"))
             raise
         return calls
@@ -268,7 +291,9 @@ class _HttpCalls(Calls):
     def _perform_each(self, calls: Iterator[_Call]) -> None:
         for call in calls:
             try:
-                if call.ending is None and self.cause is None and not call.deadline.expired:  # else it ends unsent
+                if (
+                    call.ending is None and self.cause is None and not call.deadline.expired
+                ):  # else it ends unsent
                     self._perform(call)
             except Exception as error:
                 self.settle(call.id, error)
@@ -278,7 +303,9 @@ class _HttpCalls(Calls):
         if call.answer is not None:
             self.settle(call.id, call.answer)
 
-    def wait(self, call: Any, deadline: Deadline, *, about: Json = None, group: Any = ()) -> Union[Result, Failure]:
+    def wait(
+        self, call: Any, deadline: Deadline, *, about: Json = None, group: Any = ()
+    ) -> Union[Result, Failure]:
         """As `Calls.wait`."""
         try:
             if not call.spawned:
@@ -293,7 +320,9 @@ class _HttpCalls(Calls):
 
     def _look_in(self, left: Optional[float]) -> None:
         """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
-        seconds = max(left or 0.0, LOOK_SECONDS)  # a deadline that is paused is looked at again and again
+        seconds = max(
+            left or 0.0, LOOK_SECONDS
+        )  # a deadline that is paused is looked at again and again
         at = time.monotonic() + seconds
         with self._lock:
             if left is not None and at < self._next_look:
@@ -337,7 +366,10 @@ class HttpClientSession(ClientSession):
     _closed = False
 
     def __init__(
-        self, server: HttpServer, host: Host, limits: Limits,
+        self,
+        server: HttpServer,
+        host: Host,
+        limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
         self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
@@ -352,7 +384,9 @@ class HttpClientSession(ClientSession):
         self._aside: set[AbortableRequest] = set()
         self._asked = RunningRequests(limits, until_answered=True)
         self._opened, self._ended = threading.Event(), threading.Event()
-        self._lock = threading.RLock()  # a signal handler may close the connection in the middle of this
+        self._lock = (
+            threading.RLock()
+        )  # a signal handler may close the connection in the middle of this
         self._sender = Pool(1, f"minimcp-{self.name}-sender")
         renewed_in_fork.add(self)
 
@@ -361,7 +395,9 @@ class HttpClientSession(ClientSession):
         self._lock, self._ended, self._session_id = threading.RLock(), threading.Event(), None
         for call in self.calls.pending():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
-        self.calls.close(ConnectionLost(f"{self.name}: this process is a fork of the one that connected"))
+        self.calls.close(
+            ConnectionLost(f"{self.name}: this process is a fork of the one that connected")
+        )
         self._ended.set()
 
     # ------------------------------------------------------------ its beginning and end
@@ -375,11 +411,15 @@ class HttpClientSession(ClientSession):
         """Open the stream for notifications that belong to no request, where a handshake was made; a server need not
         have one."""
         if self._resumes:
-            threading.Thread(target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True).start()
+            threading.Thread(
+                target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True
+            ).start()
             self._opened.wait(deadline.within(GET_SECONDS).to_wait())
 
     def stop(self, cause: Exception) -> None:
-        for call in reversed(self.calls.pending()):  # the last first: what is not sent yet is not sent any more
+        for call in reversed(
+            self.calls.pending()
+        ):  # the last first: what is not sent yet is not sent any more
             self.calls.end(call, self._gone or cause)
         self._lose(cause)
 
@@ -422,7 +462,9 @@ class HttpClientSession(ClientSession):
         self.calls.settle(call.id, refusal)
         if self._gone is None:
             self._gone = SessionGone(str(refusal))
-            timer.after(SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone))
+            timer.after(
+                SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone)
+            )
         raise refusal
 
     def _lose(self, cause: Exception) -> None:
@@ -444,18 +486,26 @@ class HttpClientSession(ClientSession):
         message = Notification(method, dict(params))
         self._send(encode(message), deadline, message)
 
-    def _send(self, line: bytes, deadline: Deadline = NEVER, message: Optional[Notification] = None) -> bool:
+    def _send(
+        self, line: bytes, deadline: Deadline = NEVER, message: Optional[Notification] = None
+    ) -> bool:
         """Post a notification, or an answer; what goes wrong is logged. Blocks: until it was taken, or the deadline."""
         return self._exchange(partial(self._post, line=line, message=message), deadline)
 
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
         if len(line) > LONGEST_UNTOLD or len(self._sender.queue) >= MOST_UNTOLD:
-            log.debug("%s: a message is dropped, for it is long, or the server takes none", self.name)
-        elif self._resumes:  # elsewhere closing the response says that a request is cancelled, and nothing is asked
+            log.debug(
+                "%s: a message is dropped, for it is long, or the server takes none", self.name
+            )
+        elif (
+            self._resumes
+        ):  # elsewhere closing the response says that a request is cancelled, and nothing is asked
             self._sender.submit(partial(self._send, line))
 
-    def _exchange(self, send: Callable[[AbortableRequest], HttpResponse], deadline: Deadline = NEVER) -> bool:
+    def _exchange(
+        self, send: Callable[[AbortableRequest], HttpResponse], deadline: Deadline = NEVER
+    ) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
         http = self._request_aside()
@@ -464,7 +514,9 @@ class HttpClientSession(ClientSession):
             with closing(send(http)) as response:
                 if response.status >= 300:
                     raise ConnectionLost(str(self.error_of(response)))
-                response.start(ERROR_BYTES)  # there should be nothing; read to its end, the connection is kept
+                response.start(
+                    ERROR_BYTES
+                )  # there should be nothing; read to its end, the connection is kept
         except Exception as error:
             tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
             tell("%s: a message was not taken: %s", self.name, error)
@@ -486,7 +538,10 @@ class HttpClientSession(ClientSession):
             http.abort()
 
     def _post(
-        self, http: AbortableRequest, line: bytes, message: Union[Request, Notification, None] = None
+        self,
+        http: AbortableRequest,
+        line: bytes,
+        message: Union[Request, Notification, None] = None,
     ) -> HttpResponse:
         """Send a POST. Errors as `Fetcher.send`."""
         if self._trace is not None:
@@ -536,7 +591,11 @@ class HttpClientSession(ClientSession):
         if kind == MEDIA_TYPE:
             self._follow(call.http, response, call)
             return
-        body = response.body(self._limits.message_bytes) if kind == JSON_TYPE else response.start(ERROR_BYTES)
+        body = (
+            response.body(self._limits.message_bytes)
+            if kind == JSON_TYPE
+            else response.start(ERROR_BYTES)
+        )
         if kind == JSON_TYPE:
             self._receive(body, call)
         if call.answer is not None:
@@ -545,14 +604,18 @@ class HttpClientSession(ClientSession):
         if response.status == 200 and not body and not framed:
             raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
         what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}{_page(kind)}"
-        raise ProtocolViolation(f"{self.name}: {call.method} was answered by what is no answer: {what}")
+        raise ProtocolViolation(
+            f"{self.name}: {call.method} was answered by what is no answer: {what}"
+        )
 
     def error_of(self, response: HttpResponse) -> Failure:
         """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
         body, status, headers = response.start(ERROR_BYTES), response.status, response.headers
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
-        told += "".join([f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers])
+        told += "".join(
+            [f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers]
+        )
         if status == 401 and not self._has_auth:
             told += how_to_sign_in(self.name)
         if status in (401, 403):
@@ -577,7 +640,9 @@ class HttpClientSession(ClientSession):
 
     # ------------------------------------------------------------ streams
 
-    def _follow(self, http: AbortableRequest, response: Optional[HttpResponse], call: Optional[_Call]) -> None:
+    def _follow(
+        self, http: AbortableRequest, response: Optional[HttpResponse], call: Optional[_Call]
+    ) -> None:
         """Read a stream, and those that take its place when it ends, until the answer is there.
 
         Args:
@@ -595,10 +660,14 @@ class HttpClientSession(ClientSession):
                 useless = failures + max(0, empty - EMPTY_STREAMS)
                 if self.cause is not None or http.aborted.wait(_longer(asked, useless)):
                     raise ConnectionLost(f"{self.name}: given up")
-                id = reader.last_id.encode("utf-8", "surrogateescape").decode("latin-1")  # goes out as its bytes came
+                id = reader.last_id.encode("utf-8", "surrogateescape").decode(
+                    "latin-1"
+                )  # goes out as its bytes came
                 last = {LAST_EVENT_HEADER: id} if id else {}
                 try:
-                    response = self._fetcher.send(http, "GET", {**GET_HEADERS, **self._session_headers(), **last})
+                    response = self._fetcher.send(
+                        http, "GET", {**GET_HEADERS, **self._session_headers(), **last}
+                    )
                 except (ConnectionFailed, ConnectionLost) as error:
                     failures += 1
                     if not self._reopens or (call is not None and failures == RESUME_TRIES):
@@ -618,10 +687,14 @@ class HttpClientSession(ClientSession):
                 return
             if not (self._reopens if call is None else reader.last_id and self._resumes):
                 missing = "" if call is None else " before the answer"
-                raise ConnectionLost(f"{self.name}: the server ended the event stream{missing}{cut}")
+                raise ConnectionLost(
+                    f"{self.name}: the server ended the event stream{missing}{cut}"
+                )
             retry = FIRST_PAUSE if reader.retry is None else reader.retry / 1000
             asked = min(max(SHORTEST_PAUSE, retry), LONGEST_RETRY)
-            polled = reader.last_id != seen and asked >= FIRST_PAUSE  # so the server wants it, and not too often
+            polled = (
+                reader.last_id != seen and asked >= FIRST_PAUSE
+            )  # so the server wants it, and not too often
             empty = 0 if reader.messages > heard or polled or brief.expired else empty + 1
             reader.begin()
             response = None
@@ -636,7 +709,9 @@ class HttpClientSession(ClientSession):
         finally:
             self._opened.set()
 
-    def _read_events(self, response: HttpResponse, reader: EventReader, call: Optional[_Call]) -> str:
+    def _read_events(
+        self, response: HttpResponse, reader: EventReader, call: Optional[_Call]
+    ) -> str:
         """Read a stream until it ends, or has brought the answer to a call, or that has ended; how it was cut, in
         words."""
         while call is None or call.answer is None:
@@ -671,10 +746,15 @@ class HttpClientSession(ClientSession):
         decoded = decode(data, max_depth=self._limits.depth)
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
-                id, ending = message.id, message.result if isinstance(message, Response) else message
+                id, ending = (
+                    message.id,
+                    message.result if isinstance(message, Response) else message,
+                )
                 if call is not None and id in (None, call.id):
                     call.answer = call.answer or ending
-                elif call is not None or id is None or not self.calls.settle(id, ending):  # of one on another stream
+                elif (
+                    call is not None or id is None or not self.calls.settle(id, ending)
+                ):  # of one on another stream
                     log.debug("<-- an answer to %s, which nobody waits for here", id)
             elif isinstance(message, Request):
                 self._admit(message, call, len(data))
@@ -708,9 +788,17 @@ class HttpClientSession(ClientSession):
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
-        id = call.id if call is not None and broken.id is None and broken.kind == "response" else broken.id
+        id = (
+            call.id
+            if call is not None and broken.id is None and broken.kind == "response"
+            else broken.id
+        )
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
-        if id is not None and broken.kind in ("response", "unknown") and self.calls.settle(id, violation):
+        if (
+            id is not None
+            and broken.kind in ("response", "unknown")
+            and self.calls.settle(id, violation)
+        ):
             return
         if id is not None and broken.kind == "request" and self.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
@@ -735,12 +823,18 @@ class _AnswerSink(Sink):
 
 def how_to_sign_in(url: str) -> str:
     """The end of a message that a server wants a token."""
-    way = f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
+    way = (
+        f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
+    )
     return f": give the token that you have by --token TOKEN, or connect(..., auth=TOKEN); without one {way}"
 
 
 def _page(kind: str) -> str:
-    return " (a web page: is this the URL of an MCP server? Often it ends in /mcp)" if kind == "text/html" else ""
+    return (
+        " (a web page: is this the URL of an MCP server? Often it ends in /mcp)"
+        if kind == "text/html"
+        else ""
+    )
 
 
 def _longer(pause: float, failures: int) -> float:

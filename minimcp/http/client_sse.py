@@ -16,7 +16,14 @@ from typing import Any
 from ..client.connect import Agree, Plan
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
-from ..errors import ConnectionFailed, ConnectionLost, McpError, ProtocolViolation, UnsupportedRevision, one_line
+from ..errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    McpError,
+    ProtocolViolation,
+    UnsupportedRevision,
+    one_line,
+)
 from ..protocol.sse import Event
 from .client import ERROR_BYTES, HttpClientSession
 from .fetch import AbortableRequest, HttpResponse, same_origin
@@ -53,7 +60,11 @@ class SseSession(HttpClientSession):
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
-            self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(f"{self.name}: {error}"))
+            self._lose(
+                error
+                if isinstance(error, ConnectionLost)
+                else ConnectionLost(f"{self.name}: {error}")
+            )
         finally:
             self._named.set()
 
@@ -65,7 +76,9 @@ class SseSession(HttpClientSession):
         if url is None:
             # messages, and what proves who we are, go nowhere else
             where = one_line(event.data)
-            raise ProtocolViolation(f"messages are posted to the same origin, not to {where}", event.data)
+            raise ProtocolViolation(
+                f"messages are posted to the same origin, not to {where}", event.data
+            )
         self._endpoint = url
         self._named.set()
 
@@ -74,7 +87,9 @@ class SseSession(HttpClientSession):
         limit = http.deadline.within(ENDPOINT_SECONDS)
         self._named.wait(limit.to_wait())
         if not self._endpoint:
-            unnamed = f"{self.name}: no endpoint for messages was named within {limit.seconds:.3g} s"
+            unnamed = (
+                f"{self.name}: no endpoint for messages was named within {limit.seconds:.3g} s"
+            )
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
@@ -128,8 +143,12 @@ def _agreed(plan: Plan, agree: Agree, session: HttpClientSession) -> ClientSessi
         found = agree(session, plan)
     except ConnectionLost as lost:
         is_plain = url.startswith("http:") and "the connection broke" in str(lost)
-        raise ConnectionFailed(f"{lost}: does the server speak https?" if is_plain else str(lost)) from lost
-    if session.era.revision.handshake and (plan.per_request or isinstance(session, SseSession)):  # else not asked
+        raise ConnectionFailed(
+            f"{lost}: does the server speak https?" if is_plain else str(lost)
+        ) from lost
+    if session.era.revision.handshake and (
+        plan.per_request or isinstance(session, SseSession)
+    ):  # else not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         _known[url] = type(session)

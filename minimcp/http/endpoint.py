@@ -23,9 +23,26 @@ from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import IncomingRequest, Route, RunningRequests
 from ..engine.store import StoreUnavailable
 from ..engine.timer import Deadline, timer
-from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError, logger, one_line
+from ..errors import (
+    ConnectionLost,
+    HeaderMismatch,
+    InternalError,
+    InvalidRequest,
+    RpcError,
+    logger,
+    one_line,
+)
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
-from ..protocol.messages import Failure, InvalidMessage, Message, Notification, Request, decode, encode, failure
+from ..protocol.messages import (
+    Failure,
+    InvalidMessage,
+    Message,
+    Notification,
+    Request,
+    decode,
+    encode,
+    failure,
+)
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
@@ -49,7 +66,17 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import BEGIN_SECONDS, GONE, RETRY_SECONDS, STATUS, EventStore, MakeRole, ResponseSink, Session, Trace
+from .sessions import (
+    BEGIN_SECONDS,
+    GONE,
+    RETRY_SECONDS,
+    STATUS,
+    EventStore,
+    MakeRole,
+    ResponseSink,
+    Session,
+    Trace,
+)
 from .shared import SharedSession, SharedSessions
 
 if TYPE_CHECKING:
@@ -127,13 +154,29 @@ class HttpService:
     def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
         """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens. None: it is."""
         headers = request.headers
-        if request.method == "OPTIONS" and "Access-Control-Request-Method" in headers and self.policy.cors(headers):
+        if (
+            request.method == "OPTIONS"
+            and "Access-Control-Request-Method" in headers
+            and self.policy.cors(headers)
+        ):
             wanted = headers.get("Access-Control-Request-Headers", "")
-            return HttpResponse(204, [
-                ("Access-Control-Allow-Methods", "GET, POST, DELETE"), ("Access-Control-Max-Age", "7200"),
-                *([("Access-Control-Allow-Headers", wanted)] if _HEADER_NAMES.fullmatch(wanted) else []),
-            ])
-        document = None if self.bearer is None else self.bearer.documents.get(request.path.partition("?")[0])
+            return HttpResponse(
+                204,
+                [
+                    ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
+                    ("Access-Control-Max-Age", "7200"),
+                    *(
+                        [("Access-Control-Allow-Headers", wanted)]
+                        if _HEADER_NAMES.fullmatch(wanted)
+                        else []
+                    ),
+                ],
+            )
+        document = (
+            None
+            if self.bearer is None
+            else self.bearer.documents.get(request.path.partition("?")[0])
+        )
         if document is None:
             return None
         if request.method not in ("GET", "HEAD"):
@@ -165,8 +208,13 @@ class HttpService:
             self.check(request, streams)
             headers = request.headers
             if self.is_health(request):
-                kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
-                writer.send(503 if self.closing else 200, kind, b"closing\n" if self.closing else b"ok\n")
+                kind = [
+                    ("Content-Type", "text/plain; charset=utf-8"),
+                    ("Cache-Control", "no-store"),
+                ]
+                writer.send(
+                    503 if self.closing else 200, kind, b"closing\n" if self.closing else b"ok\n"
+                )
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
@@ -184,7 +232,9 @@ class HttpService:
             if isinstance(error, StoreUnavailable):
                 log.warning("a request is refused: %s", error)
                 again = (("Retry-After", str(RETRY_SECONDS)),)
-                error = HttpError(503, "sessions cannot be read now: try again", again, code=errors.INTERNAL_ERROR)
+                error = HttpError(
+                    503, "sessions cannot be read now: try again", again, code=errors.INTERNAL_ERROR
+                )
             elif not isinstance(error, HttpError):
                 log.error("a request failed: %s", error, exc_info=error)
                 error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
@@ -194,8 +244,16 @@ class HttpService:
 
     def check_body(self, headers: Headers) -> None:
         """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of another type, too long."""
-        require(is_json(headers.get("Content-Type")), 415, f"the body is {JSON_TYPE}, and Content-Type says so")
-        require(headers.get("Content-Encoding", "identity").lower() == "identity", 415, "the body is not compressed")
+        require(
+            is_json(headers.get("Content-Type")),
+            415,
+            f"the body is {JSON_TYPE}, and Content-Type says so",
+        )
+        require(
+            headers.get("Content-Encoding", "identity").lower() == "identity",
+            415,
+            "the body is not compressed",
+        )
         limit, length = self.options.body_bytes, headers.get("Content-Length", "")
         if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
             raise self._too_long()
@@ -217,11 +275,17 @@ class HttpService:
         if 200 * len(body) > most:
             with self.decoding:
                 too_much = _memory_of(body, most) > most
-            require(not too_much, 413, "the body has too many values for one of this server (HttpOptions.body_bytes)")
+            require(
+                not too_much,
+                413,
+                "the body has too many values for one of this server (HttpOptions.body_bytes)",
+            )
         return body
 
     def _too_long(self) -> HttpError:
-        return HttpError(413, f"the body is longer than {self.options.body_bytes} bytes (HttpOptions.body_bytes)")
+        return HttpError(
+            413, f"the body is longer than {self.options.body_bytes} bytes (HttpOptions.body_bytes)"
+        )
 
 
 class Endpoint(HttpService):
@@ -241,25 +305,49 @@ class Endpoint(HttpService):
     """
 
     def __init__(
-        self, registry: Any, make_role: MakeRole, *, path: str, options: HttpOptions, limits: Limits, pool: Pool,
-        cap: Optional[list[None]] = None, max_streams: Optional[int] = None, trace: Optional[Trace] = None,
+        self,
+        registry: Any,
+        make_role: MakeRole,
+        *,
+        path: str,
+        options: HttpOptions,
+        limits: Limits,
+        pool: Pool,
+        cap: Optional[list[None]] = None,
+        max_streams: Optional[int] = None,
+        trace: Optional[Trace] = None,
         bearer: Optional[Bearer] = None,
     ) -> None:
         super().__init__(options, bearer)
         self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
-        self._named_by = {method: (member, "") for method, member in NAMED_BY.items()}  # with the capability it needs
+        self._named_by = {
+            method: (member, "") for method, member in NAMED_BY.items()
+        }  # with the capability it needs
         for each in registry.config.extensions:
-            self._named_by.update({name: (member, "ext:" + each.identifier) for name, member in each.names.items()})
-        self.make_role, self._limits, self._cap, self._max_streams = make_role, limits, cap, max_streams
+            self._named_by.update(
+                {name: (member, "ext:" + each.identifier) for name, member in each.names.items()}
+            )
+        self.make_role, self._limits, self._cap, self._max_streams = (
+            make_role,
+            limits,
+            cap,
+            max_streams,
+        )
         self._alone = ServerSession(registry.offer)
         processes, self.subscriptions = registry.config.processes, registry.subscriptions
         # Where several processes share the sessions.
-        self.shared = None if processes is None else SharedSessions(self, processes, options.session_ttl)
+        self.shared = (
+            None if processes is None else SharedSessions(self, processes, options.session_ttl)
+        )
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
         self.trace = trace
-        self._period = min((options.keepalive or math.inf) / 2, (options.session_ttl or math.inf) / LOOKS, LOOK_SECONDS)
+        self._period = min(
+            (options.keepalive or math.inf) / 2,
+            (options.session_ttl or math.inf) / LOOKS,
+            LOOK_SECONDS,
+        )
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -270,7 +358,9 @@ class Endpoint(HttpService):
         if self.shared is not None:
             self.shared.renew_in_fork()
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
-        self.requests = RunningRequests(self._limits, self._cap, on_end=self._registry.config.on_end)
+        self.requests = RunningRequests(
+            self._limits, self._cap, on_end=self._registry.config.on_end
+        )
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, ResponseSink] = {}
@@ -281,7 +371,9 @@ class Endpoint(HttpService):
         self.closing = False
 
     def check_path(self, path: str) -> None:
-        require(path == self.path, 404, f"there is nothing here: the server is at {self.path}", None)
+        require(
+            path == self.path, 404, f"there is nothing here: the server is at {self.path}", None
+        )
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         headers, method = request.headers, request.method
@@ -289,13 +381,23 @@ class Endpoint(HttpService):
         if self.options.json_response:
             wanted["POST"] = (JSON_TYPE,)
         spoken = headers.get(VERSION_HEADER)
-        if self.options.sessions and self._offer.handshakes and spoken not in self._offer.per_request:
+        if (
+            self.options.sessions
+            and self._offer.handshakes
+            and spoken not in self._offer.per_request
+        ):
             if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
                 wanted["GET"] = (MEDIA_TYPE,)
             wanted["DELETE"] = ()
         if method not in wanted:
-            raise HttpError(405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None)
-        require(accepts(headers, *wanted[method]), 406, f"the header Accept names {' and '.join(wanted[method])}")
+            raise HttpError(
+                405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None
+            )
+        require(
+            accepts(headers, *wanted[method]),
+            406,
+            f"the header Accept names {' and '.join(wanted[method])}",
+        )
         if method == "POST":
             self.check_body(headers)
 
@@ -315,20 +417,34 @@ class Endpoint(HttpService):
             if self._stands_alone(version):
                 return self._admit_without_envelope(message, version)
             alone = False
-            session, revision = self._sender(headers, isinstance(message, Request) and message.method == "initialize")
+            session, revision = self._sender(
+                headers, isinstance(message, Request) and message.method == "initialize"
+            )
             if isinstance(message, Request):
                 return (session, *self._within(message, session, revision))
             if session is None and not isinstance(message, Notification):
-                raise InvalidRequest("nothing was asked that this could be the answer to: no sessions are kept here")
+                raise InvalidRequest(
+                    "nothing was asked that this could be the answer to: no sessions are kept here"
+                )
             return session, None, None
         except RpcError as error:
-            status = 400 if not isinstance(message, Request) else STATUS.get(error.code, 200) if alone else 200
-            raise HttpError(status, error.message, code=error.code, id=id, data=error.data) from None
+            status = (
+                400
+                if not isinstance(message, Request)
+                else STATUS.get(error.code, 200)
+                if alone
+                else 200
+            )
+            raise HttpError(
+                status, error.message, code=error.code, id=id, data=error.data
+            ) from None
         except HttpError as error:
             error.id = id
             raise
 
-    def _admit_enveloped(self, request: Request, headers: Headers, version: Optional[str]) -> Admitted:
+    def _admit_enveloped(
+        self, request: Request, headers: Headers, version: Optional[str]
+    ) -> Admitted:
         """A request that stands alone; headers repeat what its body says."""
         unsupported = None
         try:
@@ -337,32 +453,49 @@ class Endpoint(HttpService):
             unsupported = error
         method, params = request.method, request.params
         if version != params["_meta"][VERSION_KEY]:
-            said = "is missing" if version is None else f"is not the revision of the body: {one_line(version, 40)}"
+            said = (
+                "is missing"
+                if version is None
+                else f"is not the revision of the body: {one_line(version, 40)}"
+            )
             raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
         member, capability = self._named_by.get(method, ("", ""))
         needed = not capability or (unsupported is None and peer.supports(capability))
         named = params.get(member) if needed else None
         for name, value in ((METHOD_HEADER, method), (NAME_HEADER, named)):
             if isinstance(value, str) and _decoded(headers, name) != value:
-                raise HeaderMismatch(f"the header {name} is not what the body says, {one_line(value)}")
+                raise HeaderMismatch(
+                    f"the header {name} is not what the body says, {one_line(value)}"
+                )
         if unsupported is not None:
             raise unsupported
         route = self._registry.route(request, peer)
-        tool = self._registry.tools.items.get(str(params.get("name"))) if method == "tools/call" else None
+        tool = (
+            self._registry.tools.items.get(str(params.get("name")))
+            if method == "tools/call"
+            else None
+        )
         for each in () if tool is None else tool.mirrored:
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")
             if plain_text(value) is not None and not each.agrees(_decoded(headers, name), value):
-                raise HeaderMismatch(f"the header {name} is not what the argument {'.'.join(each.path)} is")
+                raise HeaderMismatch(
+                    f"the header {name} is not what the argument {'.'.join(each.path)} is"
+                )
         return None, peer, route
 
     def _admit_without_envelope(self, message: Message, version: Optional[str]) -> Admitted:
         """The header names a revision without a handshake or none that there is, or no handshake is served."""
-        if version is None and not (isinstance(message, Request) and message.method == "initialize"):
+        if version is None and not (
+            isinstance(message, Request) and message.method == "initialize"
+        ):
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
         if version not in self._offer.per_request:
-            names, said = self._offer.names, "initialize" if version is None else one_line(version, 40)
+            names, said = (
+                self._offer.names,
+                "initialize" if version is None else one_line(version, 40),
+            )
             reason = f"this server speaks {', '.join(names)}, and does not take {said}"
             raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
         if isinstance(message, Request):
@@ -392,10 +525,18 @@ class Endpoint(HttpService):
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
         session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
-        if session is None or session.principal != headers.principal:  # which nobody else is told that there is
+        if (
+            session is None or session.principal != headers.principal
+        ):  # which nobody else is told that there is
             named = _SESSION_ID.fullmatch(id)
-            require(named, 400, f"the header {SESSION_HEADER} has no id of a session: initialize opens one")
-            raise HttpError(404, "there is no such session, or not any more: initialize opens a new one")
+            require(
+                named,
+                400,
+                f"the header {SESSION_HEADER} has no id of a session: initialize opens one",
+            )
+            raise HttpError(
+                404, "there is no such session, or not any more: initialize opens a new one"
+            )
         session.used_at = time.monotonic()
         return session
 
@@ -414,7 +555,12 @@ class Endpoint(HttpService):
             assert session.peer is not None
             return session, session.peer.revision
         revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
-        if not self.options.sessions and revision is not None and not opens and revision not in self._offer.revisions:
+        if (
+            not self.options.sessions
+            and revision is not None
+            and not opens
+            and revision not in self._offer.revisions
+        ):
             raise HttpError(400, f"this server does not speak {revision.name}")
         handshakes = [each for each in self._offer.revisions if each.handshake]
         assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
@@ -425,7 +571,9 @@ class Endpoint(HttpService):
             opened = self.shared.open(headers.principal)
         return opened, revision or assumed
 
-    def _within(self, request: Request, session: Optional[Session], revision: Revision) -> tuple[Peer, Route]:
+    def _within(
+        self, request: Request, session: Optional[Session], revision: Revision
+    ) -> tuple[Peer, Route]:
         """What a request means in a session, or without any.
 
         Raises:
@@ -461,7 +609,9 @@ class Endpoint(HttpService):
             self._end_unused()
             if len(self.sessions) >= most:
                 sessions = list(self.sessions.values())
-                silent = next((each for each in sessions if not (each.initialized or each.responses)), None)
+                silent = next(
+                    (each for each in sessions if not (each.initialized or each.responses)), None
+                )
                 if silent is not None:
                     self._end(silent, "others wait, and its client has not begun")
         with self._changed:
@@ -470,7 +620,9 @@ class Endpoint(HttpService):
                 return
         session.end("there are too many")
         raise HttpError(
-            503, f"there are {most} sessions already (max_sessions): try again later", code=errors.INTERNAL_ERROR
+            503,
+            f"there are {most} sessions already (max_sessions): try again later",
+            code=errors.INTERNAL_ERROR,
         )
 
     def keep(self, session: Session) -> None:
@@ -582,7 +734,9 @@ class Endpoint(HttpService):
         finally:
             self._close_response(response, writer)
 
-    def _array(self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int) -> None:
+    def _array(
+        self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
+    ) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
         alone = self._stands_alone(headers.get(VERSION_HEADER))
         require(not alone, 400, "a message is one object, not an array")
@@ -608,7 +762,9 @@ class Endpoint(HttpService):
 
         def start(request: Request) -> None:
             peer, route = self._within(request, session, revision)
-            self._start(request, peer, route, response, size // len(items), headers, self.pool.submit, batch)
+            self._start(
+                request, peer, route, response, size // len(items), headers, self.pool.submit, batch
+            )
 
         try:
             batch.serve(start)
@@ -618,14 +774,25 @@ class Endpoint(HttpService):
             self._close_response(response, writer)
 
     def _start(
-        self, request: Request, peer: Peer, route: Route, response: ResponseSink, size: int, headers: Headers,
-        run: Callable[[Callable[[], None]], None], batch: Optional[Batch] = None,
+        self,
+        request: Request,
+        peer: Peer,
+        route: Route,
+        response: ResponseSink,
+        size: int,
+        headers: Headers,
+        run: Callable[[Callable[[], None]], None],
+        batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
-        incoming = IncomingRequest(request, peer, route, response, size, self._registry.config, shown, batch)
-        response.requests.add(incoming, key=id(incoming))  # an id may be used twice: each POST has its own response
+        incoming = IncomingRequest(
+            request, peer, route, response, size, self._registry.config, shown, batch
+        )
+        response.requests.add(
+            incoming, key=id(incoming)
+        )  # an id may be used twice: each POST has its own response
         response.incoming.append(incoming)
         if response.answered:  # the client has gone before that
             response.cancel(GONE)
@@ -637,7 +804,11 @@ class Endpoint(HttpService):
             run(incoming.run)
 
     def _open_response(
-        self, session: Optional[Session], revision: Revision, writer: ResponseWriter, streams: bool,
+        self,
+        session: Optional[Session],
+        revision: Revision,
+        writer: ResponseWriter,
+        streams: bool,
         named: Optional[Session] = None,
     ) -> ResponseSink:
         """The response to requests, which `_close_response` takes back; its head names a session that was opened."""
@@ -668,7 +839,9 @@ class Endpoint(HttpService):
         """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
-                raise InternalError(f"no more than {self._max_streams} streams may be open here (Limits.streams)")
+                raise InternalError(
+                    f"no more than {self._max_streams} streams may be open here (Limits.streams)"
+                )
             response.listens = True
 
     def _listening(self) -> int:
@@ -693,12 +866,18 @@ class Endpoint(HttpService):
                     session.unsolicited = self._open[writer] = stream
                 if isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer)
-                require(session.id in self.sessions, 404, "this session has just ended: initialize opens a new one")
+                require(
+                    session.id in self.sessions,
+                    404,
+                    "this session has just ended: initialize opens a new one",
+                )
                 if before is not None:
                     before.lost()
             else:
                 found = _EVENT_ID.fullmatch(last)
-                name = found[1] if found is not None and found[1].startswith(session.key + ".") else ""
+                name = (
+                    found[1] if found is not None and found[1].startswith(session.key + ".") else ""
+                )
                 stream = session.stream(name)
                 if stream is None and isinstance(session, SharedSession) and found and name:
                     stream = session.shared.resume(session, name, int(found[2]), writer)
@@ -709,8 +888,17 @@ class Endpoint(HttpService):
                     stream.name = name
                 elif stream is session.unsolicited and isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer, session.position())
-                known = found and name and self.store is not None and stream.resume(writer, int(found[2]))
-                require(known, 400, "no event of this session has this id, or not any more (event_store)")
+                known = (
+                    found
+                    and name
+                    and self.store is not None
+                    and stream.resume(writer, int(found[2]))
+                )
+                require(
+                    known,
+                    400,
+                    "no event of this session has this id, or not any more (event_store)",
+                )
                 self._open[writer] = stream
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
@@ -797,7 +985,7 @@ def _memory_of(text: bytes, limit: float) -> int:
     size = 200 * sum(map(text.count, (b"{", b"[", b":"))) + 48 * text.count(b",")
     if size <= limit or b'"' not in text:
         return size
-    text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb'\"', b""))
+    text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb"\"", b""))
     return _memory_of(text.replace(b'"', b""), limit)
 
 
@@ -805,7 +993,9 @@ def _one(headers: Headers, name: str) -> Optional[str]:
     """The one value of a header; None where it is missing."""
     values = headers.lists.get(name.lower(), ())
     if len(values) > 1:
-        raise HttpError(400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH)
+        raise HttpError(
+            400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH
+        )
     return values[0] if values else None
 
 

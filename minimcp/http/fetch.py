@@ -51,7 +51,9 @@ PIECE_BYTES = 256 * 1024
 NEEDS_REQUESTS = "a server that is named by a URL needs the package 'requests': install it with: pip install requests"
 
 # What users cannot set.
-OWN_HEADERS = frozenset({"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"})
+OWN_HEADERS = frozenset(
+    {"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"}
+)
 
 # None, a bearer token, a callable that returns one, an AuthBase of `requests`, or an object such as `SignIn`.
 Auth = Any
@@ -78,7 +80,9 @@ class AbortableRequest:
         allowed: Gets an IP address, and tells whether it may be connected to; None allows all. Proxies are not asked.
     """
 
-    def __init__(self, deadline: Deadline = NEVER, allowed: Optional[Callable[[str], bool]] = None) -> None:
+    def __init__(
+        self, deadline: Deadline = NEVER, allowed: Optional[Callable[[str], bool]] = None
+    ) -> None:
         self.deadline, self.allowed = deadline, allowed
         self.aborted = threading.Event()
         # That it goes over; it may serve another request by now.
@@ -129,7 +133,9 @@ class AbortableConnection(_Mixed):
         if owner is None:
             self._idle_since = time.monotonic()
             if self.sock is not None:
-                self.sock.settimeout(None)  # after `HttpResponse.read_rest`, before another thread may have it
+                self.sock.settimeout(
+                    None
+                )  # after `HttpResponse.read_rest`, before another thread may have it
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
             self.close()
@@ -143,7 +149,9 @@ class AbortableConnection(_Mixed):
             if self._owner is request:
                 with suppress(OSError, TypeError):  # it is not connected, any more or yet
                     # not SSLSocket.shutdown, after which bytes would go out in clear
-                    socket.socket.shutdown(getattr(self._socket, "socket", self._socket), socket.SHUT_RDWR)
+                    socket.socket.shutdown(
+                        getattr(self._socket, "socket", self._socket), socket.SHUT_RDWR
+                    )
 
     def connect(self) -> None:
         """As in `http.client`. Raises NotConnected."""
@@ -187,7 +195,9 @@ class AbortableConnection(_Mixed):
         raise failed
 
     def _check_address(self, address: str) -> None:
-        allowed = None if self._owner is None or getattr(self, "proxy", None) else self._owner.allowed
+        allowed = (
+            None if self._owner is None or getattr(self, "proxy", None) else self._owner.allowed
+        )
         if allowed is not None and not allowed(address):
             raise OSError(f"{address} is an address of a private network, and the server is none")
 
@@ -247,15 +257,21 @@ class HttpResponse:
         """
         encoding = self.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in ("", "identity"):
-            raise ProtocolViolation(f"{self._where}: the body is compressed ({one_line(encoding)}), unasked")
+            raise ProtocolViolation(
+                f"{self._where}: the body is compressed ({one_line(encoding)}), unasked"
+            )
         try:
             return bytes(self._raw.read1(PIECE_BYTES))
         except Exception as error:
-            raise ConnectionLost(f"{self._where}: the body ends too early: {first_words(error)}") from error
+            raise ConnectionLost(
+                f"{self._where}: the body ends too early: {first_words(error)}"
+            ) from error
 
     def _collect(self, limit: int) -> bytearray:
         """The body, as much as could be read; not much more than `limit` bytes of it."""
-        found = bytearray()  # no list of pieces: a peer may send single bytes, each of which would be an object
+        found = (
+            bytearray()
+        )  # no list of pieces: a peer may send single bytes, each of which would be an object
         piece = b"x"
         try:
             while piece and len(found) < limit:
@@ -278,12 +294,17 @@ class HttpResponse:
         Raises:
             ProtocolViolation: It is longer.
         """
-        most, announced = sys.maxsize - 1 if limit is None else limit, self.headers.get("Content-Length", "")
+        most, announced = (
+            sys.maxsize - 1 if limit is None else limit,
+            self.headers.get("Content-Length", ""),
+        )
         is_long = announced.isdecimal() and int(announced[:20]) > most
         found = bytearray() if is_long else self._collect(most + 1)
         if is_long or len(found) > most:
             found.clear()  # who keeps the exception need not keep this
-            raise ProtocolViolation(f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)")
+            raise ProtocolViolation(
+                f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)"
+            )
         if self.cut is not None:
             raise self.cut
         return bytes(found)
@@ -316,8 +337,14 @@ class Fetcher:
     """
 
     def __init__(
-        self, url: str, *, headers: Optional[Mapping[str, str]] = None, auth: Auth = None,
-        verify: Union[bool, str] = True, cert: Any = None, proxies: Optional[Mapping[str, str]] = None,
+        self,
+        url: str,
+        *,
+        headers: Optional[Mapping[str, str]] = None,
+        auth: Auth = None,
+        verify: Union[bool, str] = True,
+        cert: Any = None,
+        proxies: Optional[Mapping[str, str]] = None,
         redirects: bool = True,
     ) -> None:
         try:
@@ -326,18 +353,30 @@ class Fetcher:
             from urllib3 import Retry, Timeout
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
-        self._no_retries, self._timeout = Retry(False, redirect=False), Timeout(connect=CONNECT_SECONDS, read=None)
+        self._no_retries, self._timeout = (
+            Retry(False, redirect=False),
+            Timeout(connect=CONNECT_SECONDS, read=None),
+        )
         self.shown, self._requests = without_secrets(url), requests
         self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
         self._redirects, self._authorizer = redirects, None
         if hasattr(auth, "for_server"):
-            self._auth, self._authorizer = None, auth.for_server(url, verify=verify, proxies=proxies)
+            self._auth, self._authorizer = (
+                None,
+                auth.for_server(url, verify=verify, proxies=proxies),
+            )
         self._session, self._adapter = requests.Session(), _adapter()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
-        given = {name: value for name, value in (headers or {}).items() if name.lower() not in OWN_HEADERS}
+        given = {
+            name: value
+            for name, value in (headers or {}).items()
+            if name.lower() not in OWN_HEADERS
+        }
         self._headers = {"User-Agent": f"minimcp/{__version__}", **given}
-        self._settings = self._session.merge_environment_settings(url, dict(proxies or {}), True, verify, cert)
+        self._settings = self._session.merge_environment_settings(
+            url, dict(proxies or {}), True, verify, cert
+        )
         self._pools: dict[str, tuple[Any, str]] = {}
         self._moved: dict[str, str] = {}
         try:
@@ -349,7 +388,11 @@ class Fetcher:
             self._headers["Authorization"] = authorization
 
     def send(
-        self, request: AbortableRequest, method: str, headers: Mapping[str, str], body: Optional[bytes] = None,
+        self,
+        request: AbortableRequest,
+        method: str,
+        headers: Mapping[str, str],
+        body: Optional[bytes] = None,
         url: Optional[str] = None,
     ) -> HttpResponse:
         """Send a request and wait for the head of its response.
@@ -375,7 +418,9 @@ class Fetcher:
             sent = authorizer.authorize(method, url, request)
             response = self._send(request, method, {**headers, **sent}, body, url)
             try:
-                again = left and authorizer.answered(response.status, response.headers, sent, request)
+                again = left and authorizer.answered(
+                    response.status, response.headers, sent, request
+                )
             except BaseException:
                 response.close()
                 raise
@@ -386,7 +431,12 @@ class Fetcher:
         return response
 
     def _send(
-        self, request: AbortableRequest, method: str, headers: Mapping[str, str], body: Optional[bytes], url: str
+        self,
+        request: AbortableRequest,
+        method: str,
+        headers: Mapping[str, str],
+        body: Optional[bytes],
+        url: str,
     ) -> HttpResponse:
         where = f"{method} {self.shown}"
         headers = {**self._headers, **headers}
@@ -396,7 +446,9 @@ class Fetcher:
         try:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
-            response = HttpResponse(where, self._sent(method, self._moved.get(url, url), headers, body))
+            response = HttpResponse(
+                where, self._sent(method, self._moved.get(url, url), headers, body)
+            )
             location = response.headers.get("Location") if self._redirects else None
             if response.status in (307, 308) and location is not None and url not in self._moved:
                 target = same_origin(url, location)
@@ -413,19 +465,35 @@ class Fetcher:
         finally:
             current.request = None
 
-    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
+    def _sent(
+        self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]
+    ) -> Any:
         if self._has_auth_object:
             return self._sent_by_requests(method, url, headers, body)
         pool, path = self._pools.get(url) or self._pool(url)
         if self._session.cookies:
-            cookie = self._requests.cookies.get_cookie_header(self._session.cookies, self._prepared("GET", url))
+            cookie = self._requests.cookies.get_cookie_header(
+                self._session.cookies, self._prepared("GET", url)
+            )
             headers = {**headers, "Cookie": cookie} if cookie else headers
         raw = pool.urlopen(
-            method, path, body=body, headers=headers, retries=self._no_retries, redirect=False, timeout=self._timeout,
-            assert_same_host=False, preload_content=False, decode_content=False,
+            method,
+            path,
+            body=body,
+            headers=headers,
+            retries=self._no_retries,
+            redirect=False,
+            timeout=self._timeout,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
         )
-        if "Set-Cookie" in raw.headers:  # by which a balancer finds the machine again that has the session
-            self._requests.cookies.extract_cookies_to_jar(self._session.cookies, self._prepared("GET", url), raw)
+        if (
+            "Set-Cookie" in raw.headers
+        ):  # by which a balancer finds the machine again that has the session
+            self._requests.cookies.extract_cookies_to_jar(
+                self._session.cookies, self._prepared("GET", url), raw
+            )
             self._bound_cookies()
         return raw
 
@@ -433,14 +501,20 @@ class Fetcher:
         if sum(len(str(vars(cookie))) for cookie in self._session.cookies) > COOKIE_CHARACTERS:
             self._session.cookies.clear()
 
-    def _sent_by_requests(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
+    def _sent_by_requests(
+        self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]
+    ) -> Any:
         """The longer way, for auth objects, which look at requests and at responses."""
         try:
             prepared = self._prepared(method, url, headers=headers, auth=self._auth, data=body)
         except Exception as error:
-            raise AuthorizationError(f"{self.shown}: {type(self._auth).__name__}: {describe(error)}") from error
+            raise AuthorizationError(
+                f"{self.shown}: {type(self._auth).__name__}: {describe(error)}"
+            ) from error
         timeout = (CONNECT_SECONDS, None)
-        answer = self._session.send(prepared, allow_redirects=False, timeout=timeout, **self._settings)
+        answer = self._session.send(
+            prepared, allow_redirects=False, timeout=timeout, **self._settings
+        )
         answer.raw.decode_content = False
         self._bound_cookies()
         return answer.raw
@@ -466,14 +540,18 @@ class Fetcher:
         except Exception as error:
             raise AuthorizationError(f"{self.shown}: auth failed: {describe(error)}") from error
         if not isinstance(token, str):
-            raise AuthorizationError(f"{self.shown}: auth returns a bearer token, not {type(token).__name__}")
+            raise AuthorizationError(
+                f"{self.shown}: auth returns a bearer token, not {type(token).__name__}"
+            )
         return token
 
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back. Never waits."""
         with suppress(KeyError):
             while True:
-                self._pools.popitem()[1][0].close()  # a pool breaks when two threads close it at once
+                self._pools.popitem()[1][
+                    0
+                ].close()  # a pool breaks when two threads close it at once
         self._session.close()
 
 
@@ -535,7 +613,9 @@ def _flat(where: str, error: Exception) -> Exception:
         why = next((why for word, why in LIKELY.items() if word in told), "")
         return ConnectionFailed(f"{where}: no connection: {told}{why}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
-        return ConnectionFailed(f"{where}: cannot be sent: {told}")  # a header with a line end in it, and the like
+        return ConnectionFailed(
+            f"{where}: cannot be sent: {told}"
+        )  # a header with a line end in it, and the like
     return ConnectionLost(f"{where}: the connection broke: {told}")
 
 

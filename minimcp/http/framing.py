@@ -25,7 +25,9 @@ LINE_BYTES = 8 * 1024
 # Headers of one request.
 HEADER_COUNT = 100
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"})
+METHODS = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"}
+)
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -48,7 +50,9 @@ _LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]{1,15})[\t ]*(?:\r\n|\Z)"
 _CACHED_HEADS, _CACHED_BYTES = 4, 1024
 _CHUNK_LINE_BYTES, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
 
-_require = partial(require, code=None)  # refuses a request, after which nothing more can be read from its connection
+_require = partial(
+    require, code=None
+)  # refuses a request, after which nothing more can be read from its connection
 _NO_BODY = frozenset({204, 304})
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
@@ -101,7 +105,15 @@ def parse_head(block: bytes) -> Head:
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
     _require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
-    return Head(method, path, headers, http11, _keeps_alive(headers, http11), _length(headers, http11), bool(expects))
+    return Head(
+        method,
+        path,
+        headers,
+        http11,
+        _keeps_alive(headers, http11),
+        _length(headers, http11),
+        bool(expects),
+    )
 
 
 @lru_cache(256)  # a client sends the same lines with every request
@@ -112,12 +124,20 @@ def _header(line: str) -> tuple[str, str]:
         raise HttpError(400, "a header is malformed", code=None)
     _require(len(line) <= LINE_BYTES, 431, f"a header is longer than {LINE_BYTES} bytes")
     name = found[1].lower()
-    _require("_" not in name or name.replace("_", "-") not in _FRAMING, 400, "a header looks like another one")
+    _require(
+        "_" not in name or name.replace("_", "-") not in _FRAMING,
+        400,
+        "a header looks like another one",
+    )
     return name, found[2].strip(" \t")
 
 
 def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
-    _require(not http11 if host is None else _HOST.fullmatch(host), 400, "a request names its host, as a host")
+    _require(
+        not http11 if host is None else _HOST.fullmatch(host),
+        400,
+        "a request names its host, as a host",
+    )
     if target.startswith("/"):
         return target
     found = _ABSOLUTE.fullmatch(target)
@@ -139,14 +159,22 @@ def _length(headers: Headers, http11: bool) -> Optional[int]:
         return None
     if length is None:
         return 0
-    _require(length.isascii() and length.isdigit(), 400, "Content-Length is a number of bytes in decimal digits")
-    return int(length) if len(length) < 20 else 10**20  # so many digits that converting them takes long
+    _require(
+        length.isascii() and length.isdigit(),
+        400,
+        "Content-Length is a number of bytes in decimal digits",
+    )
+    return (
+        int(length) if len(length) < 20 else 10**20
+    )  # so many digits that converting them takes long
 
 
 def _keeps_alive(headers: Headers, http11: bool) -> bool:
     if "connection" not in headers:
         return http11
-    options = [option.strip(" \t") for option in ",".join(headers.all("connection")).lower().split(",")]
+    options = [
+        option.strip(" \t") for option in ",".join(headers.all("connection")).lower().split(",")
+    ]
     return "close" not in options and (http11 or "keep-alive" in options)
 
 
@@ -200,18 +228,28 @@ class RequestParser:
     def _requests(self) -> Generator[str, bytes, None]:
         data, searched = self._bytes, 0  # how many bytes have been searched for the end of the head
         while True:
-            while data.startswith(b"\r\n"):  # some old clients end a body with a line end that is not in its length
+            while data.startswith(
+                b"\r\n"
+            ):  # some old clients end a body with a line end that is not in its length
                 del data[:2]
                 searched = 0
             end = data.find(b"\r\n\r\n", max(0, searched - 3))
             if (len(data) if end < 0 else end) > HEADER_BYTES:
-                status = 431 if b"\r\n" in data[: HEADER_BYTES] else 414
-                raise HttpError(status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)", code=None)
+                status = 431 if b"\r\n" in data[:HEADER_BYTES] else 414
+                raise HttpError(
+                    status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)", code=None
+                )
             if end < 0:
                 # What can be no request is refused before its end, which may never come.
                 first = data[:1]
-                if _BARE_LINE_END.search(data, max(0, searched - 1)) or (first != b"\r" and b"" < first <= b" "):
-                    raise HttpError(400, "a request begins with its method, its lines end with CR and LF", code=None)
+                if _BARE_LINE_END.search(data, max(0, searched - 1)) or (
+                    first != b"\r" and b"" < first <= b" "
+                ):
+                    raise HttpError(
+                        400,
+                        "a request begins with its method, its lines end with CR and LF",
+                        code=None,
+                    )
                 searched = len(data)
                 data += yield HEAD if data else IDLE
                 continue
@@ -236,17 +274,29 @@ class RequestParser:
         # sixth of the time of a short call goes into its headers.
         for before, after, known in self._heads:
             digits = block[len(before) : len(block) - len(after)]
-            if digits.isdigit() and len(digits) < 16 and block.startswith(before) and block.endswith(after):
+            if (
+                digits.isdigit()
+                and len(digits) < 16
+                and block.startswith(before)
+                and block.endswith(after)
+            ):
                 method, path, headers, http11, keep_alive, _, expects = known
-                headers = Headers.of({**headers.lists, "content-length": [digits.decode()]}, headers.cache)
+                headers = Headers.of(
+                    {**headers.lists, "content-length": [digits.decode()]}, headers.cache
+                )
                 return Head(method, path, headers, http11, keep_alive, int(digits), expects)
         head, found = parse_head(block), _LENGTH.search(block)
         if found is not None and len(block) <= _CACHED_BYTES:
-            self._heads = [(block[: found.start(1)], block[found.end(1) :], head), *self._heads[: _CACHED_HEADS - 1]]
+            self._heads = [
+                (block[: found.start(1)], block[found.end(1) :], head),
+                *self._heads[: _CACHED_HEADS - 1],
+            ]
         return head
 
     def _too_long(self) -> HttpError:
-        return HttpError(413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)", code=None)
+        return HttpError(
+            413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)", code=None
+        )
 
     def _decode_chunks(self) -> Generator[str, bytes, None]:
         data, body, excess, missing = self._bytes, self._chunks, 0, -1
@@ -293,7 +343,11 @@ class RequestParser:
 
 
 def response_head(
-    head: Optional[Head], status: int, headers: Iterable[tuple[str, str]], length: Optional[int], keep_alive: bool
+    head: Optional[Head],
+    status: int,
+    headers: Iterable[tuple[str, str]],
+    length: Optional[int],
+    keep_alive: bool,
 ) -> tuple[bytes, bool]:
     """The head of a response, and whether its body follows.
 
@@ -319,7 +373,9 @@ def response_head(
 
 
 @lru_cache(64)
-def _fixed(status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool) -> bytes:
+def _fixed(
+    status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool
+) -> bytes:
     """What the heads of most responses begin with."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     lines += [f"{name}: {value}" for name, value in headers if name.lower() not in _OURS]

@@ -70,7 +70,9 @@ class Headers(Mapping[str, str]):
 
     def without_token(self) -> Headers:
         """As handlers see them where tokens are verified: a token must go nowhere else."""
-        shown = Headers.of({name: each for name, each in self.lists.items() if name != "authorization"}, {})
+        shown = Headers.of(
+            {name: each for name, each in self.lists.items() if name != "authorization"}, {}
+        )
         shown.auth, shown.principal = self.auth, self.principal
         return shown
 
@@ -101,7 +103,11 @@ class HttpRequest:
     """
 
     def __init__(
-        self, method: str, path: str, headers: Union[Mapping[str, str], HeaderPairs, Headers], body: Any = b"",
+        self,
+        method: str,
+        path: str,
+        headers: Union[Mapping[str, str], HeaderPairs, Headers],
+        body: Any = b"",
         client: Optional[str] = None,
     ) -> None:
         self.method, self.path, self.body, self.client = method, path, body, client
@@ -136,8 +142,14 @@ class HttpError(Exception):
     """
 
     def __init__(
-        self, status: int, message: str, headers: tuple[tuple[str, str], ...] = (), *,
-        code: Optional[int] = INVALID_REQUEST, id: Optional[Id] = None, data: Json = None,
+        self,
+        status: int,
+        message: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        *,
+        code: Optional[int] = INVALID_REQUEST,
+        id: Optional[Id] = None,
+        data: Json = None,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers
@@ -152,7 +164,9 @@ class HttpError(Exception):
         return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
 
 
-def require(holds: object, status: int, message: str, code: Optional[int] = INVALID_REQUEST) -> None:
+def require(
+    holds: object, status: int, message: str, code: Optional[int] = INVALID_REQUEST
+) -> None:
     """Raise `HttpError` unless something holds."""
     if not holds:
         raise HttpError(status, message, code=code)
@@ -229,7 +243,11 @@ def is_json(content_type: Optional[str]) -> bool:
 def accepted(headers: Headers) -> set[str]:
     """The types, and ranges of types, that the Accept headers take."""
     parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
-    return {name for name, parameters in parts if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))}
+    return {
+        name
+        for name, parameters in parts
+        if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))
+    }
 
 
 def accepts(headers: Headers, *wanted: str) -> bool:
@@ -244,7 +262,9 @@ def accepts(headers: Headers, *wanted: str) -> bool:
 # A host, in lower case and without brackets, and a port; None where it is not written.
 Authority = tuple[str, Optional[int]]
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?")
+_HOST = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?))(?::([0-9]{1,5}))?"
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -258,7 +278,9 @@ def parse_host(value: str) -> Optional[Authority]:
 
 def parse_origin(value: str) -> Optional[WebUrl]:
     """An Origin header; None when it is none of http or https ("null" is none)."""
-    if len(re.findall("[/?#]", value)) != 2:  # an origin has no path, query or fragment, and only these two slashes
+    if (
+        len(re.findall("[/?#]", value)) != 2
+    ):  # an origin has no path, query or fragment, and only these two slashes
         return None
     with suppress(ValueError):
         return parse_web_url(value)
@@ -280,20 +302,29 @@ class HostPolicy:
     """
 
     def __init__(
-        self, allowed_hosts: Optional[Iterable[str]] = None, allowed_origins: Optional[Iterable[str]] = None
+        self,
+        allowed_hosts: Optional[Iterable[str]] = None,
+        allowed_origins: Optional[Iterable[str]] = None,
     ) -> None:
-        hosts, origins = set(LOOPBACK if allowed_hosts is None else allowed_hosts), set(allowed_origins or ())
+        hosts, origins = (
+            set(LOOPBACK if allowed_hosts is None else allowed_hosts),
+            set(allowed_origins or ()),
+        )
         self._any_host, self._any_origin = "*" in hosts, "*" in origins
         self._hosts, self._origins = set(), set()
         for name in hosts - {"*"}:
             found = parse_host(name) or (parse_host(f"[{name}]") if name.count(":") > 1 else None)
             if found is None:
-                raise ValueError(f"allowed_hosts has names of hosts, with a port or without, not {name!r}")
+                raise ValueError(
+                    f"allowed_hosts has names of hosts, with a port or without, not {name!r}"
+                )
             self._hosts.add(found)
         for name in origins - {"*"}:
             page = parse_origin(name)
             if page is None:
-                raise ValueError(f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}")
+                raise ValueError(
+                    f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}"
+                )
             self._origins.add(page)
 
     def check(self, headers: Headers) -> None:
@@ -303,11 +334,15 @@ class HostPolicy:
         if not self._any_host:
             require(len(hosts) == 1, 400, "a request has one Host header")
             if not self._is_allowed(host):
-                raise HttpError(421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts")
+                raise HttpError(
+                    421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
+                )
         for value in () if self._any_origin else headers.all("Origin"):
             origin = parse_origin(value)
             same_host = self._any_host and origin and host and origin.host == host[0]
-            if origin is None or not (same_host or origin in self._origins or self._is_allowed(origin[1:])):
+            if origin is None or not (
+                same_host or origin in self._origins or self._is_allowed(origin[1:])
+            ):
                 reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
                 raise HttpError(403, reason)
 
@@ -321,9 +356,11 @@ class HostPolicy:
             return ()
         exposed = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate"
         shown = "*" if self._any_origin else found[0]
-        return (("Access-Control-Allow-Origin", shown), ("Access-Control-Expose-Headers", exposed), ("Vary", "Origin"))
+        return (
+            ("Access-Control-Allow-Origin", shown),
+            ("Access-Control-Expose-Headers", exposed),
+            ("Vary", "Origin"),
+        )
 
     def _is_allowed(self, host: Optional[Authority]) -> bool:
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)
-
-

@@ -51,7 +51,9 @@ class SseTransport(Transport):
     def put(self, body: bytes) -> bool:
         """A message was posted; False when so many wait that this one is not taken."""
         with self._arrived:
-            if len(self._frames) >= _MOST_WAITING or (self._frames and self._bytes + len(body) > _MOST_BYTES):
+            if len(self._frames) >= _MOST_WAITING or (
+                self._frames and self._bytes + len(body) > _MOST_BYTES
+            ):
                 return False
             self._frames.append(body)
             self._bytes += len(body)
@@ -105,7 +107,10 @@ class SseServer(HttpService):
     """
 
     def __init__(
-        self, connect: Callable[[Transport], Any], options: HttpOptions, max_streams: Optional[int],
+        self,
+        connect: Callable[[Transport], Any],
+        options: HttpOptions,
+        max_streams: Optional[int],
         bearer: Optional[Bearer] = None,
     ) -> None:
         super().__init__(options, bearer)
@@ -124,9 +129,17 @@ class SseServer(HttpService):
             self._transport_of(request)
             self.check_body(request.headers)
         else:  # a page of another site may load this as an image, say: without an Origin, and with any Accept
-            require(MEDIA_TYPE in accepted(request.headers), 406, f"the header Accept names {MEDIA_TYPE}")
+            require(
+                MEDIA_TYPE in accepted(request.headers),
+                406,
+                f"the header Accept names {MEDIA_TYPE}",
+            )
             site = "Origin" in request.headers or request.headers.get("Sec-Fetch-Site")
-            require(site not in ("cross-site", "same-site"), 403, "pages of other sites may not open a stream")
+            require(
+                site not in ("cross-site", "same-site"),
+                403,
+                "pages of other sites may not open a stream",
+            )
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         if request.method == "GET":
@@ -147,7 +160,9 @@ class SseServer(HttpService):
         id, transport = secrets.token_urlsafe(32), SseTransport(writer, shown)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
-                raise HttpError(503, f"no more than {self._most} streams may be open here (Limits.streams)")
+                raise HttpError(
+                    503, f"no more than {self._most} streams may be open here (Limits.streams)"
+                )
             self._transports[id] = transport
         try:
             writer.begin(200, list(STREAM_HEADERS))
@@ -175,4 +190,6 @@ class SseServer(HttpService):
 
 
 def _no_session() -> HttpError:
-    return HttpError(404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one")
+    return HttpError(
+        404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one"
+    )

@@ -60,9 +60,15 @@ class HttpOptions:
                 check_number(name, value, whole=False)
                 if value == 0:
                     raise ValueError(f"{name} is more than 0 seconds")
-            elif name == "health" and not (value is None or (isinstance(value, str) and value.startswith("/"))):
-                raise ValueError(f"health is a path, which begins with /, or None, not {value!r:.60}")
+            elif name == "health" and not (
+                value is None or (isinstance(value, str) and value.startswith("/"))
+            ):
+                raise ValueError(
+                    f"health is a path, which begins with /, or None, not {value!r:.60}"
+                )
             elif name in ("sessions", "json_response") and not isinstance(value, bool):
                 raise TypeError(f"{name} is True or False, not {value!r:.60}")
-            elif name.startswith("allowed_") and not isinstance(value, (list, tuple, set, frozenset, type(None))):
+            elif name.startswith("allowed_") and not isinstance(
+                value, (list, tuple, set, frozenset, type(None))
+            ):
                 raise TypeError(f"{name} is a list or None, not {value!r:.60}")

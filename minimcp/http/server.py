@@ -28,7 +28,17 @@ from typing import Any, Callable, NamedTuple, Optional
 from ..engine.pool import Pool
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost, logger
-from .framing import BODY, CONTINUE, HEAD, IDLE, LAST_CHUNK, READY, Head, RequestParser, response_head
+from .framing import (
+    BODY,
+    CONTINUE,
+    HEAD,
+    IDLE,
+    LAST_CHUNK,
+    READY,
+    Head,
+    RequestParser,
+    response_head,
+)
 from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
@@ -130,7 +140,11 @@ class SocketWriter(ResponseWriter):
         if self.begun:
             raise RuntimeError("one request has one response, and this one has begun")
         head = self._head
-        keep = head.keep_alive and not self._connection.server.closing and (head.http11 or length is not None)
+        keep = (
+            head.keep_alive
+            and not self._connection.server.closing
+            and (head.http11 or length is not None)
+        )
         data, self._has_body = response_head(head, status, (*headers, *self.added), length, keep)
         self.begun, self._keep_alive = True, keep
         return data
@@ -180,7 +194,11 @@ class SocketWriter(ResponseWriter):
         with self._write_lock:
             if not (self.begun or self.gone):
                 with suppress(ConnectionLost):
-                    self.send(500, [("Content-Type", "text/plain; charset=utf-8")], b"Internal Server Error\n")
+                    self.send(
+                        500,
+                        [("Content-Type", "text/plain; charset=utf-8")],
+                        b"Internal Server Error\n",
+                    )
             complete, self._ended = self._ended, True
         self._callbacks.clear()  # they know the writer
         return complete and self._keep_alive
@@ -194,7 +212,9 @@ class SocketWriter(ResponseWriter):
     def look(self) -> None:
         sock = self._connection.socket
         try:
-            if hasattr(select, "POLLRDHUP"):  # Linux, which tells it even behind bytes of the next request
+            if hasattr(
+                select, "POLLRDHUP"
+            ):  # Linux, which tells it even behind bytes of the next request
                 left = poll(sock, select.POLLRDHUP)
             else:
                 left = ready(sock) and not sock.recv(1, socket.MSG_PEEK)
@@ -226,8 +246,7 @@ class HttpConnection:
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
-        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment.
-        """
+        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment."""
         try:
             if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
@@ -238,8 +257,7 @@ class HttpConnection:
             return None
 
     def advance(self, data: Optional[bytes]) -> str:
-        """Take what `receive` gave, of the next request when this one was served; what is awaited then. Never raises.
-        """
+        """Take what `receive` gave, of the next request when this one was served; what is awaited then. Never raises."""
         parser = self.parser
         try:
             if data is None and not parser.begun:
@@ -256,7 +274,9 @@ class HttpConnection:
         except HttpError as refusal:
             return self.refuse(refusal)
         except Exception as error:  # a fault of ours ends one connection, not all of them
-            _log.error("%s: %r was raised while a request was read", self.client, error, exc_info=error)
+            _log.error(
+                "%s: %r was raised while a request was read", self.client, error, exc_info=error
+            )
             return LEAVING
 
     def work(self) -> str:
@@ -266,18 +286,34 @@ class HttpConnection:
         while awaited == READY:
             head, body = parser.take()
             self.writer = writer = SocketWriter(self, head)
-            request, body = HttpRequest(*head[:3], body, self.client), b""  # it may last, and needs it no more
+            request, body = (
+                HttpRequest(*head[:3], body, self.client),
+                b"",
+            )  # it may last, and needs it no more
             try:
                 server.endpoint_of(request.path).serve(request, writer)
             except BaseException as error:
-                _log.error("%s: %r was raised while a request was served", self.client, error, exc_info=error)
+                _log.error(
+                    "%s: %r was raised while a request was served",
+                    self.client,
+                    error,
+                    exc_info=error,
+                )
             self.writer = None
             if not writer.finish():
                 return LEAVING
-            until, data = time.monotonic() + LINGER_SECONDS, b"" if parser.buffered else self._linger()
+            until, data = (
+                time.monotonic() + LINGER_SECONDS,
+                b"" if parser.buffered else self._linger(),
+            )
             awaited = self.advance(data)
             # A long body that has not come is left to the server's thread, which counts it.
-            while data and awaited in (HEAD, BODY) and parser.buffered <= _PIECE_BYTES and time.monotonic() < until:
+            while (
+                data
+                and awaited in (HEAD, BODY)
+                and parser.buffered <= _PIECE_BYTES
+                and time.monotonic() < until
+            ):
                 data = self._linger()
                 awaited = self.advance(data)
         return awaited
@@ -291,7 +327,9 @@ class HttpConnection:
         """Send the last response, as far as the peer takes it at once; what is awaited then. Never raises."""
         _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
-        head, has_body = response_head(self.parser.head, response.status, response.headers, len(response.body), False)
+        head, has_body = response_head(
+            self.parser.head, response.status, response.headers, len(response.body), False
+        )
         self._send_some(head + response.body if has_body else head)
         return LEAVING
 
@@ -329,11 +367,22 @@ class RunningHttp:
     """
 
     def __init__(
-        self, http: Any, sse: Any, options: HttpOptions, *, path: str = "/mcp", host: str = "127.0.0.1", port: int = 0,
-        write_timeout: Optional[float] = 30.0, drain_grace: float = 5.0, timeouts: Optional[Timeouts] = None,
+        self,
+        http: Any,
+        sse: Any,
+        options: HttpOptions,
+        *,
+        path: str = "/mcp",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        write_timeout: Optional[float] = 30.0,
+        drain_grace: float = 5.0,
+        timeouts: Optional[Timeouts] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
-            raise ValueError(f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any")
+            raise ValueError(
+                f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any"
+            )
         self._http, self._sse, self._grace = http, sse, drain_grace
         self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
         write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
@@ -351,8 +400,12 @@ class RunningHttp:
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
         self._closed = threading.Lock()  # held for ever by the first that calls `close`
-        self._back: deque[tuple[HttpConnection, str]] = deque()  # from workers, and what is awaited of each
-        self._waker_lock = threading.Lock()  # no byte goes to a descriptor that is another one's by now
+        self._back: deque[tuple[HttpConnection, str]] = (
+            deque()
+        )  # from workers, and what is awaited of each
+        self._waker_lock = (
+            threading.Lock()
+        )  # no byte goes to a descriptor that is another one's by now
         self._woken, self._waker = socket.socketpair()
         for each in (self._woken, self._waker):
             each.setblocking(False)
@@ -491,7 +544,12 @@ class RunningHttp:
             if connection.phase == LEAVING or not connection.parser.begun:
                 self._move(connection, CLOSED)
             else:
-                self._move(connection, connection.refuse(HttpError(408, "the request did not come in time", code=None)))
+                self._move(
+                    connection,
+                    connection.refuse(
+                        HttpError(408, "the request did not come in time", code=None)
+                    ),
+                )
         for connection, writer in [(each, each.writer) for each in self.lent]:
             if connection.due <= now:  # it takes nothing
                 connection.cut()
@@ -515,10 +573,16 @@ class RunningHttp:
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             with suppress(OSError):  # it has left already, which will be seen
-                sock.settimeout(None if _DONT_WAIT else self.timeouts.write)  # on Windows nothing waits for ever
+                sock.settimeout(
+                    None if _DONT_WAIT else self.timeouts.write
+                )  # on Windows nothing waits for ever
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a peer that does not confirm what it is sent
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000))
+                if hasattr(
+                    socket, "TCP_USER_TIMEOUT"
+                ):  # for a peer that does not confirm what it is sent
+                    sock.setsockopt(
+                        socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000)
+                    )
                 if _DONT_WAIT:
                     linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
@@ -527,7 +591,9 @@ class RunningHttp:
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)
             elif connections < most + SPARE_CONNECTIONS:
-                refusal = HttpError(503, "there are too many connections (max_connections)", code=None)
+                refusal = HttpError(
+                    503, "there are too many connections (max_connections)", code=None
+                )
                 self._move(connection, connection.refuse(refusal))
             else:
                 sock.close()
@@ -566,12 +632,19 @@ class RunningHttp:
             connection.parser.close()
             connection.socket.close()
         elif not kept or connection.phase != awaited:
-            if awaited == LEAVING:  # to close the other side while the peer still sends could destroy our last words
+            if (
+                awaited == LEAVING
+            ):  # to close the other side while the peer still sends could destroy our last words
                 connection.cut(socket.SHUT_WR)
-            connection.phase, connection.due = awaited, time.monotonic() + getattr(self.timeouts, awaited)
+            connection.phase, connection.due = (
+                awaited,
+                time.monotonic() + getattr(self.timeouts, awaited),
+            )
             if not kept:
                 self._kept.add(connection)
-                self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._read, connection))
+                self._selector.register(
+                    connection.socket, selectors.EVENT_READ, partial(self._read, connection)
+                )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self._half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
@@ -596,9 +669,13 @@ def listen(host: str, port: int) -> socket.socket:
     if not isinstance(port, int) or not 0 <= port <= 65535:
         raise ValueError(f"port is a number from 0 to 65535, not {port!r}")
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         both = host == "::" and socket.has_dualstack_ipv6()
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
+        listener = socket.create_server(
+            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both
+        )
     except OSError as error:
         words = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
@@ -610,7 +687,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def return_freed_memory() -> None:
     """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them for each thread."""
-    with suppress(ImportError, OSError, AttributeError, TypeError):  # another C library, or none that is found
+    with suppress(
+        ImportError, OSError, AttributeError, TypeError
+    ):  # another C library, or none that is found
         import ctypes
 
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)

@@ -39,8 +39,13 @@ log = logger("minimcp.http")
 
 # Status of a response whose body is an error, where requests stand alone; of other errors it is 200.
 STATUS = {
-    errors.PARSE_ERROR: 400, errors.INVALID_REQUEST: 400, errors.INVALID_PARAMS: 400, errors.METHOD_NOT_FOUND: 404,
-    errors.HEADER_MISMATCH: 400, errors.MISSING_CAPABILITY: 400, errors.UNSUPPORTED_VERSION: 400,
+    errors.PARSE_ERROR: 400,
+    errors.INVALID_REQUEST: 400,
+    errors.INVALID_PARAMS: 400,
+    errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400,
+    errors.MISSING_CAPABILITY: 400,
+    errors.UNSUPPORTED_VERSION: 400,
 }
 
 # Why a request that stands alone is cancelled.
@@ -62,7 +67,9 @@ RETRY_MS = 1000
 SHORT_BYTES = 1024
 
 STREAM_HEADERS = [
-    ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-cache, no-transform"), ("X-Accel-Buffering", "no"),
+    ("Content-Type", MEDIA_TYPE),
+    ("Cache-Control", "no-cache, no-transform"),
+    ("X-Accel-Buffering", "no"),
 ]
 
 Trace = Callable[[str, bytes], None]
@@ -94,7 +101,9 @@ class EventStore:
 
     def renew_in_fork(self) -> None:
         """Begin empty in a forked process: the streams are its parent's."""
-        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}  # streams, numbers and what the events say
+        self._sessions: dict[
+            str, deque[tuple[str, int, bytes]]
+        ] = {}  # streams, numbers and what the events say
         self._sizes: dict[str, int] = {}
         self._events = self._bytes = 0
         self._lock = threading.Lock()
@@ -121,7 +130,9 @@ class EventStore:
             events = self._sessions.setdefault(session, deque())
             events.append((stream, number, data))
             self._count(session, 1, len(data))
-            if len(data) > self._max_bytes / 8:  # nor what came before it there, behind which nobody can go on
+            if (
+                len(data) > self._max_bytes / 8
+            ):  # nor what came before it there, behind which nobody can go on
                 self._keep(session, [event for event in events if event[0] != stream])
             while self._events > self._max_events or self._bytes > self._max_bytes:
                 most = session  # where it has its share or more: to look at all of them takes long
@@ -148,7 +159,9 @@ class EventStore:
 
     def _share(self, session: str) -> float:
         """The part of the room that a session takes."""
-        return max(len(self._sessions[session]) / self._max_events, self._sizes[session] / self._max_bytes)
+        return max(
+            len(self._sessions[session]) / self._max_events, self._sizes[session] / self._max_bytes
+        )
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
         """The events of a stream behind this one; None when it is not known any more which they were."""
@@ -196,8 +209,13 @@ class ResponseSink(Sink):
     headers: tuple[tuple[str, str], ...] = ()
 
     def __init__(
-        self, endpoint: Endpoint, session: Optional[Session], revision: Revision, writer: Optional[ResponseWriter],
-        streams: bool = True, pending: Optional[list[Line]] = None,
+        self,
+        endpoint: Endpoint,
+        session: Optional[Session],
+        revision: Revision,
+        writer: Optional[ResponseWriter],
+        streams: bool = True,
+        pending: Optional[list[Line]] = None,
     ) -> None:
         self._endpoint, self.requests, self.pool = endpoint, endpoint.requests, endpoint.pool
         self.session, self._revision = session, revision
@@ -211,7 +229,9 @@ class ResponseSink(Sink):
         self._pending: list[Line] = [] if pending is None else pending
         self._wrote_at, self._thread = time.monotonic(), threading.get_ident()
         self._write_lock = threading.RLock()  # orders what is written
-        self._waiting: list[SimpleQueue[None]] = []  # one of each thread that waits; a Condition takes 1 kB a stream
+        self._waiting: list[
+            SimpleQueue[None]
+        ] = []  # one of each thread that waits; a Condition takes 1 kB a stream
 
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
@@ -224,7 +244,10 @@ class ResponseSink(Sink):
                         named = True
                     self.streaming = True
             if named and self._store is not None:
-                self._store.begin(self.name, [each.request.id for each in self.incoming] if self._of_call else None)
+                self._store.begin(
+                    self.name,
+                    [each.request.id for each in self.incoming] if self._of_call else None,
+                )
         return bool(self.streaming)
 
     def go_on(self, name: str, last: int = 0) -> None:
@@ -262,7 +285,9 @@ class ResponseSink(Sink):
                 line, session = self._pending.pop(0), self.session
             except IndexError:  # a stream of this session that ends, or one that begins, was faster
                 return
-            mark = 0 if session is None or self._of_call else session.position()  # before it is made
+            mark = (
+                0 if session is None or self._of_call else session.position()
+            )  # before it is made
             if self._ending and not self._pending:
                 mark = LAST
             for each in ((line() if callable(line) else line) or b"").splitlines(keepends=True):
@@ -273,7 +298,9 @@ class ResponseSink(Sink):
                     self._store.add(self.name, self._last, each, mark)
                 elif self.writer is None:
                     raise ConnectionLost("the client has gone")
-                self._write(format_event(each, id=f"{self.name}/{self._last}" if self.name else None))
+                self._write(
+                    format_event(each, id=f"{self.name}/{self._last}" if self.name else None)
+                )
 
     def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
         """Begin and write, if the client is there; with a store it may come back for what is kept (write lock held)."""
@@ -294,7 +321,9 @@ class ResponseSink(Sink):
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
-        shared = self.session is not None and self.session.shared is not None  # what is written goes to a store first
+        shared = (
+            self.session is not None and self.session.shared is not None
+        )  # what is written goes to a store first
         if self.streaming is None and time.monotonic() - self._wrote_at >= seconds:
             if shared:
                 self.spawn(self.open)
@@ -306,7 +335,10 @@ class ResponseSink(Sink):
             writer = self.writer
             if self.done or writer is None or not writer.has_room() or (shared and self._pending):
                 return
-            if sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending) < SHORT_BYTES:
+            if (
+                sum(SHORT_BYTES if callable(line) else len(line) for line in self._pending)
+                < SHORT_BYTES
+            ):
                 self._flush()
                 if time.monotonic() - self._wrote_at >= seconds:
                     self._write(KEEP_ALIVE)
@@ -407,7 +439,11 @@ class ResponseSink(Sink):
     def resume(self, writer: ResponseWriter, number: int) -> bool:
         """Go on with another connection, behind the event of this number; False when that is not possible any more."""
         with self._write_lock:
-            missed = [] if number == self._last or self._store is None else self._store.after(self.name, number)
+            missed = (
+                []
+                if number == self._last or self._store is None
+                else self._store.after(self.name, number)
+            )
             if missed is None:
                 return False
             before, self.writer, self._begun = self.writer, writer, True
@@ -476,7 +512,9 @@ class ResponseSink(Sink):
 
     def asking(self) -> Calls:
         if self.session is None or self.streaming is False:
-            raise CapabilityNotSupported("the client cannot be asked on the way that this request came")
+            raise CapabilityNotSupported(
+                "the client cannot be asked on the way that this request came"
+            )
         self.session.before_question()
         return self.session.calls.through(self.event, self.post)
 
@@ -509,13 +547,18 @@ class Session:
         self.responses: list[ResponseSink] = []
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self.calls = Calls("http", lambda *_: False, len)  # sends nothing: each response does, by a view `through` it
+        self.calls = Calls(
+            "http", lambda *_: False, len
+        )  # sends nothing: each response does, by a view `through` it
         self.stream_numbers = count(1)
 
     def stream(self, name: str) -> Optional[ResponseSink]:
         """The stream of this name, as long as it goes on; None where there is none."""
         streams = [self.unsolicited, *self.responses]
-        return next((each for each in streams if each is not None and each.name == name and not each.done), None)
+        return next(
+            (each for each in streams if each is not None and each.name == name and not each.done),
+            None,
+        )
 
     def post(self, line: Line) -> None:
         """Have a notification sent that belongs to no request, as soon as there is a stream for it. Never blocks."""
@@ -559,10 +602,14 @@ class Session:
             (response, request)
             for response in list(self.responses)
             for request in response.incoming
-            if type(request.request.id) is type(id) and request.request.id == id
-            and request.request.method != "initialize" and not request.finished
+            if type(request.request.id) is type(id)
+            and request.request.id == id
+            and request.request.method != "initialize"
+            and not request.finished
         ]
-        if len(named) != 1:  # clients may use an id for several requests at once: then it names none of them
+        if (
+            len(named) != 1
+        ):  # clients may use an id for several requests at once: then it names none of them
             log.debug("cancelled: %s is unknown, finished or not the only one", id)
             return bool(named)
         response, request = named[0]

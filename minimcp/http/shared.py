@@ -26,12 +26,30 @@ from ..engine.requests import Calls, CancelToken, Line
 from ..engine.store import Entry, StoreUnavailable
 from ..errors import InternalError, logger
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Failure, Id, Notification, Response, decode, encode, failure, to_json
+from ..protocol.messages import (
+    Failure,
+    Id,
+    Notification,
+    Response,
+    decode,
+    encode,
+    failure,
+    to_json,
+)
 from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
 from ..server.processes import RENEW_SECONDS, Processes, Told
 from .headers import HttpError, ResponseWriter
-from .sessions import BEGIN_SECONDS, LAST, RETRY_SECONDS, STREAM_HEADERS, EventStore, MakeRole, ResponseSink, Session
+from .sessions import (
+    BEGIN_SECONDS,
+    LAST,
+    RETRY_SECONDS,
+    STREAM_HEADERS,
+    EventStore,
+    MakeRole,
+    ResponseSink,
+    Session,
+)
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
@@ -83,7 +101,9 @@ class SharedEvents(EventStore):
 
     def renew_in_fork(self) -> None:
         """As `EventStore.renew_in_fork`."""
-        self._written: dict[str, deque[int]] = {}  # bytes of what is kept of the streams that are written here
+        self._written: dict[
+            str, deque[int]
+        ] = {}  # bytes of what is kept of the streams that are written here
 
     def key(self, stream: str) -> str:
         """Where a stream is kept."""
@@ -100,7 +120,10 @@ class SharedEvents(EventStore):
         sizes.append(len(data))
         while sum(sizes) > STREAM_BYTES:
             sizes.popleft()
-        ttl, event = ENDED_SECONDS if mark == LAST else self._ttl, b"%d %d %b" % (number, mark, data)
+        ttl, event = (
+            ENDED_SECONDS if mark == LAST else self._ttl,
+            b"%d %d %b" % (number, mark, data),
+        )
         self._do(lambda: self._kept.append(self.key(stream), event, ttl, len(sizes)))
         if mark == LAST:
             self._written.pop(stream, None)
@@ -130,7 +153,11 @@ class SharedEvents(EventStore):
         found = {event.number: event.line for event in self.read(stream) if event.line}
         newest: int = max(found, default=0)
         missed = range(number + 1, newest + 1)
-        return None if number > newest or not found.keys() >= set(missed) else [(at, found[at]) for at in missed]
+        return (
+            None
+            if number > newest or not found.keys() >= set(missed)
+            else [(at, found[at]) for at in missed]
+        )
 
     def forget(self, session: str) -> None:
         """As `EventStore.forget`; in the store they expire."""
@@ -156,13 +183,19 @@ class SharedSession(Session):
     """
 
     def __init__(
-        self, shared: SharedSessions, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str]
+        self,
+        shared: SharedSessions,
+        make_role: MakeRole,
+        end: Callable[[Session], None],
+        principal: Optional[str],
     ) -> None:
         super().__init__(make_role, end, principal)
         self.shared = shared
         ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
-        self.stream_numbers = iter(partial(secrets.randbits, 48), -1)  # no two processes count alike
+        self.stream_numbers = iter(
+            partial(secrets.randbits, 48), -1
+        )  # no two processes count alike
         self.saving = threading.RLock()
         self._version, self._stored = 0, Record()
         self.holder, self.told = "", shared.processes.heard
@@ -197,7 +230,9 @@ class SharedSession(Session):
                 return False
             mine, base = self._record(), self._stored
             self._version, self._stored = entry.version, theirs
-            changed = {name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]}
+            changed = {
+                name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]
+            }
             self._adopt(changed, base["session"])
             assert self.peer is not None
             self.shared.subscriptions.merge(self.peer, base["uris"], theirs["uris"])
@@ -218,12 +253,17 @@ class SharedSession(Session):
                 setattr(owner, attribute, changed[name])
         if "session" in changed:
             kept = deepcopy(changed["session"])
-            peer.session.update({key: kept[key] for key in kept if key not in before or before[key] != kept[key]})
+            peer.session.update(
+                {key: kept[key] for key in kept if key not in before or before[key] != kept[key]}
+            )
             for key in before.keys() - kept.keys():
                 peer.session.pop(key, None)
         if changed.get("begun"):
             self.shared.subscriptions.begin_session(peer)
-        if changed.get("stream", self.shared.processes.id) != self.shared.processes.id and self.unsolicited is not None:
+        if (
+            changed.get("stream", self.shared.processes.id) != self.shared.processes.id
+            and self.unsolicited is not None
+        ):
             self.unsolicited.lost()  # another process has it
 
     def save(self) -> None:
@@ -241,12 +281,18 @@ class SharedSession(Session):
                     return
                 text = to_json(mine).encode()
                 if len(text) > RECORD_BYTES:
-                    raise ValueError(f"what is kept of a session is longer than {RECORD_BYTES} bytes")
+                    raise ValueError(
+                        f"what is kept of a session is longer than {RECORD_BYTES} bytes"
+                    )
                 version = self.shared.write(self, text, self._version)
                 if version is None and not self.shared.look(self):
                     return  # it has ended
             self._version, self._stored = version, json.loads(text)
-        if base and base["uris"] != mine["uris"] and self.holder not in ("", self.shared.processes.id):
+        if (
+            base
+            and base["uris"] != mine["uris"]
+            and self.holder not in ("", self.shared.processes.id)
+        ):
             self.shared.processes.send(self.holder, session=self.key)
 
     def before_answer(self) -> None:
@@ -314,7 +360,9 @@ class SharedSessions:
     def open(self, principal: Optional[str], id: str = "") -> SharedSession:
         """One that was not written yet, or not read."""
         self.processes.follow()  # before a request of it is served, which another process may cancel
-        session = SharedSession(self, self._endpoint.make_role, self._endpoint.end_behind, principal)
+        session = SharedSession(
+            self, self._endpoint.make_role, self._endpoint.end_behind, principal
+        )
         session.id = id or session.id
         session.key = _key_of(session.id)
         return session
@@ -340,11 +388,15 @@ class SharedSessions:
             return None
         session.refresh(entry)
         self._endpoint.keep(session)
-        return session if self._known.get(key) is session else self.load(id)  # it was dropped at this moment
+        return (
+            session if self._known.get(key) is session else self.load(id)
+        )  # it was dropped at this moment
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
         """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is away."""
-        if not version:  # a copy that was dropped meanwhile, whose stream ends now, does not come back
+        if (
+            not version
+        ):  # a copy that was dropped meanwhile, whose stream ends now, does not come back
             self._known[session.key] = session
         ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
         return self._store.put(self._key(session.key), text, ttl, version)
@@ -401,7 +453,9 @@ class SharedSessions:
 
     # ------------------------------------------------------------ streams
 
-    def take_stream(self, session: SharedSession, writer: ResponseWriter, told: Optional[int] = None) -> None:
+    def take_stream(
+        self, session: SharedSession, writer: ResponseWriter, told: Optional[int] = None
+    ) -> None:
         """The stream for what belongs to no request is here now, and nowhere else.
 
         Args:
@@ -428,7 +482,9 @@ class SharedSessions:
                 session.holder, session.told, session.connection = "", self.processes.heard, None
                 session.before_answer()
 
-    def resume(self, session: SharedSession, name: str, number: int, writer: ResponseWriter) -> Optional[ResponseSink]:
+    def resume(
+        self, session: SharedSession, name: str, number: int, writer: ResponseWriter
+    ) -> Optional[ResponseSink]:
         """Go on with a stream that is not served here.
 
         Returns:
@@ -442,13 +498,17 @@ class SharedSessions:
         """
         head, events = self.events.head(name), self.events.read(name)
         if head is None or self.events.after(name, number) is None:
-            raise HttpError(400, "no event of this session has this id, or not any more (event_store)")
+            raise HttpError(
+                400, "no event of this session has this id, or not any more (event_store)"
+            )
         if head["ids"] is not None:
             with waiting():
                 self._follow(name, number, head, writer)
             return None
         assert session.peer is not None
-        stream = ResponseSink(self._endpoint, session, session.peer.revision, writer, pending=session.pending)
+        stream = ResponseSink(
+            self._endpoint, session, session.peer.revision, writer, pending=session.pending
+        )
         self._endpoint.reserve(stream)
         stream.go_on(name, max((event.number for event in events), default=0))
         session.unsolicited = stream
@@ -463,16 +523,22 @@ class SharedSessions:
         writer.begin(200, STREAM_HEADERS)
         while not ended and not gone.cancelled:
             try:
-                alive = self.processes.is_alive(head["process"])  # first: what it wrote last is read then
+                alive = self.processes.is_alive(
+                    head["process"]
+                )  # first: what it wrote last is read then
                 for event in self.events.read(name, seen):
                     seen, ended = event.key, event.mark == LAST
                     if event.number > number and event.line:
                         number = event.number
                         writer.write(format_event(event.line, id=f"{name}/{number}"))
                 if not ended and not alive:
-                    reason = InternalError("the process that ran this has ended, and nobody knows how far it came")
+                    reason = InternalError(
+                        "the process that ran this has ended, and nobody knows how far it came"
+                    )
                     for place, id in enumerate(head["ids"], number + 1):
-                        writer.write(format_event(encode(failure(id, reason)), id=f"{name}/{place}"))
+                        writer.write(
+                            format_event(encode(failure(id, reason)), id=f"{name}/{place}")
+                        )
                     ended = True
                 elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
                     writer.write(KEEP_ALIVE)

@@ -47,7 +47,9 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
 
     def send(self, status: int, headers: list[tuple[str, str]], body: Any = None) -> None:
         with self._changed:
-            self._response = HttpResponse(status, [*headers, *self.added], self if body is None else body)
+            self._response = HttpResponse(
+                status, [*headers, *self.added], self if body is None else body
+            )
             self._changed.notify_all()
 
     begin = send
@@ -94,7 +96,9 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         self.cancel()
 
 
-def respond(server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]) -> HttpResponse:
+def respond(
+    server: Endpoint, request: HttpRequest, *, stream: bool, patience: Optional[float]
+) -> HttpResponse:
     """Serve one request and return its response.
 
     Args:
@@ -129,7 +133,9 @@ class WsgiApp:
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
 
-    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: Mapping[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
         body, headers = response.body, list(response.headers)
@@ -143,7 +149,11 @@ class WsgiApp:
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:
-        headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+        headers = {
+            name[5:].replace("_", "-"): value
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
         path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
@@ -151,7 +161,9 @@ class WsgiApp:
         if path != self._server.path or whole.startswith("/.well-known/"):
             path = whole  # mounted below a prefix, which the host has cut off
         url = f"{path}?{query}" if query else path
-        return HttpRequest(environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR"))
+        return HttpRequest(
+            environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR")
+        )
 
 
 class _Input:

@@ -61,7 +61,9 @@ def read_front_matter(text: str) -> dict[str, Json]:
         raise ValueError("line 1: front matter begins with a line '---'")
     ends = [number for number, line in enumerate(lines) if line.rstrip(" \t") == "---"]
     if len(ends) < 2:
-        raise ValueError(f"line 1: front matter ends with a line '---', within {LONGEST} characters")
+        raise ValueError(
+            f"line 1: front matter ends with a line '---', within {LONGEST} characters"
+        )
     return _Reader(lines[1 : ends[1]]).read()
 
 
@@ -72,9 +74,13 @@ def check_front_matter(found: Mapping[str, Json], name: str) -> None:
         ValueError: It is not; the message says why.
     """
     if found.get("name") != name:
-        raise ValueError(f"the name is that of the folder, {one_line(name)!r}, not {one_line(found.get('name'))!r}")
+        raise ValueError(
+            f"the name is that of the folder, {one_line(name)!r}, not {one_line(found.get('name'))!r}"
+        )
     if len(name) > LONGEST_NAME or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise ValueError(f"a name has at most {LONGEST_NAME} of a-z, 0-9 and single hyphens, unlike {one_line(name)!r}")
+        raise ValueError(
+            f"a name has at most {LONGEST_NAME} of a-z, 0-9 and single hyphens, unlike {one_line(name)!r}"
+        )
     description = found.get("description")
     if not isinstance(description, str) or not description.strip():
         raise ValueError("the description is a text that is not empty")
@@ -104,7 +110,9 @@ class _Reader:
 
     def read(self) -> dict[str, Json]:
         """All of it."""
-        self._at = next((number for number, line in enumerate(self._lines) if _CONTROL.search(line)), -1)
+        self._at = next(
+            (number for number, line in enumerate(self._lines) if _CONTROL.search(line)), -1
+        )
         if self._at >= 0:
             self._refuse("it has a control character")
         self._at = 0
@@ -205,9 +213,15 @@ class _Reader:
         for number, line in enumerate(lines):
             shown = line[inner:]
             blank_first = number == 0 and filled and not shown.strip(" ")
-            if blank_first or line[:inner].strip(" ") or (style == ">" and shown[:1] in (" ", "\t")):
+            if (
+                blank_first
+                or line[:inner].strip(" ")
+                or (style == ">" and shown[:1] in (" ", "\t"))
+            ):
                 self._at += number - len(lines)
-                self._refuse(f"the lines below '{style}' are indented alike, and the first is not blank")
+                self._refuse(
+                    f"the lines below '{style}' are indented alike, and the first is not blank"
+                )
         text = "\n".join(line[inner:] for line in lines).rstrip("\n")
         ends = {"": min(1, len(filled)), "-": 0, "+": len(lines) - text.count("\n")}[chomp]
         return (_folded(text) if style == ">" else text) + "\n" * ends
@@ -218,7 +232,9 @@ class _Reader:
         found = _SPACE.match(text, at)
         return at if found is None else found.end()
 
-    def _flow(self, text: str, at: int, depth: int, plain_ends: re.Pattern[str]) -> tuple[Json, int]:
+    def _flow(
+        self, text: str, at: int, depth: int, plain_ends: re.Pattern[str]
+    ) -> tuple[Json, int]:
         """The value at a place of a text, and where it ends."""
         if text[at : at + 1] in ("[", "{"):
             return self._brackets(text, at, depth + 1)
@@ -226,7 +242,9 @@ class _Reader:
         if quoted is not None:
             return self._unquoted(quoted[0]), quoted.end()
         if _NO_PLAIN.match(text, at):
-            self._refuse(f"a text that begins with {text[at]!r} stands in quotes; anchors and tags are not read")
+            self._refuse(
+                f"a text that begins with {text[at]!r} stands in quotes; anchors and tags are not read"
+            )
         found = plain_ends.search(text, at)
         end = len(text) if found is None else found.start()
         return self._plain(_folded(text[at:end].rstrip(" \t\n"))), end
@@ -245,8 +263,12 @@ class _Reader:
                 items.append(value)
             else:
                 if not isinstance(value, str) or value in members or text[at : at + 1] != ":":
-                    self._refuse("in braces stand pairs 'key: value', and each key is a text that stands once")
-                members[value], at = self._flow(text, self._skip(text, at + 1), depth, _PLAIN_ENDS_INSIDE)
+                    self._refuse(
+                        "in braces stand pairs 'key: value', and each key is a text that stands once"
+                    )
+                members[value], at = self._flow(
+                    text, self._skip(text, at + 1), depth, _PLAIN_ENDS_INSIDE
+                )
                 at = self._skip(text, at)
             if text[at : at + 1] == ",":
                 at = self._skip(text, at + 1)

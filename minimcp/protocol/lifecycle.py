@@ -41,7 +41,14 @@ INPUT_REQUIRED = "input_required"
 
 # The levels of the protocol and their rank, rising.
 LOG_LEVELS = {
-    "debug": 0, "info": 1, "notice": 2, "warning": 3, "error": 4, "critical": 5, "alert": 6, "emergency": 7,
+    "debug": 0,
+    "info": 1,
+    "notice": 2,
+    "warning": 3,
+    "error": 4,
+    "critical": 5,
+    "alert": 6,
+    "emergency": 7,
 }
 
 # Bytes of memory that a server keeps of how a client describes itself, and as many of what it declares: the members
@@ -92,19 +99,25 @@ class Peer:
         """
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
-            return isinstance(modes, dict) and (isinstance(modes.get("form"), dict) or "url" not in modes)
+            return isinstance(modes, dict) and (
+                isinstance(modes.get("form"), dict) or "url" not in modes
+            )
         path = _path(name)
         value: Any = self.capabilities
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        return isinstance(value, dict) or (value is True and len(path) > 1 and path[0] != "extensions")
+        return isinstance(value, dict) or (
+            value is True and len(path) > 1 and path[0] != "extensions"
+        )
 
     def __repr__(self) -> str:
         return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"
 
 
 def _path(capability: str) -> list[str]:
-    return ["extensions", capability[4:]] if capability.startswith("ext:") else capability.split(".")
+    return (
+        ["extensions", capability[4:]] if capability.startswith("ext:") else capability.split(".")
+    )
 
 
 # What a client that `connect` makes is given, to declare a capability and those below it.
@@ -116,13 +129,17 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
-    option = "extensions=[...]" if name.startswith("ext:") else DECLARING.get(name.partition(".")[0])
+    option = (
+        "extensions=[...]" if name.startswith("ext:") else DECLARING.get(name.partition(".")[0])
+    )
     way = f", such as connect(..., {option})" if option else ""
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
         way = f": {revision.name} has none, {', '.join(having)} have"
     told = f"the extension {name[4:]}" if name.startswith("ext:") else name
-    return CapabilityNotSupported(f"{who} needs a client with {told}{way}", {"requiredCapabilities": needed})
+    return CapabilityNotSupported(
+        f"{who} needs a client with {told}{way}", {"requiredCapabilities": needed}
+    )
 
 
 def log_rank(level: Json) -> int:
@@ -176,24 +193,41 @@ class Handshake(Agreement):
         wanted = params.get("protocolVersion")
         refused = {"supported": offer.names, "requested": wanted}
         if not offer.handshakes:
-            raise UnsupportedRevision(f"this server has no initialize: it speaks {', '.join(offer.names)}", refused)
+            raise UnsupportedRevision(
+                f"this server has no initialize: it speaks {', '.join(offer.names)}", refused
+            )
         if not isinstance(wanted, str):
             raise InvalidParams("protocolVersion is a string")
-        revision = next((revision for revision in offer.handshakes if revision.name == wanted), offer.handshakes[-1])
+        revision = next(
+            (revision for revision in offer.handshakes if revision.name == wanted),
+            offer.handshakes[-1],
+        )
         if offer.strict_version and revision.name != wanted:
             raise InvalidParams("Unsupported protocol version", refused)
         info, capabilities = params.get("clientInfo"), params.get("capabilities")
         if not isinstance(info, dict) or not isinstance(capabilities, dict):
-            raise InvalidParams(f"{'capabilities' if isinstance(info, dict) else 'clientInfo'} is an object")
+            raise InvalidParams(
+                f"{'capabilities' if isinstance(info, dict) else 'clientInfo'} is an object"
+            )
         info, capabilities = _bounded(info), _bounded(capabilities)
         rank = LOG_LEVELS["info"]  # until the client names a level, the server chooses
         return cls(revision, Peer(revision, info=info, capabilities=capabilities, log_rank=rank))
 
     @staticmethod
-    def opening(revision: Revision, info: Mapping[str, Json], capabilities: Mapping[str, Json]) -> dict[str, Json]:
+    def opening(
+        revision: Revision, info: Mapping[str, Json], capabilities: Mapping[str, Json]
+    ) -> dict[str, Json]:
         """The client's half: the params of `initialize`."""
-        described = {name: value for name, value in info.items() if name in NEWEST_HANDSHAKE.implementation_members}
-        return {"protocolVersion": revision.name, "capabilities": dict(capabilities), "clientInfo": described}
+        described = {
+            name: value
+            for name, value in info.items()
+            if name in NEWEST_HANDSHAKE.implementation_members
+        }
+        return {
+            "protocolVersion": revision.name,
+            "capabilities": dict(capabilities),
+            "clientInfo": described,
+        }
 
     @classmethod
     def from_result(cls, result: Mapping[str, Json], wanted: Sequence[Revision]) -> Handshake:
@@ -203,15 +237,25 @@ class Handshake(Agreement):
             ProtocolViolation: The result lacks what it must have.
             UnsupportedRevision: The server answered a revision that is not wanted.
         """
-        name, info, capabilities = (result.get(key) for key in ("protocolVersion", "serverInfo", "capabilities"))
-        if not isinstance(name, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
-            raise ProtocolViolation("initialize answers protocolVersion, capabilities and serverInfo", result)
+        name, info, capabilities = (
+            result.get(key) for key in ("protocolVersion", "serverInfo", "capabilities")
+        )
+        if (
+            not isinstance(name, str)
+            or not isinstance(info, dict)
+            or not isinstance(capabilities, dict)
+        ):
+            raise ProtocolViolation(
+                "initialize answers protocolVersion, capabilities and serverInfo", result
+            )
         revision = BY_NAME.get(name)
         if revision is None or revision not in wanted or not revision.handshake:
             raise _nothing_in_common([name], wanted)
         instructions = result.get("instructions")
         peer = Peer(revision, info=info, capabilities=capabilities)
-        return cls(revision, peer, instructions=instructions if isinstance(instructions, str) else None)
+        return cls(
+            revision, peer, instructions=instructions if isinstance(instructions, str) else None
+        )
 
 
 class PerRequest(Agreement):
@@ -228,7 +272,10 @@ class PerRequest(Agreement):
         revision: Revision, info: Optional[Mapping[str, Json]], capabilities: Mapping[str, Json]
     ) -> dict[str, Json]:
         """What every request of a client carries in ``_meta``."""
-        envelope: dict[str, Json] = {VERSION_KEY: revision.name, CAPABILITIES_KEY: dict(capabilities)}
+        envelope: dict[str, Json] = {
+            VERSION_KEY: revision.name,
+            CAPABILITIES_KEY: dict(capabilities),
+        }
         if info is not None:
             envelope[CLIENT_KEY] = dict(info)
         return envelope
@@ -242,7 +289,9 @@ class PerRequest(Agreement):
         revision = _newest(_supported(error), REVISIONS, handshake=False)
         if revision is not None:
             self.revision = revision
-            self.envelope[VERSION_KEY] = revision.name  # no copy: another thread may set the log level now
+            self.envelope[VERSION_KEY] = (
+                revision.name
+            )  # no copy: another thread may set the log level now
         return revision is not None
 
 
@@ -259,11 +308,17 @@ class Offer:
     """
 
     def __init__(
-        self, revisions: Sequence[Revision], *, strict_version: bool = False, accept_batches: bool = False
+        self,
+        revisions: Sequence[Revision],
+        *,
+        strict_version: bool = False,
+        accept_batches: bool = False,
     ) -> None:
         self.revisions = tuple(revisions)
         self.strict_version, self.accept_batches = strict_version, accept_batches
-        self.per_request = {revision.name: revision for revision in revisions if not revision.handshake}
+        self.per_request = {
+            revision.name: revision for revision in revisions if not revision.handshake
+        }
         self.handshakes = [revision for revision in revisions if revision.handshake]
         self.names = [revision.name for revision in reversed(self.revisions)]
 
@@ -316,7 +371,11 @@ class ServerSession:
         if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
             missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
             raise InvalidParams(f"every request carries {' and '.join(missing)} in params._meta")
-        version, capabilities, info = meta[VERSION_KEY], meta[CAPABILITIES_KEY], meta.get(CLIENT_KEY)
+        version, capabilities, info = (
+            meta[VERSION_KEY],
+            meta[CAPABILITIES_KEY],
+            meta.get(CLIENT_KEY),
+        )
         if type(version) is not str:
             raise InvalidParams(f"{VERSION_KEY} is a string")
         if type(capabilities) is not dict:
@@ -328,8 +387,16 @@ class ServerSession:
             raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
         rank = log_rank(meta[LOG_LEVEL_KEY]) if LOG_LEVEL_KEY in meta else None
         if request.method == LISTEN:  # which may stay open for ever
-            info, capabilities = _bounded(info) if type(info) is dict else None, _bounded(capabilities)
-        return Peer(revision, info=info if type(info) is dict else None, capabilities=capabilities, log_rank=rank)
+            info, capabilities = (
+                _bounded(info) if type(info) is dict else None,
+                _bounded(capabilities),
+            )
+        return Peer(
+            revision,
+            info=info if type(info) is dict else None,
+            capabilities=capabilities,
+            log_rank=rank,
+        )
 
     @property
     def takes_batches(self) -> bool:
@@ -357,7 +424,9 @@ class Verdict(NamedTuple):
     error: Optional[Exception] = None
 
 
-def judge_probe(answer: Union[Mapping[str, Json], BaseException, None], wanted: Sequence[Revision]) -> Verdict:
+def judge_probe(
+    answer: Union[Mapping[str, Json], BaseException, None], wanted: Sequence[Revision]
+) -> Verdict:
     """The client's verdict on the answer to `server/discover`.
 
     Args:
@@ -374,14 +443,20 @@ def judge_probe(answer: Union[Mapping[str, Json], BaseException, None], wanted: 
         reason = "it did not answer server/discover"
     else:
         versions = answer.get("supportedVersions")
-        names = isinstance(versions, list) and versions and all(isinstance(name, str) for name in versions)
+        names = (
+            isinstance(versions, list)
+            and versions
+            and all(isinstance(name, str) for name in versions)
+        )
         if names and isinstance(answer.get("capabilities"), dict):
             return _judge_versions(versions, wanted, "per-request")
         reason = "its answer to server/discover makes no sense"
     if any(revision.handshake for revision in wanted):
         return Verdict("handshake")
     ours = ", ".join(revision.name for revision in wanted)
-    return Verdict("fail", error=UnsupportedRevision(f"the server does not seem to speak {ours}: {reason}"))
+    return Verdict(
+        "fail", error=UnsupportedRevision(f"the server does not seem to speak {ours}: {reason}")
+    )
 
 
 def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Verdict:
@@ -396,7 +471,11 @@ def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Ve
 
 def _nothing_in_common(theirs: Json, wanted: Sequence[Revision]) -> UnsupportedRevision:
     ours = [revision.name for revision in wanted]
-    spoken = ", ".join(map(str, theirs)) if isinstance(theirs, list) and theirs else "nothing that it would name"
+    spoken = (
+        ", ".join(map(str, theirs))
+        if isinstance(theirs, list) and theirs
+        else "nothing that it would name"
+    )
     text = f"the server speaks {one_line(spoken)}; this client {', '.join(ours)}"
     return UnsupportedRevision(text, {"supported": theirs, "requested": ours})
 
@@ -408,7 +487,11 @@ def _supported(error: RpcError) -> Json:
 def _newest(names: Json, wanted: Sequence[Revision], *, handshake: bool) -> Optional[Revision]:
     """The newest wanted revision of an era that a peer names."""
     names = names if isinstance(names, list) else []
-    common = [revision for revision in wanted if revision.handshake is handshake and revision.name in names]
+    common = [
+        revision
+        for revision in wanted
+        if revision.handshake is handshake and revision.name in names
+    ]
     return common[-1] if common else None
 
 

@@ -60,7 +60,9 @@ def is_id(value: Json) -> bool:
 
     A string with half of a surrogate pair is none: it could not be sent back as it came.
     """
-    return type(value) is int or (type(value) is str and (value.isascii() or not re.search(_SURROGATE, value)))
+    return type(value) is int or (
+        type(value) is str and (value.isascii() or not re.search(_SURROGATE, value))
+    )
 
 
 # Functional syntax, since a class with NamedTuple as its direct base cannot define __new__.
@@ -111,7 +113,9 @@ class Response(NamedTuple("Response", [("id", Id), ("result", dict[str, Json])])
         return tuple.__new__(cls, (id, result))
 
 
-class Failure(NamedTuple("Failure", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)])):
+class Failure(
+    NamedTuple("Failure", [("id", Optional[Id]), ("code", int), ("message", str), ("data", Json)])
+):
     """The error response to a request; `id` is None where the request's id could not be read.
 
     Raises:
@@ -169,7 +173,9 @@ def _no_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-_strict: Any = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+_strict: Any = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+)
 
 
 def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
@@ -192,7 +198,9 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         reason = "nested too deep" if type(error) is RecursionError else "this is no JSON"
         return InvalidMessage(PARSE_ERROR, reason)
     if end < len(text):
-        return InvalidMessage(PARSE_ERROR, f"this is no JSON: there is more after its end, at character {end}")
+        return InvalidMessage(
+            PARSE_ERROR, f"this is no JSON: there is more after its end, at character {end}"
+        )
     if max_depth is not None and len(text) > 2 * max_depth and _is_deeper(value, max_depth, text):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
     return [_message(item) for item in value] if type(value) is list else _message(value)
@@ -217,16 +225,26 @@ def _message(value: Json) -> Union[Message, InvalidMessage]:
             return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
         return tuple.__new__(Request, (id, method, params))
     if "method" in value or ("result" in value) is ("error" in value):
-        return _invalid(value, INVALID_REQUEST, "a message has a method, a result or an error, and one of them only")
+        return _invalid(
+            value,
+            INVALID_REQUEST,
+            "a message has a method, a result or an error, and one of them only",
+        )
     has_id = type(id) is int or is_id(id)
     if "result" in value:
         if not has_id or type(value["result"]) is not dict:
-            return _invalid(value, INVALID_REQUEST, "a result is an object and names its request's id")
+            return _invalid(
+                value, INVALID_REQUEST, "a result is an object and names its request's id"
+            )
         return tuple.__new__(Response, (id, value["result"]))
     error = value["error"]
-    well_made = type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
+    well_made = (
+        type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
+    )
     if not well_made or not (id is None or has_id):
-        return _invalid(value, INVALID_REQUEST, "an error has an integer code, a message and its request's id")
+        return _invalid(
+            value, INVALID_REQUEST, "an error has an integer code, a message and its request's id"
+        )
     return tuple.__new__(Failure, (id, error["code"], error["message"], error.get("data")))
 
 
@@ -238,7 +256,11 @@ def _invalid(value: Json, code: int, reason: str) -> InvalidMessage:
     if type(value.get("method")) is str:
         kind = "request" if "id" in value else "notification"
     else:
-        kind = "response" if "method" not in value and ("result" in value or "error" in value) else "unknown"
+        kind = (
+            "response"
+            if "method" not in value and ("result" in value or "error" in value)
+            else "unknown"
+        )
     return InvalidMessage(code, reason, id if is_id(id) else None, kind)
 
 
@@ -261,7 +283,9 @@ def _diagnose(line: bytes) -> InvalidMessage:
         return InvalidMessage(PARSE_ERROR, f"this is no JSON{details}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
         known = type(value) is dict and not value.keys().isdisjoint(("method", "result", "error"))
-        return _invalid(value, INVALID_PARAMS if known else INVALID_REQUEST, "a number is too large")
+        return _invalid(
+            value, INVALID_PARAMS if known else INVALID_REQUEST, "a number is too large"
+        )
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
         value["id"] = None  # to answer either of its ids could end another call
     return _invalid(value, INVALID_REQUEST, "an object names a member twice")
@@ -299,7 +323,9 @@ def _is_deeper(value: Json, limit: int, text: str) -> bool:
 
 
 _SCALAR = r'([-+.\w]+|"(?:[^"\\]|\\.)*")'
-_FIRST_MEMBERS = rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
+_FIRST_MEMBERS = (
+    rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
+)
 _MEMBER = rf'"(\w+)"\s*:\s*{_SCALAR}'
 # A member before the one brace that ends the line is the message's own: what is nested ends with more of them.
 _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
@@ -325,15 +351,23 @@ def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     members = re.findall(_MEMBER, first["members"])
     names = {first["name"], *(name for name, _ in members)}
     ids = {value for name, value in members if name == "id"} | ({last[1]} if last else set())
-    found = decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode()) if len(ids) == 1 else None
+    found = (
+        decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode())
+        if len(ids) == 1
+        else None
+    )
     id = found.id if isinstance(found, Request) and not first["array"] else None
     kind = "unknown" if id is None else "request"
-    return InvalidMessage(INVALID_REQUEST, reason, id, "response" if names & {"result", "error"} else kind)
+    return InvalidMessage(
+        INVALID_REQUEST, reason, id, "response" if names & {"result", "error"} else kind
+    )
 
 
 # ---------------------------------------------------------------- encoding
 
-_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+_encoder = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
 
 
 def to_json(value: Json) -> str:
@@ -357,7 +391,9 @@ def to_json(value: Json) -> str:
         text = text.replace(separator, escape)
     try:
         text.encode()
-    except UnicodeEncodeError:  # by way of UTF-16, which makes one character of two halves that stand together
+    except (
+        UnicodeEncodeError
+    ):  # by way of UTF-16, which makes one character of two halves that stand together
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
@@ -394,7 +430,9 @@ def encode_result(id: Id, result: str) -> bytes:
     return f'{{"jsonrpc":"2.0","id":{written},"result":{result}}}\n'.encode()
 
 
-def encode_progress(token: Id, done: float, total: Optional[float], message: Optional[str]) -> bytes:
+def encode_progress(
+    token: Id, done: float, total: Optional[float], message: Optional[str]
+) -> bytes:
     """A progress notification as a line, without an object that is encoded: a tool may report very often.
 
     Raises:
@@ -432,7 +470,9 @@ def failure(id: Optional[Id], error: RpcError) -> Failure:
     return Failure(id, error.code, error.message, error.data)
 
 
-def wire_failure(id: Optional[Id], error: BaseException, revision: Revision, method: str) -> Failure:
+def wire_failure(
+    id: Optional[Id], error: BaseException, revision: Revision, method: str
+) -> Failure:
     """The error response for an exception that ended a request.
 
     An `RpcError` of ours is sent as it is, with the code that the revision has for it. Of any other exception nothing
@@ -477,7 +517,9 @@ def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
         kind = ResourceNotFound
     elif code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):
         # servers of the newest revision answer -32602 in the revisions before it too
-        kind = ResourceAccessDenied if re.search(ACCESS_DENIED, failure.message) else ResourceNotFound
+        kind = (
+            ResourceAccessDenied if re.search(ACCESS_DENIED, failure.message) else ResourceNotFound
+        )
     elif code == METHOD_NOT_FOUND:
         undeclarable = method == "completion/complete" and not revision.completions_capability
         kind = CapabilityNotSupported if undeclarable or "requiredCapabilities" in data else None

@@ -89,7 +89,7 @@ class EventReader:
         """Take in a line; the event that it ends, if it does."""
         if self._at_start:
             self._at_start = False
-            line = line[len(_BOM):] if line.startswith(_BOM) else line
+            line = line[len(_BOM) :] if line.startswith(_BOM) else line
         if not line:
             return self._dispatch()
         name, _, value = line.partition(b":")
@@ -114,7 +114,10 @@ class EventReader:
             return
         data = 0 if self._data is None else len(self._data)
         if max(data, data + len(self._line) - len(_DATA)) > self._max_bytes:
-            self._line, self._data = bytearray(), None  # the exception may be kept, these need not be
+            self._line, self._data = (
+                bytearray(),
+                None,
+            )  # the exception may be kept, these need not be
             raise ProtocolViolation(
                 f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its receiver"
             )
@@ -124,11 +127,19 @@ class EventReader:
         data, event = self._data, self._event
         self._data, self._event = None, ""
         self.messages += bool(data)
-        return None if data is None else Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
+        return (
+            None
+            if data is None
+            else Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
+        )
 
 
 def format_event(
-    data: Union[bytes, str], *, event: Optional[str] = None, id: Optional[str] = None, retry: Optional[int] = None
+    data: Union[bytes, str],
+    *,
+    event: Optional[str] = None,
+    id: Optional[str] = None,
+    retry: Optional[int] = None,
 ) -> bytes:
     """One event as bytes.
 
@@ -150,7 +161,9 @@ def format_event(
     if content.endswith(b"\n"):
         content = content[:-1]
     if b"\n" in content or b"\r" in content:
-        content = b"\ndata: ".join(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
+        content = b"\ndata: ".join(
+            content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        )
     return b"%bdata: %b\n\n" % (head.encode(), content)
 
 

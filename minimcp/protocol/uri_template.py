@@ -96,7 +96,9 @@ class UriTemplate:
     @property
     def example(self) -> str:
         """The template with an "x" in the place of each variable or query: a URI, if the texts around them make one."""
-        return self._start + "".join(step if isinstance(step, str) else f"{step.first}x" for step in self._steps)
+        return self._start + "".join(
+            step if isinstance(step, str) else f"{step.first}x" for step in self._steps
+        )
 
     def match(self, uri: str) -> Optional[dict[str, str]]:
         """The values that make this URI, percent-decoded once, or None when it is not of this family.
@@ -117,13 +119,17 @@ class UriTemplate:
             return None
         values: dict[str, str] = {}
         try:
-            taken = _walk(self._steps, uri[len(self._start):])
+            taken = _walk(self._steps, uri[len(self._start) :])
             found = [pair for gap, text in taken for pair in _values(gap, text)]
         except ValueError:
             return None
-        for variable, value in sorted(found, key=lambda each: -(each[0].limit or 10_000)):  # whole values come first
-            if values.setdefault(variable.name, value)[:variable.limit] != value:
-                return None  # another place of the same name shows another value, or the prefix of one
+        for variable, value in sorted(
+            found, key=lambda each: -(each[0].limit or 10_000)
+        ):  # whole values come first
+            if values.setdefault(variable.name, value)[: variable.limit] != value:
+                return (
+                    None  # another place of the same name shows another value, or the prefix of one
+                )
         return values
 
 
@@ -142,10 +148,14 @@ def _parse(text: str) -> list[_Step]:
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
         if index % 2:
             sign = piece[:1] if piece[:1] in _OPERATORS else ""
-            read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign):].split(",")]
+            read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign) :].split(",")]
             if not all(read):
                 raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
-            variables = [_Variable(each[1], int(each[2]) if each[2] else None, bool(each[3])) for each in read if each]
+            variables = [
+                _Variable(each[1], int(each[2]) if each[2] else None, bool(each[3]))
+                for each in read
+                if each
+            ]
             before, operator = parts[-1], _OPERATORS[sign]
             if isinstance(before, _Gap) and operator.named and before.operator.separator == sign:
                 parts[-1] = _Gap(before.operator, (*before.variables, *variables))
@@ -180,9 +190,11 @@ def _steps(parts: Sequence[_Step]) -> Iterator[_Step]:
         if isinstance(part, str):
             yield _comparable(re.sub(_ILLEGAL, _escape, part))
         elif part.operator.named:
-            yield part._replace(characters=_UNRESERVED + "=" + part.operator.separator, first=part.operator.first)
+            yield part._replace(
+                characters=_UNRESERVED + "=" + part.operator.separator, first=part.operator.first
+            )
         else:
-            operator, later = part.operator, "".join(shown[index + 1:])
+            operator, later = part.operator, "".join(shown[index + 1 :])
             reserved = ":/[]@!$&'()*+,;=" + "".join(sign for sign in "?#" if sign not in later)
             for number, each in enumerate(part.variables):
                 more = reserved if operator.reserved else operator.separator if each.explode else ""
@@ -211,7 +223,9 @@ def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
     def where(characters: str) -> int:
         return int(text.translate(_digits(characters)), 2)
 
-    inside = where("%") | where("%") >> 1  # positions between the characters of an escape, where no step ends
+    inside = (
+        where("%") | where("%") >> 1
+    )  # positions between the characters of an escape, where no step ends
     fits = [1]
     for step in reversed(steps):
         before = fits[-1]
@@ -238,7 +252,7 @@ def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
             reached = (goals & below) >> end
             if reached:
                 there = end + (reached & -reached).bit_length() - 1
-                taken.append((step, uri[len(uri) - begin:len(uri) - there]))
+                taken.append((step, uri[len(uri) - begin : len(uri) - there]))
                 here = there
     return taken
 
@@ -253,12 +267,20 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
     joiner = "," if operator.named else operator.separator
     is_list = operator.named or (gap.variables[0].explode and not operator.reserved)
     for piece in text.split(operator.separator) if is_list else [text]:
-        name, _, value = piece.partition("=") if operator.named else (_comparable(gap.variables[0].name), "", piece)
+        name, _, value = (
+            piece.partition("=")
+            if operator.named
+            else (_comparable(gap.variables[0].name), "", piece)
+        )
         given.setdefault(name, []).append(value)
     for variable in gap.variables:
-        members = [_decoded(operator, member) for member in given.pop(_comparable(variable.name), ())]
+        members = [
+            _decoded(operator, member) for member in given.pop(_comparable(variable.name), ())
+        ]
         doubled = len(members) > 1 and not variable.explode
-        unclear = variable.explode and not operator.reserved and any(joiner in each for each in members)
+        unclear = (
+            variable.explode and not operator.reserved and any(joiner in each for each in members)
+        )
         if doubled or unclear or ("" in members and not operator.named):
             raise ValueError(text)
         if members:
@@ -272,7 +294,9 @@ def _decoded(operator: _Operator, text: str) -> str:
 
     value = unquote(text, errors="strict")
     in_a_path = not operator.reserved and operator.separator != "&"
-    fits = is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
+    fits = (
+        is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
+    )
     if not fits or (operator.named and "=" in text):
         raise ValueError(text)
     return value
@@ -312,7 +336,9 @@ def check_uri(text: str) -> None:
     if not re.match(_SCHEME, text):
         fault = "it does not begin with a scheme and a colon"
     elif bad:
-        fault = f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
+        fault = (
+            f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
+        )
     elif authority and not re.fullmatch(_AUTHORITY, authority[1]):
         fault = "its host or port is malformed"
     elif not re.fullmatch(_AFTER_AUTHORITY, text[authority.end() if authority else 0 :]):

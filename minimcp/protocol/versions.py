@@ -146,11 +146,23 @@ _2024_11_05 = Revision(
     full_forms=False,
     sampling_kinds=frozenset({"text", "image"}),
     sampling_tools=False,
-    requests_to_server=frozenset({
-        "initialize", "ping", "resources/list", "resources/templates/list", "resources/read",
-        "resources/subscribe", "resources/unsubscribe", "prompts/list", "prompts/get", "tools/list",
-        "tools/call", "logging/setLevel", "completion/complete",
-    }),
+    requests_to_server=frozenset(
+        {
+            "initialize",
+            "ping",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "prompts/list",
+            "prompts/get",
+            "tools/list",
+            "tools/call",
+            "logging/setLevel",
+            "completion/complete",
+        }
+    ),
     requests_to_client=frozenset({"ping", "sampling/createMessage", "roots/list"}),
     client_capabilities={"sampling": (), "roots": ("listChanged",)},
     tasks="none",
@@ -202,9 +214,12 @@ _2025_11_25 = _2025_06_18._replace(
     resource_members=_2025_06_18.resource_members | {"icons"},
     template_members=_2025_06_18.template_members | {"icons"},
     prompt_members=_2025_06_18.prompt_members | {"icons"},
-    implementation_members=_2025_06_18.implementation_members | {"description", "icons", "websiteUrl"},
+    implementation_members=_2025_06_18.implementation_members
+    | {"description", "icons", "websiteUrl"},
     client_capabilities={
-        **_2025_06_18.client_capabilities, "sampling": ("tools", "context"), "elicitation": ("form", "url"),
+        **_2025_06_18.client_capabilities,
+        "sampling": ("tools", "context"),
+        "elicitation": ("form", "url"),
     },
 )
 
@@ -240,7 +255,11 @@ NEWEST_HANDSHAKE = _2025_11_25
 # The lists of a server that change, in all revisions: the capability of each to its member in the filter of
 # `subscriptions/listen`. Some names are made of it: ``tools.listChanged``, ``notifications/tools/list_changed``. A new
 # one also has to be written elsewhere: see "Adding a notification" in examples/design.rst.
-LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+LISTS = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
 
 # What a client speaks over HTTP when neither a header nor a session says it.
 WITHOUT_HEADER = _2025_03_26
@@ -263,5 +282,9 @@ def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:
     unknown = [name for name in names if name not in BY_NAME]
     if unknown or not names:
         known = ", ".join(BY_NAME)
-        raise ValueError(f"unknown revision {unknown[0]!r}: known are {known}" if unknown else f"name one of {known}")
+        raise ValueError(
+            f"unknown revision {unknown[0]!r}: known are {known}"
+            if unknown
+            else f"name one of {known}"
+        )
     return tuple(revision for revision in REVISIONS if revision.name in names)

@@ -31,7 +31,11 @@ _REFERENCE = r'"\$ref": "#/\$defs/([^"]*)"'
 
 
 def kind_of(
-    annotation: Any, *, scope: Optional[Scope] = None, writing: bool = False, content: tuple[type, ...] = ()
+    annotation: Any,
+    *,
+    scope: Optional[Scope] = None,
+    writing: bool = False,
+    content: tuple[type, ...] = (),
 ) -> Kind:
     """The kind of an annotation, its schema complete with ``$defs``.
 
@@ -70,11 +74,15 @@ _ANYTHING = Kind({}, lambda value: value, write_any, "any value", JSON_TYPES, ha
 @lru_cache(maxsize=512)
 def _writer_of(cls: Any) -> Convert:
     if cls is object:
-        raise TypeError("a bare object has no JSON form: return a str, a number, a list, a dict or a dataclass")
+        raise TypeError(
+            "a bare object has no JSON form: return a str, a number, a list, a dict or a dataclass"
+        )
     try:
         return kind_of(cls, writing=True).write
     except TypeError:
-        base = next((each for each in (str, int, float, dict, list, tuple) if issubclass(cls, each)), None)
+        base = next(
+            (each for each in (str, int, float, dict, list, tuple) if issubclass(cls, each)), None
+        )
         if base is None:
             raise
         return kind_of(base, writing=True).write
@@ -128,7 +136,9 @@ class Builder:
         if hasattr(annotation, "__supertype__"):  # NewType
             names = {**introspection.names_of(annotation.__module__), **scope.names}
             return self.kind(annotation.__supertype__, scope._replace(names=names))
-        if hasattr(annotation, "__value__") or hasattr(origin, "__value__"):  # the statement ``type X = ...``
+        if hasattr(annotation, "__value__") or hasattr(
+            origin, "__value__"
+        ):  # the statement ``type X = ...``
             return self._alias(origin or annotation, arguments, scope)
         if not isinstance(origin, type):
             raise TypeError(no_type(annotation))
@@ -136,7 +146,9 @@ class Builder:
             return kinds.fixed([])
         return self._class(origin, arguments, scope)
 
-    def field(self, annotation: Any, scope: Scope, *, default: Any = NOTHING, description: str = "") -> Kind:
+    def field(
+        self, annotation: Any, scope: Scope, *, default: Any = NOTHING, description: str = ""
+    ) -> Kind:
         """The kind of a field or parameter, with its default and description.
 
         Args:
@@ -180,7 +192,10 @@ class Builder:
         variables = dict(zip(alias.__type_params__, map(scope.resolved, arguments)))
         inner = scope._replace(variables={**scope.variables, **variables})
         return self.named(
-            (alias, arguments), alias.__name__, lambda _: self.kind(inner.resolve(alias.__value__), inner), JSON_TYPES
+            (alias, arguments),
+            alias.__name__,
+            lambda _: self.kind(inner.resolve(alias.__value__), inner),
+            JSON_TYPES,
         )
 
     def _class(self, cls: type, arguments: tuple[Any, ...], scope: Scope) -> Kind:
@@ -196,7 +211,9 @@ class Builder:
         if cls in (list, tuple):
             return kinds.array(self.kind(arguments[0] if arguments else Any, scope), cls)
         if cls in (set, frozenset):
-            return kinds.array(self._member(arguments[0] if arguments else Any, scope), cls, unique=True)
+            return kinds.array(
+                self._member(arguments[0] if arguments else Any, scope), cls, unique=True
+            )
         if cls is dict:
             key, item = arguments or (Any, Any)
             return kinds.mapping(self._key(key, scope), self.kind(item, scope))
@@ -217,7 +234,9 @@ class Builder:
         if kind.label == _ANYTHING.label:
             return kinds.FREE_NAME
         if kind.accepts != {str}:
-            raise TypeError(f"the names of a JSON object are strings: a dict key cannot be {kind.label}")
+            raise TypeError(
+                f"the names of a JSON object are strings: a dict key cannot be {kind.label}"
+            )
         return kind
 
     def _with_fields(self, cls: Any, arguments: tuple[Any, ...]) -> Kind:
@@ -233,7 +252,9 @@ class Builder:
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
         pydantic: Any = sys.modules.get("pydantic")
         if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
-            return self.named((cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES)
+            return self.named(
+                (cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES
+            )
         variables = introspection.variables_of(cls, arguments)
         return self.named((cls, arguments), name, lambda _: self._record(cls, variables))
 
@@ -243,13 +264,22 @@ class Builder:
             scope = Scope.of_class(owner, variables)
             own = introspection.annotations_of(owner)
             annotations.update({name: (annotation, scope) for name, annotation in own.items()})
-        made_doc = (cls.__doc__ or "").startswith(f"{cls.__name__}(")  # by the decorator or class statement
+        made_doc = (cls.__doc__ or "").startswith(
+            f"{cls.__name__}("
+        )  # by the decorator or class statement
         text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
 
-        def kind_of(name: str, default: Any = NOTHING, type_: Any = Any, description: str = "") -> Kind:
+        def kind_of(
+            name: str, default: Any = NOTHING, type_: Any = Any, description: str = ""
+        ) -> Kind:
             annotation, scope = annotations.get(name, (type_, Scope()))
             try:
-                return self.field(annotation, scope, default=default, description=description or texts.get(name, ""))
+                return self.field(
+                    annotation,
+                    scope,
+                    default=default,
+                    description=description or texts.get(name, ""),
+                )
             except (TypeError, ValueError) as error:
                 raise TypeError(f"field {name!r} of {cls.__qualname__}: {error}") from error
 
@@ -262,7 +292,10 @@ class Builder:
         schema = kinds.record_schema(shown, all_required=self.writing and not is_dict)
         if text:
             schema = {"type": "object", "description": text, **schema}
-        read, write = kinds.record_reader(taken, dict if is_dict else cls), kinds.record_writer(shown, cls)
+        read, write = (
+            kinds.record_reader(taken, dict if is_dict else cls),
+            kinds.record_writer(shown, cls),
+        )
         label, hashable = kinds.record_label(shown), cls.__hash__ is not None
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
@@ -289,16 +322,24 @@ class Builder:
             return value.model_dump(mode="json", by_alias=True)
 
         itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
-        names = {name: own if name == itself else self.reserve(name) for name in schema.get("$defs", ())}
-        text = re.sub(_REFERENCE, lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema))
+        names = {
+            name: own if name == itself else self.reserve(name) for name in schema.get("$defs", ())
+        }
+        text = re.sub(
+            _REFERENCE, lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema)
+        )
         schema = json.loads(text)
         for name, definition in schema.pop("$defs", {}).items():
             self.definitions[names[name]] = definition
         schema.pop("$ref", None)
         shown = {**self.definitions[own], **schema}
-        return Kind(shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None)
+        return Kind(
+            shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None
+        )
 
-    def named(self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS) -> Kind:
+    def named(
+        self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
+    ) -> Kind:
         """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
 
         Args:
@@ -339,7 +380,10 @@ class Builder:
         """`schema` with the definitions that it needs; a schema that only refers to one becomes that one."""
         definitions, name = dict(self.definitions), schema.get("$ref", "").rpartition("/")[2]
         if name:
-            schema = {**definitions[name], **{word: rule for word, rule in schema.items() if word != "$ref"}}
+            schema = {
+                **definitions[name],
+                **{word: rule for word, rule in schema.items() if word != "$ref"},
+            }
             if name not in re.findall(_REFERENCE, json.dumps(definitions)):  # it is not recursive
                 del definitions[name]
         return {**schema, "$defs": definitions} if definitions else schema
@@ -353,7 +397,9 @@ def _name_part(argument: Any) -> str:
     if hasattr(argument, "__metadata__"):
         return _name_part(argument.__origin__)
     name = getattr(origin, "__name__", None) or origin._name
-    return "_".join(["Union" if name == "UnionType" else str(name), *map(_name_part, typing.get_args(argument))])
+    return "_".join(
+        ["Union" if name == "UnionType" else str(name), *map(_name_part, typing.get_args(argument))]
+    )
 
 
 # ------------------------------------------------------------ what Annotated adds: a description, bounds
@@ -403,12 +449,20 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     words: dict[str, Any] = {}
     limited_types = {Decimal} if kind.writes is Decimal else kind.accepts
     for each in _flat(metadata):
-        text = each if isinstance(each, str) else getattr(each, "documentation", getattr(each, "description", None))
+        text = (
+            each
+            if isinstance(each, str)
+            else getattr(each, "documentation", getattr(each, "description", None))
+        )
         if isinstance(text, str):
             kind = kind.with_words(description=text)
         for name, meant in _BOUNDS.items():
             bound = None if isinstance(each, str) else getattr(each, name, None)
-            if bound is None or callable(bound) or (name == "pattern" and not isinstance(bound, str)):
+            if (
+                bound is None
+                or callable(bound)
+                or (name == "pattern" and not isinstance(bound, str))
+            ):
                 continue  # a method of that name, or something of another library
             fitting = [word for word in meant if not WORDS[word].only.isdisjoint(limited_types)]
             if len(fitting) != 1:
@@ -429,7 +483,9 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         require(value if kind.writes is Decimal else result)
         return result
 
-    return replace(kind.with_words(**words), read=read, write=write, exact=frozenset(), exact_items=frozenset())
+    return replace(
+        kind.with_words(**words), read=read, write=write, exact=frozenset(), exact_items=frozenset()
+    )
 
 
 def _flat(metadata: Iterable[Any]) -> Iterable[Any]:

@@ -89,7 +89,11 @@ def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
         except _NotCommon:
             return _by_jsonschema(schema, peer)
     except (ValueError, ImportError, RecursionError) as error:
-        kinds = (each for each in (ImportError, SchemaNotSupported, ValueError) if isinstance(error, each))
+        kinds = (
+            each
+            for each in (ImportError, SchemaNotSupported, ValueError)
+            if isinstance(error, each)
+        )
         raise next(kinds, SchemaNotSupported)(f"{where}: {error}") from error
 
     def check(value: Any) -> Optional[Mismatch]:
@@ -121,7 +125,11 @@ def _size(value: Any) -> tuple[int, int]:
     count, depth, level = 0, 0, [value]
     while level and depth <= MAX_DEPTH:
         count, depth = count + len(level), depth + 1
-        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list))]
+        inner = [
+            part.values() if isinstance(part, dict) else part
+            for part in level
+            if isinstance(part, (dict, list))
+        ]
         level = [*chain.from_iterable(inner)]
     return count, depth
 
@@ -158,9 +166,16 @@ def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
         seen.add(id(part))
         if not isinstance(part, dict):
             raise ValueError(f"a schema is an object, true or false, not {part!r:.60}")
-        if older and ("prefixItems" in part or isinstance(part.get("items"), list) or "$ref" in part and len(part) > 1):
+        if older and (
+            "prefixItems" in part
+            or isinstance(part.get("items"), list)
+            or "$ref" in part
+            and len(part) > 1
+        ):
             raise _NotCommon
-        if not _NOT_COMMON.isdisjoint(part) or (part is not root and ("$id" in part or "$schema" in part)):
+        if not _NOT_COMMON.isdisjoint(part) or (
+            part is not root and ("$id" in part or "$schema" in part)
+        ):
             raise _NotCommon
         for word in filter(WORDS.__contains__, part):
             parts += _subschemas(word, part[word], peer)
@@ -175,12 +190,24 @@ def _subschemas(word: str, rule: Any, peer: bool) -> Iterable[Schema]:
     form = WORDS[word].form
     if _Run().apply(form, rule) is not None:
         raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
-    for pattern in () if peer else [rule] if word == "pattern" else rule if word == "patternProperties" else ():
+    for pattern in (
+        () if peer else [rule] if word == "pattern" else rule if word == "patternProperties" else ()
+    ):
         try:
             re.compile(pattern)
         except (re.error, OverflowError) as error:
-            raise ValueError(f"the pattern {pattern!r:.60} is no regular expression here: {error}") from error
-    return [rule] if form is SCHEMA else rule if form is SCHEMAS else rule.values() if form is NAMED else ()
+            raise ValueError(
+                f"the pattern {pattern!r:.60} is no regular expression here: {error}"
+            ) from error
+    return (
+        [rule]
+        if form is SCHEMA
+        else rule
+        if form is SCHEMAS
+        else rule.values()
+        if form is NAMED
+        else ()
+    )
 
 
 def _target(reference: str, root: Schema) -> Schema:
@@ -188,7 +215,9 @@ def _target(reference: str, root: Schema) -> Schema:
     if reference[:2] not in ("#", "#/"):
         raise _NotCommon
     if "%" in reference:
-        from urllib.parse import unquote  # which most servers never need, so it is no part of their start
+        from urllib.parse import (
+            unquote,
+        )  # which most servers never need, so it is no part of their start
 
         reference = unquote(reference)
     part = root
@@ -258,7 +287,9 @@ class _Run:
         self.look()
         if self.peer and len(text) > longest_text(pattern):
             if pattern not in self.not_run:
-                log.debug("the pattern %.100r is not run on a text of %d characters", pattern, len(text))
+                log.debug(
+                    "the pattern %.100r is not run on a text of %d characters", pattern, len(text)
+                )
             self.not_run.add(pattern)
             return None
         return re.search(pattern, text) is not None
@@ -281,8 +312,14 @@ def longest_text(pattern: str) -> int:
         if len(pattern) > MAX_PATTERN or re.search(_UNSURE_SET, pattern):
             return -1
         pieces = _parser.parse(pattern)
-        is_plain, is_anchored = pieces.state.flags == re.UNICODE, str(pieces[:1]).startswith("[(AT, AT_BEGINNING")
-        costs = ((length, (1 if is_anchored else length) * _cost(pieces, length)[1]) for length in LENGTHS)
+        is_plain, is_anchored = (
+            pieces.state.flags == re.UNICODE,
+            str(pieces[:1]).startswith("[(AT, AT_BEGINNING"),
+        )
+        costs = (
+            (length, (1 if is_anchored else length) * _cost(pieces, length)[1])
+            for length in LENGTHS
+        )
         return next((length for length, steps in costs if is_plain and steps <= MAX_TRIED), -1)
     except (re.error, OverflowError, Warning):
         return -1
@@ -306,7 +343,9 @@ def _cost(pieces: Any, length: int) -> tuple[float, float]:
             once, tried = _cost(rule[2], length)
             more, tried = (most - least + 1) * once**most, tried * most * once ** max(most - 1, 0)
         elif name != "LITERAL":
-            tried = len(rule) if name == "IN" else 1.0 if name in ("NOT_LITERAL", "ANY", "AT") else inf
+            tried = (
+                len(rule) if name == "IN" else 1.0 if name in ("NOT_LITERAL", "ANY", "AT") else inf
+            )
         steps += ways * tried
         ways *= more
     return ways, steps
@@ -333,7 +372,9 @@ def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _labels(names: Any) -> str:
-    return listed([LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"])
+    return listed(
+        [LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"]
+    )
 
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -342,7 +383,11 @@ def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
         run.choices[id(rule)] = set(map(frozen, rule))
     if frozen(value) in run.choices[id(rule)]:
         return None
-    return Mismatch(one_of(rule), value, choices={each: each for each in rule[:MOST_KNOWN] if isinstance(each, str)})
+    return Mismatch(
+        one_of(rule),
+        value,
+        choices={each: each for each in rule[:MOST_KNOWN] if isinstance(each, str)},
+    )
 
 
 def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -353,13 +398,19 @@ def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
-    return lambda rule, value, *_: Mismatch(f"a number {label} {rule}", value) if refused(value, rule) else None
+    return lambda rule, value, *_: (
+        Mismatch(f"a number {label} {rule}", value) if refused(value, rule) else None
+    )
 
 
 def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    step, parts = Decimal(repr(rule)).as_integer_ratio()  # exact: in floating point 0.3 is no multiple of 0.1
+    step, parts = Decimal(
+        repr(rule)
+    ).as_integer_ratio()  # exact: in floating point 0.3 is no multiple of 0.1
     if not isinstance(value, float) or isfinite(value):
-        number = Decimal(repr(value)) if isinstance(value, float) and isinstance(rule, float) else value
+        number = (
+            Decimal(repr(value)) if isinstance(value, float) and isinstance(rule, float) else value
+        )
         numerator, denominator = number.as_integer_ratio()
         if numerator * parts % (denominator * step) == 0:
             return None
@@ -375,7 +426,11 @@ def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Judge
 
 
 def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return Mismatch(f"a string that matches {rule}", value) if run.matches(rule, value) is False else None
+    return (
+        Mismatch(f"a string that matches {rule}", value)
+        if run.matches(rule, value) is False
+        else None
+    )
 
 
 def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -398,12 +453,22 @@ def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     for name in rule:
         if name not in value:
             part = schema.get("properties", {}).get(name)
-            return Mismatch(_labels(part.get("type", []) if isinstance(part, dict) else [])).inside(name)
+            return Mismatch(_labels(part.get("type", []) if isinstance(part, dict) else [])).inside(
+                name
+            )
     return None
 
 
 def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return _each(((name, value[name], rule[each]) for name in value for each in rule if run.matches(each, name)), run)
+    return _each(
+        (
+            (name, value[name], rule[each])
+            for name in value
+            for each in rule
+            if run.matches(each, name)
+        ),
+        run,
+    )
 
 
 def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -411,7 +476,9 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
     if value.keys() <= known.keys():
         return None
     others = [name for name in value if name not in known]
-    others = [name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)]
+    others = [
+        name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)
+    ]
     if others and rule is False:
         run.look()  # for the name that was meant
         return unknown_field(value, others[0], [*known, *patterns])
@@ -419,12 +486,22 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
 
 
 def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    wrong = ((name, error) for name in value for error in [run.apply(rule, name)] if error is not None)
-    return next((Mismatch("", name, instead=f"the name {cut(name)!r}: {error}") for name, error in wrong), None)
+    wrong = (
+        (name, error) for name in value for error in [run.apply(rule, name)] if error is not None
+    )
+    return next(
+        (Mismatch("", name, instead=f"the name {cut(name)!r}: {error}") for name, error in wrong),
+        None,
+    )
 
 
 def _items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return _each(islice(zip(range(len(value)), value, repeat(rule)), len(schema.get("prefixItems", ())), None), run)
+    return _each(
+        islice(
+            zip(range(len(value)), value, repeat(rule)), len(schema.get("prefixItems", ())), None
+        ),
+        run,
+    )
 
 
 def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -453,7 +530,9 @@ def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     errors = [error for error in map(run.apply, rule, repeat(value)) if error is not None]
     fitting = len(rule) - len(errors)
     if fitting > 1 and not run.not_run:
-        return Mismatch("", value, instead=f"fits {fitting} of {len(rule)} forms, but must fit exactly one")
+        return Mismatch(
+            "", value, instead=f"fits {fitting} of {len(rule)} forms, but must fit exactly one"
+        )
     return None if fitting else _none_fits(value, errors, run)
 
 
@@ -503,14 +582,24 @@ SCHEMA: Schema = {"type": ["object", "boolean"]}
 SCHEMAS: Schema = {"type": "array", "minItems": 1}
 NAMED: Schema = {"type": "object"}
 _STRING, _FLAG, _LIST = {"type": "string"}, {"type": "boolean"}, {"type": "array"}
-_NUMBER, _SIZE, _TYPE_NAME = {"type": "number"}, {"type": "integer", "minimum": 0}, {"enum": list(LABELS)}
+_NUMBER, _SIZE, _TYPE_NAME = (
+    {"type": "number"},
+    {"type": "integer", "minimum": 0},
+    {"enum": list(LABELS)},
+)
 _TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict})
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
-_SIZES = (("Length", "character", _TEXTS), ("Items", "item", _LISTS), ("Properties", "field", _OBJECTS))
+_SIZES = (
+    ("Length", "character", _TEXTS),
+    ("Items", "item", _LISTS),
+    ("Properties", "field", _OBJECTS),
+)
 # The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values.
 WORDS: dict[str, Word] = {
-    "type": Word({"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY),
+    "type": Word(
+        {"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY
+    ),
     "enum": Word(_LIST, _enum, _ANY),
     "const": Word(True, _const, _ANY),
     "minimum": Word(_NUMBER, _bound("of at least", operator.lt), _NUMBERS),
@@ -518,8 +607,14 @@ WORDS: dict[str, Word] = {
     "exclusiveMinimum": Word(_NUMBER, _bound("above", operator.le), _NUMBERS),
     "exclusiveMaximum": Word(_NUMBER, _bound("below", operator.ge), _NUMBERS),
     "multipleOf": Word({**_NUMBER, "exclusiveMinimum": 0}, _multiple_of, _NUMBERS),
-    **{f"min{what}": Word(_SIZE, _length(unit, "at least", operator.lt), only) for what, unit, only in _SIZES},
-    **{f"max{what}": Word(_SIZE, _length(unit, "at most", operator.gt), only) for what, unit, only in _SIZES},
+    **{
+        f"min{what}": Word(_SIZE, _length(unit, "at least", operator.lt), only)
+        for what, unit, only in _SIZES
+    },
+    **{
+        f"max{what}": Word(_SIZE, _length(unit, "at most", operator.gt), only)
+        for what, unit, only in _SIZES
+    },
     "pattern": Word(_STRING, _pattern, _TEXTS),
     "uniqueItems": Word(_FLAG, _unique, _LISTS),
     "properties": Word(NAMED, _properties, _OBJECTS),
@@ -539,7 +634,9 @@ WORDS: dict[str, Word] = {
 }
 
 # By the type of a value the words that say something about it.
-_WORDS_FOR = {cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY}
+_WORDS_FOR = {
+    cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY
+}
 
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
@@ -568,7 +665,9 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
-        raise SchemaNotSupported(f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}")
+        raise SchemaNotSupported(
+            f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}"
+        )
     if peer:
         text = json.dumps(schema)
         large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
@@ -580,7 +679,9 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         base.check_schema(schema, format_checker=jsonschema.FormatChecker(() if peer else None))
         resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)
         waiting = [(resource, REGISTRY.resolver_with_root(resource))]
-        while waiting:  # a reference that leads nowhere is an error of the schema, and not of the first value
+        while (
+            waiting
+        ):  # a reference that leads nowhere is an error of the schema, and not of the first value
             part, resolver = waiting.pop()
             for word in ("$ref", "$dynamicRef"):
                 if isinstance(part.contents, dict) and isinstance(part.contents.get(word), str):
@@ -595,7 +696,11 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     state = threading.local()  # the check on this thread, and how many words inside words it is at
 
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
-        error = WORDS[word].check(rule, value, schema, state.run) if word in _WORDS_FOR[type(value)] else None
+        error = (
+            WORDS[word].check(rule, value, schema, state.run)
+            if word in _WORDS_FOR[type(value)]
+            else None
+        )
         if error is not None:
             yield jsonschema.ValidationError(str(error))
 

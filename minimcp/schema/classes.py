@@ -91,7 +91,10 @@ def of_standard_class(cls: Any, *, writing: bool) -> Optional[Kind]:
         return class_of(cls, "a path", cls)
     if not issubclass(cls, Decimal):
         return None
-    label, types = "a number, or a string of digits", TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
+    label, types = (
+        "a number, or a string of digits",
+        TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts,
+    )
 
     def digits(value: Any) -> str:  # as a string every one is kept
         return matched(_DECIMAL, str(value))[0]

@@ -24,7 +24,11 @@ _FORMATS = ["email", "uri", "date", "date-time"]  # in `classes.FORMATS`
 
 _TEXT, _ANY = {"type": "string"}, True
 _CHOICES = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
-_CHOICE = {"type": "object", "properties": {"const": _TEXT, "title": _TEXT}, "additionalProperties": False}
+_CHOICE = {
+    "type": "object",
+    "properties": {"const": _TEXT, "title": _TEXT},
+    "additionalProperties": False,
+}
 _TITLED = {"type": "array", "items": {**_CHOICE, "required": ["const", "title"]}, "minItems": 1}
 _ITEMS = {"type": _TEXT, "enum": _CHOICES, "anyOf": _TITLED}
 _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
@@ -84,9 +88,13 @@ class Form:
             try:
                 fields.append(Field(name, name in needed and not nullable, _kind(field)))
             except (TypeError, ValueError) as error:
-                raise (TypeError if isinstance(error, TypeError) else ValueError)(f"field {name!r}: {error}") from None
+                raise (TypeError if isinstance(error, TypeError) else ValueError)(
+                    f"field {name!r}: {error}"
+                ) from None
             if re.search(_SECRETS, name):
-                log.warning("a form asks for %s: secrets are asked for by URL, never by a form", name)
+                log.warning(
+                    "a form asks for %s: secrets are asked for by URL, never by a form", name
+                )
         self._properties = {field.name: field.kind.schema for field in fields}
         self._required = [field.name for field in fields if field.required]
         self._dialect, self._read = schema.get("$schema"), read or record_reader(fields, dict)
@@ -103,7 +111,9 @@ class Form:
             full: Whether it knows titled choices, patterns, and defaults of any type; False leaves out what it does
                 not know and writes titles the older way.
         """
-        fields = {name: field if full else _older(field) for name, field in self._properties.items()}
+        fields = {
+            name: field if full else _older(field) for name, field in self._properties.items()
+        }
         dialect = {"$schema": self._dialect} if full and self._dialect is not None else {}
         required = {"required": self._required} if self._required else {}
         return {**dialect, "type": "object", "properties": fields, **required}
@@ -132,7 +142,9 @@ def form_of(schema: Any) -> Form:
         ValueError: The schema contradicts itself.
     """
     if not isinstance(schema, (type, Mapping)):
-        raise TypeError(f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}")
+        raise TypeError(
+            f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}"
+        )
     cls: Any = schema
     if isinstance(schema, Mapping):
         says, properties = schema.get("type"), schema.get("properties")
@@ -140,12 +152,16 @@ def form_of(schema: Any) -> Form:
             return Form(write_any(dict(schema)))
         for name, annotation in schema.items():
             if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
-                raise TypeError(f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema")
+                raise TypeError(
+                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema"
+                )
         cls = _typed_dict("Form", dict(schema))
     kind = kind_of(cls)
     whole = _flat(kind.schema, kind.schema.get("$defs", {}))
     if "properties" not in whole:
-        raise TypeError(f"{cls.__qualname__} is no class with fields: a form has at least one, by name")
+        raise TypeError(
+            f"{cls.__qualname__} is no class with fields: a form has at least one, by name"
+        )
     return Form(whole, kind.read)
 
 
@@ -217,7 +233,9 @@ def _kind(field: dict[str, Any]) -> Kind:
 
 def _older(field: Mapping[str, Any]) -> dict[str, Any]:
     """A field for a client that knows only the oldest shape: names beside choices, and defaults of booleans."""
-    dropped = ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
+    dropped = (
+        ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
+    )
     older = {word: value for word, value in field.items() if word not in dropped}
     if "oneOf" in field:
         older["enum"] = [each["const"] for each in field["oneOf"]]

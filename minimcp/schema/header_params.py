@@ -60,16 +60,27 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
     for part, path in parts:  # without a path no argument stands there
         if len(parts) > MOST_PARTS:
-            raise ValueError(f"{ANNOTATION} is looked for in schemas of at most {MOST_PARTS:,} parts")
+            raise ValueError(
+                f"{ANNOTATION} is looked for in schemas of at most {MOST_PARTS:,} parts"
+            )
         if isinstance(part, dict) and ANNOTATION in part:
             each = _annotated(part, path)
             if each.name.lower() in found:
                 raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
             found[each.name.lower()] = each
-        members: Any = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        members: Any = (
+            part.items()
+            if isinstance(part, dict)
+            else enumerate(part)
+            if isinstance(part, list)
+            else ()
+        )
         for word, value in members:
             if word == "properties" and isinstance(value, dict):
-                parts += [(field, None if path is None else (*path, name)) for name, field in value.items()]
+                parts += [
+                    (field, None if path is None else (*path, name))
+                    for name, field in value.items()
+                ]
             elif word in _BY_NAME and isinstance(value, dict):
                 parts += [(each, None) for each in value.values()]
             elif word not in _NO_SCHEMAS:
@@ -97,13 +108,21 @@ def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
 
 
 def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mirrored:
-    name, kind, where = schema[ANNOTATION], schema.get("type"), ".".join(path or ()) or "the arguments"
+    name, kind, where = (
+        schema[ANNOTATION],
+        schema.get("type"),
+        ".".join(path or ()) or "the arguments",
+    )
     if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
         raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
     if not path:
-        raise ValueError(f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count")
+        raise ValueError(
+            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count"
+        )
     if kind not in ("string", "integer", "boolean"):
-        raise ValueError(f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none")
+        raise ValueError(
+            f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none"
+        )
     return Mirrored(name, path, kind)
 
 
@@ -126,7 +145,9 @@ def header_value(value: Any) -> Optional[str]:
     if type(value) is int and abs(value) > LARGEST:
         raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
     text = plain_text(value)
-    if text is None or (re.fullmatch(_PLAIN, text) and text.strip(" ") == text and not re.fullmatch(_ENCODED, text)):
+    if text is None or (
+        re.fullmatch(_PLAIN, text) and text.strip(" ") == text and not re.fullmatch(_ENCODED, text)
+    ):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
 

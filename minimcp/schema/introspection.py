@@ -84,9 +84,13 @@ def _evaluated(text: str, names: dict[str, Any]) -> Any:
                 raise
             return eval(_with_unions(text), {**names, "__Union__": Union})
     except Exception as error:
-        hint = " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        hint = (
+            " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
+        )
         if not isinstance(error, NameError):
-            hidden = [name for name in re.findall(r"\w+", text) if name in HIDEABLE and name in names]
+            hidden = [
+                name for name in re.findall(r"\w+", text) if name in HIDEABLE and name in names
+            ]
             hint = f" ({hidden_by(hidden[0])})" if hidden else ""
         reason = f"{type(error).__name__}: {error}{hint}"
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
@@ -143,13 +147,18 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
             none that a schema can show), the type that it has where the class body does not say it, and a description.
     """
     if hasattr(cls, "__required_keys__"):
-        needed = cls.__required_keys__  # it has not seen Required where annotations are text; the kind has
+        needed = (
+            cls.__required_keys__
+        )  # it has not seen Required where annotations are text; the kind has
         kinds = [(name, kind_of(name)) for name in annotations_of(cls)]
         said = [name in needed if kind.required is None else kind.required for name, kind in kinds]
         return [Field(name, required, kind, name) for (name, kind), required in zip(kinds, said)]
     if hasattr(cls, "_field_defaults"):
         known = cls._field_defaults
-        return [Field(name, name not in known, kind_of(name, known.get(name, NOTHING)), name) for name in cls._fields]
+        return [
+            Field(name, name not in known, kind_of(name, known.get(name, NOTHING)), name)
+            for name in cls._fields
+        ]
     declared = getattr(cls, "__attrs_attrs__", None)
     if declared is None and not dataclasses.is_dataclass(cls):
         return None
@@ -159,9 +168,17 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
         default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
         factory = getattr(default, "factory", getattr(each, "default_factory", missing))
         bare = default is missing and factory is missing
-        shown = factory() if factory in (list, dict, set) else NOTHING if bare or factory is not missing else default
+        shown = (
+            factory()
+            if factory in (list, dict, set)
+            else NOTHING
+            if bare or factory is not missing
+            else default
+        )
         kind = kind_of(each.name, shown, each.type or Any, each.metadata.get("description", ""))
-        found.append(Field(getattr(each, "alias", each.name), bare and each.init, kind, each.name, each.init))
+        found.append(
+            Field(getattr(each, "alias", each.name), bare and each.init, kind, each.name, each.init)
+        )
     return found
 
 
@@ -226,14 +243,25 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
             continue
         if margin < 0 and line:
             margin = len(line) - len(line.lstrip())
-        flush = section in _PARAMETERS and heads and not underlined and bool(margin == 0 and re.match(_GOOGLE, line))
-        if section and (next_is_underline if underlined and heads else heads and not underlined and not flush):
+        flush = (
+            section in _PARAMETERS
+            and heads
+            and not underlined
+            and bool(margin == 0 and re.match(_GOOGLE, line))
+        )
+        if section and (
+            next_is_underline if underlined and heads else heads and not underlined and not flush
+        ):
             section = ""
         if not section:
             description.append(line)
         elif section in _PARAMETERS:
             pattern = _NUMPY if underlined else _GOOGLE
-            found = re.match(pattern, line[margin:]) if line[margin : margin + 1].strip() and margin >= 0 else None
+            found = (
+                re.match(pattern, line[margin:])
+                if line[margin : margin + 1].strip() and margin >= 0
+                else None
+            )
             if found:
                 entry = [name.strip().lstrip("*") for name in found[1].split(",")]
                 parameters.update((name, ["" if underlined else found[2]]) for name in entry)

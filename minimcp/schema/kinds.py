@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from math import isfinite
-from typing import Any, Callable, Collection, Hashable, Iterable, Mapping, NamedTuple, Optional, Sequence, cast
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    cast,
+)
 
 from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 
@@ -90,14 +101,24 @@ def _number(value: Any) -> float:
         raise Mismatch("a number", value) from None
 
 
-def _scalar(cls: type, json_type: str, label: str, convert: Optional[Convert] = None, *accepts: type) -> Kind:
+def _scalar(
+    cls: type, json_type: str, label: str, convert: Optional[Convert] = None, *accepts: type
+) -> Kind:
     def same(value: Any) -> Any:
         if type(value) is cls:
             return value
         raise Mismatch(label, value)
 
     convert = convert or same
-    return Kind({"type": json_type}, convert, convert, label, frozenset({cls, *accepts}), frozenset({cls}), writes=cls)
+    return Kind(
+        {"type": json_type},
+        convert,
+        convert,
+        label,
+        frozenset({cls, *accepts}),
+        frozenset({cls}),
+        writes=cls,
+    )
 
 
 TEXT = _scalar(str, "string", "a string", _text)
@@ -115,7 +136,12 @@ SCALARS: dict[Any, Kind] = {
 
 
 def class_of(
-    cls: type, label: str, load: Convert, dump: Convert = str, sent: frozenset[type] = TEXT.accepts, **schema: Any
+    cls: type,
+    label: str,
+    load: Convert,
+    dump: Convert = str,
+    sent: frozenset[type] = TEXT.accepts,
+    **schema: Any,
 ) -> Kind:
     """A class whose instances travel as strings or numbers.
 
@@ -176,7 +202,9 @@ def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
         return enumeration(cls)
     if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
         return None
-    from .classes import of_standard_class  # most servers have none, and `datetime` and `uuid` take a start's tenth
+    from .classes import (
+        of_standard_class,
+    )  # most servers have none, and `datetime` and `uuid` take a start's tenth
 
     return of_standard_class(cls, writing=writing)
 
@@ -188,7 +216,9 @@ def frozen(value: Any) -> Hashable:
     """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are not."""
     if isinstance(value, bool):
         return (bool, value)
-    if isinstance(value, (int, float)):  # a peer can choose numbers that all have one hash, but no such bytes
+    if isinstance(
+        value, (int, float)
+    ):  # a peer can choose numbers that all have one hash, but no such bytes
         return (f"{int(value):x}" if value % 1 == 0 else repr(value)).encode()
     if isinstance(value, list):
         return (list, *map(frozen, value))
@@ -218,7 +248,11 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
     """
     sent = [value for value, _ in pairs]
     label = one_of(sent)
-    hints = {**{value: value for value in sent if isinstance(value, str)}, **names} if len(sent) > 1 else None
+    hints = (
+        {**{value: value for value in sent if isinstance(value, str)}, **names}
+        if len(sent) > 1
+        else None
+    )
     incoming = {frozen(value): meant for value, meant in pairs}
     outgoing = {(type(meant), meant): value for value, meant in pairs}
 
@@ -237,14 +271,18 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
     types = frozenset(map(type, sent))
     schema = SCALARS[type(sent[0])].schema if len(types) == 1 else {}
     schema = {**schema, **({"const": sent[0]} if len(sent) == 1 else {"enum": sent})}
-    return Kind(schema, read, write, label, types | NUMBER.accepts if types & NUMBER.accepts else types)
+    return Kind(
+        schema, read, write, label, types | NUMBER.accepts if types & NUMBER.accepts else types
+    )
 
 
 def literal(values: Sequence[Any]) -> Kind:
     """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON form."""
     pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
     if not pairs or not all(isinstance(value, tuple(SCALARS)) for value, _ in pairs):
-        raise TypeError(f"Literal{list(values)!r} has no JSON form: use strings, integers, booleans or None")
+        raise TypeError(
+            f"Literal{list(values)!r} has no JSON form: use strings, integers, booleans or None"
+        )
     return _choice(pairs, {})
 
 
@@ -276,7 +314,9 @@ def union(members: Sequence[Kind]) -> Kind:
         by_type[number].sort(key=lambda kind: kind.exact != {number})
     by_class = {kind.writes: kind for kind in members if kind.writes is not None}
     label = cut(listed(dict.fromkeys(kind.label for kind in members)), 200)
-    tried = threading.local()  # its results for each part of the value that is read: nesting must not double the work
+    tried = (
+        threading.local()
+    )  # its results for each part of the value that is read: nesting must not double the work
 
     def read(value: Any) -> Any:
         candidates = by_type.get(type(value), [])
@@ -305,8 +345,15 @@ def union(members: Sequence[Kind]) -> Kind:
             except Mismatch as error:
                 errors.append(error)
         if len(errors) > 1 and any(error.path for error in errors):
-            tries = [f"as {cut(kind.label)}: {cut(str(error), 120)}" for kind, error in zip(candidates, errors)]
-            raise Mismatch(label, value, instead=f"fits none of {len(tries)} forms ({cut('; '.join(tries), 500)})")
+            tries = [
+                f"as {cut(kind.label)}: {cut(str(error), 120)}"
+                for kind, error in zip(candidates, errors)
+            ]
+            raise Mismatch(
+                label,
+                value,
+                instead=f"fits none of {len(tries)} forms ({cut('; '.join(tries), 500)})",
+            )
         hinting = [error for error in errors if len(errors) == 1 or error.hint]
         raise hinting[0] if hinting else Mismatch(label, value)
 
@@ -322,13 +369,17 @@ def union(members: Sequence[Kind]) -> Kind:
     accepts = frozenset(each for each in by_type if by_type[each])
     exact = frozenset(each for each in accepts - {float} if each in by_type[each][0].exact)
     schema = {"anyOf": [kind.schema for kind in members]}
-    return Kind(schema, read, write, label, accepts, exact, hashable=all(kind.hashable for kind in members))
+    return Kind(
+        schema, read, write, label, accepts, exact, hashable=all(kind.hashable for kind in members)
+    )
 
 
 # ------------------------------------------------------------ lists and objects
 
 
-def _convert_each(items: Iterable[Any], convert: Convert, keys: Optional[Iterable[Any]] = None) -> list[Any]:
+def _convert_each(
+    items: Iterable[Any], convert: Convert, keys: Optional[Iterable[Any]] = None
+) -> list[Any]:
     """`convert` of each item; a Mismatch names its key, or its index, which is the number of items done before."""
     done: list[Any] = []
     try:
@@ -341,7 +392,9 @@ def _convert_each(items: Iterable[Any], convert: Convert, keys: Optional[Iterabl
 
 def _untouched(item: Kind, values: Collection[Any]) -> bool:
     """A quick test whether all values can stay as they are; False may mean that it is not known."""
-    return item.exact.issuperset(map(type, values)) and (float not in item.exact or all(map(isfinite, values)))
+    return item.exact.issuperset(map(type, values)) and (
+        float not in item.exact or all(map(isfinite, values))
+    )
 
 
 def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool = False) -> Kind:
@@ -368,7 +421,9 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
         values = value if type(value) is list else list(value)
         done = values if _untouched(item, values) else _convert_each(values, item.write)
         if unique and has_twins(done):
-            raise Mismatch(label, value, instead=f"expected {label}, but two items are written alike")
+            raise Mismatch(
+                label, value, instead=f"expected {label}, but two items are written alike"
+            )
         return done
 
     items = {"items": item.schema} if item.schema else {}
@@ -381,7 +436,11 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
 def fixed(items: Sequence[Kind]) -> Kind:
     """A tuple of so many items, each of its own kind."""
     count = len(items)
-    label = f"a list of {count} ({listed((kind.label for kind in items), 'and')})" if items else "an empty list"
+    label = (
+        f"a list of {count} ({listed((kind.label for kind in items), 'and')})"
+        if items
+        else "an empty list"
+    )
 
     def read(value: Any) -> Any:
         if type(value) is not list or len(value) != count:
@@ -399,7 +458,9 @@ def fixed(items: Sequence[Kind]) -> Kind:
 
 
 def _write_name(value: Any) -> str:
-    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+    return (
+        str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+    )
 
 
 # A name in an object of anything: a string; on the way out an integer too, as the standard library has it.
@@ -413,7 +474,10 @@ def mapping(key: Kind, item: Kind) -> Kind:
         key: What the names are; it reads strings.
         item: What the values are.
     """
-    schema: dict[str, Any] = {"type": "object", **({"additionalProperties": item.schema} if item.schema else {})}
+    schema: dict[str, Any] = {
+        "type": "object",
+        **({"additionalProperties": item.schema} if item.schema else {}),
+    }
     names = {word: rule for word, rule in key.schema.items() if (word, rule) != ("type", "string")}
     if names:
         schema["propertyNames"] = names
@@ -473,7 +537,10 @@ def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dic
 
     Clients exist that cannot read the schema of a tool without it.
     """
-    schema: dict[str, Any] = {"type": "object", "properties": {field.name: field.kind.schema for field in fields}}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {field.name: field.kind.schema for field in fields},
+    }
     required = [field.name for field in fields if field.required or all_required]
     return {**schema, **({"required": required} if required else {}), "additionalProperties": False}
 
@@ -493,7 +560,10 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
     """
     label, required = record_label(fields), [field.name for field in fields if field.required]
     code = getattr(getattr(make, "__init__", None), "__code__", None)
-    by_position = code is not None and list(code.co_varnames[1 : code.co_argcount])[: len(required)] == required
+    by_position = (
+        code is not None
+        and list(code.co_varnames[1 : code.co_argcount])[: len(required)] == required
+    )
 
     def refused(value: Any, error: Exception) -> Mismatch:
         reason = cut(" ".join(str(error).split()) or type(error).__name__, 200)
@@ -512,15 +582,22 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
             part = f"{field.name}={part}"
         parts.append(part)
     whole = ", ".join(parts)
-    return _compiled(_READER, names, whole=f"{{{whole}}}" if make is dict else f"make({whole})", size=size)
+    return _compiled(
+        _READER, names, whole=f"{{{whole}}}" if make is dict else f"make({whole})", size=size
+    )
 
 
 def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if that is the class."""
     if issubclass(cls, dict):
-        return record_reader([each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict)
+        return record_reader(
+            [each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict
+        )
     names = {"cls": cls, "label": f"a {cls.__name__}"}
-    parts = [(field.name, _converted(field, field.kind.write, f"value.{field.attribute}", names)) for field in fields]
+    parts = [
+        (field.name, _converted(field, field.kind.write, f"value.{field.attribute}", names))
+        for field in fields
+    ]
     return _compiled(_WRITER, names, whole=", ".join(f"{name!r}: {part}" for name, part in parts))
 
 

@@ -104,7 +104,11 @@ class Mismatch(ValueError):
     """
 
     def __init__(
-        self, expected: str, value: Any = NOTHING, *, instead: Optional[str] = None,
+        self,
+        expected: str,
+        value: Any = NOTHING,
+        *,
+        instead: Optional[str] = None,
         choices: Optional[Mapping[str, Any]] = None,
     ) -> None:
         super().__init__(expected, value)
@@ -119,8 +123,16 @@ class Mismatch(ValueError):
     @property
     def hint(self) -> str:
         """`` (did you mean 'x'?)``, or nothing."""
-        near = nearest(self.value, self.choices) if self.choices and isinstance(self.value, str) else None
-        return f" (did you mean {shown_choice(self.choices[near])}?)" if self.choices and near is not None else ""
+        near = (
+            nearest(self.value, self.choices)
+            if self.choices and isinstance(self.value, str)
+            else None
+        )
+        return (
+            f" (did you mean {shown_choice(self.choices[near])}?)"
+            if self.choices and near is not None
+            else ""
+        )
 
     def __str__(self) -> str:
         where, problem = shown_path(self.path), self.instead
@@ -145,14 +157,20 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.65) -> Optional[s
 
     if len(name) > LONGEST_VALUE:
         return None
-    plain = {_plain(each): each for each in reversed(list(islice(known, MOST_KNOWN))) if len(each) <= 2 * LONGEST_VALUE}
+    plain = {
+        _plain(each): each
+        for each in reversed(list(islice(known, MOST_KNOWN)))
+        if len(each) <= 2 * LONGEST_VALUE
+    }
     found = get_close_matches(_plain(name), plain, n=1, cutoff=cutoff)
     if not found and len(_plain(name)) >= SHORTEST_BEGINNING:
         found = [each for each in plain if each.startswith(_plain(name))]
     return plain[found[0]] if len(found) == 1 else None
 
 
-def unknown_field(value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()) -> Mismatch:
+def unknown_field(
+    value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()
+) -> Mismatch:
     """The error of an object with a field too many.
 
     Args:
@@ -186,8 +204,16 @@ _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: hasattr(value, "model_dump"), 'write .model_dump(mode="json")'),
     (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
     (lambda value: isinstance(value, (set, frozenset, range, Iterator)), "write list(...)"),
-    (lambda value: isinstance(value, (bytes, bytearray)), "write .decode(), or base64.b64encode(...).decode()"),
-    (lambda value: isinstance(value, os.PathLike) or type(value).__module__ in ("decimal", "uuid"), "write str(...)"),
+    (
+        lambda value: isinstance(value, (bytes, bytearray)),
+        "write .decode(), or base64.b64encode(...).decode()",
+    ),
+    (
+        lambda value: (
+            isinstance(value, os.PathLike) or type(value).__module__ in ("decimal", "uuid")
+        ),
+        "write str(...)",
+    ),
     (lambda value: isinstance(value, float), "JSON has no such number: give None, or leave it out"),
     (lambda value: True, "give text, a number, True, False, None, a list or a dict"),
 )
@@ -212,7 +238,11 @@ def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optiona
         path: What the value is called: "todos"; empty at the top, whose members stand for themselves.
         levels: How many more are searched.
     """
-    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and value - value == 0.0):
+    if (
+        value is None
+        or isinstance(value, (str, int))
+        or (isinstance(value, float) and value - value == 0.0)
+    ):
         return None
     if isinstance(value, dict):
         for name in value:
@@ -240,7 +270,9 @@ def explained(method: str, params: Any, error: Exception) -> Exception:
         return error
     name = params.get("name") if method in ("tools/call", "prompts/get") else None
     what = f"the params of {method}" if name is None else f"the arguments of {name!r:.60}"
-    return type(error)(f"{what}: {problem if name is None else problem.replace('arguments.', '', 1)}")
+    return type(error)(
+        f"{what}: {problem if name is None else problem.replace('arguments.', '', 1)}"
+    )
 
 
 # ------------------------------------------------------------ options
@@ -289,9 +321,14 @@ def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
     Raises:
         TypeError: Always.
     """
-    name, known = next(iter(given)), getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__
+    name, known = (
+        next(iter(given)),
+        getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__,
+    )
     near = nearest(name, known)
-    hint = PORTED.get(name) or (f"did you mean {near}=?" if near else f"there is {', '.join(known)}")
+    hint = PORTED.get(name) or (
+        f"did you mean {near}=?" if near else f"there is {', '.join(known)}"
+    )
     raise TypeError(f"{owner} has no option {name}=: {hint}")
 
 
@@ -324,7 +361,9 @@ def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> N
     first = next(iter(given))
     if first in PORTED or nearest(first, function.__kwdefaults__):
         refuse_options("call_tool(...)", given, function)
-    raise TypeError(f"the arguments of a tool go into a dict: call_tool({name!r:.60}, {dict(given)!r:.200})")
+    raise TypeError(
+        f"the arguments of a tool go into a dict: call_tool({name!r:.60}, {dict(given)!r:.200})"
+    )
 
 
 # ------------------------------------------------------------ types
@@ -348,11 +387,17 @@ def no_type(annotation: Any) -> str:
     if isinstance(annotation, (list, tuple)):
         names = ", ".join(str(getattr(part, "__name__", part)) for part in annotation)
         both = f"tuple[{names}], or Union[{names}] for one of them"
-        instead = both if isinstance(annotation, tuple) else f"list[{names if len(annotation) == 1 else '...'}]"
+        instead = (
+            both
+            if isinstance(annotation, tuple)
+            else f"list[{names if len(annotation) == 1 else '...'}]"
+        )
     elif isinstance(annotation, dict):
         instead = "a TypedDict with these fields, or dict[str, ...]"
     elif isinstance(annotation, (str, int, Enum)):
         instead = f"Literal[{annotation if isinstance(annotation, Enum) else repr(annotation)}]"
     elif annotation is any:
         instead = "typing.Any"
-    return f"{cut(repr(annotation), 80)} is not a type with a JSON form" + (f": write {instead}" if instead else "")
+    return f"{cut(repr(annotation), 80)} is not a type with a JSON form" + (
+        f": write {instead}" if instead else ""
+    )

@@ -59,7 +59,9 @@ class Signature:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
 
-def read_signature(function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()) -> Signature:
+def read_signature(
+    function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()
+) -> Signature:
     """The signature of a function or bound method.
 
     Args:
@@ -88,16 +90,21 @@ def read_signature(function: Any, *, context_type: type, owner: str, content_typ
             if _is_context(annotation, context_type, scope):
                 contexts.append(name)
                 continue
-            kind = builder.field(annotation, scope, default=default, description=texts.get(name, ""))
+            kind = builder.field(
+                annotation, scope, default=default, description=texts.get(name, "")
+            )
         parameters.append(Field(name, default is NOTHING, kind))
         if isinstance(default, (str, int, list, dict, tuple)) and "default" not in kind.schema:
             doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
     if len(contexts) > 1:
-        raise TypeError(f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one")
+        raise TypeError(
+            f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one"
+        )
     known = [*(each.name for each in parameters), *contexts]
     doubts += [
         f"has no parameter {name!r}, of which its docstring tells (there is {', '.join(known) or 'none'})"
-        for name in texts if name not in known
+        for name in texts
+        if name not in known
     ]
     if plain.__qualname__ in HIDEABLE:
         doubts.append(f"needs another name: {hidden_by(plain.__name__)}")
@@ -107,7 +114,15 @@ def read_signature(function: Any, *, context_type: type, owner: str, content_typ
         with _errors_at(f"{owner}: the return type"), suppress(ContentClass):
             returns = scope.resolve(written.return_annotation)
             output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
-    return Signature(parameters, contexts[0] if contexts else None, schema, output_kind, returns, description, doubts)
+    return Signature(
+        parameters,
+        contexts[0] if contexts else None,
+        schema,
+        output_kind,
+        returns,
+        description,
+        doubts,
+    )
 
 
 @contextmanager
@@ -146,14 +161,24 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             "or prompt) and add an object of its class, or register the method of an object"
         )
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-        raise TypeError(f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'")
+        raise TypeError(
+            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'"
+        )
     where = f"{owner}: parameter {name!r}"
     if not annotated:
         likely = f"{name}: {'Context' if name in ('ctx', 'context') else 'str'}"
-        way = "a lambda cannot have one: write def add(" if "<lambda>" in owner else "give it a type, such as "
+        way = (
+            "a lambda cannot have one: write def add("
+            if "<lambda>" in owner
+            else "give it a type, such as "
+        )
         raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
-    if type(parameter.default).__module__ == "pydantic.fields":  # a description for pydantic, which nobody reads here
-        raise TypeError(f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>")
+    if (
+        type(parameter.default).__module__ == "pydantic.fields"
+    ):  # a description for pydantic, which nobody reads here
+        raise TypeError(
+            f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>"
+        )
 
 
 def refuse_async(function: Any, owner: str) -> None:
@@ -162,7 +187,9 @@ def refuse_async(function: Any, owner: str) -> None:
     Raises:
         TypeError: It is async; the message says what to write instead.
     """
-    flags = getattr(getattr(getattr(function, "__func__", function), "__code__", None), "co_flags", 0)
+    flags = getattr(
+        getattr(getattr(function, "__func__", function), "__code__", None), "co_flags", 0
+    )
     if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
@@ -178,15 +205,21 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
         what = "is a generator: return a list, and report what happens meanwhile with ctx.progress"
         raise TypeError(f"{owner} {what}")
     plain = getattr(function, "__func__", function)
-    if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):  # a wrapper takes and passes on anything
+    if not inspect.isfunction(plain) or hasattr(
+        plain, "__wrapped__"
+    ):  # a wrapper takes and passes on anything
         return
     for name, each in signature_of(plain).parameters.items():
         said = "str" if each.annotation is each.empty else each.annotation
         item = said if isinstance(said, str) else inspect.formatannotation(said)
         if each.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]")
+            raise TypeError(
+                f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]"
+            )
         if each.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, {item}]")
+            raise TypeError(
+                f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, {item}]"
+            )
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:
@@ -213,7 +246,11 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
         return False
     cls, own = classes[0], context_type.__module__.split(".")
     tail = "." + ".".join(own[-2:])
-    if not issubclass(cls, context_type) and cls.__name__ == context_type.__name__ and cls.__module__.endswith(tail):
+    if (
+        not issubclass(cls, context_type)
+        and cls.__name__ == context_type.__name__
+        and cls.__module__.endswith(tail)
+    ):
         what = f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from {'.'.join(own[:-2])}"
         raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)

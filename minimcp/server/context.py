@@ -7,7 +7,17 @@ https://modelcontextprotocol.io/specification/2026-07-28/client
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Optional, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Union,
+)
 
 from ..engine.requests import IncomingRequest, current_request
 from ..protocol.lifecycle import LOG_LEVELS
@@ -69,12 +79,16 @@ class Context:
 
         def __getattr__(self, name: str) -> Any:
             near = nearest(name, [each for each in dir(Context) if not each.startswith("_")])
-            hint = _ELSEWHERE.get(name) or (f"did you mean ctx.{near}?" if near else "see help(minimcp.Context)")
+            hint = _ELSEWHERE.get(name) or (
+                f"did you mean ctx.{near}?" if near else "see help(minimcp.Context)"
+            )
             raise AttributeError(f"ctx has no {name!r}: {hint}")
 
     # ------------------------------------------------------------ telling
 
-    def progress(self, done: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+    def progress(
+        self, done: float, total: Optional[float] = None, message: Optional[str] = None
+    ) -> None:
         """Tell the client how far this is. Nothing is sent if it did not ask.
 
         Args:
@@ -197,7 +211,12 @@ class Context:
         return self._ask(Elicit(message, schema), key)  # type: ignore[no-any-return]
 
     def elicit_url(
-        self, message: str, url: str, *, elicitation_id: Optional[str] = None, key: Optional[str] = None
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: Optional[str] = None,
+        key: Optional[str] = None,
     ) -> Answer:
         """Ask the user to open a URL; over HTTP (2026-07-28) the handler runs again from the top with the answer.
 
@@ -223,7 +242,9 @@ class Context:
             ConnectionLost: The client is gone.
         """
         if self._incoming.peer.revision.elicitation_ids:
-            told = Notification("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+            told = Notification(
+                "notifications/elicitation/complete", {"elicitationId": elicitation_id}
+            )
             self._incoming.sink.send(encode(told))
 
     def sample(
@@ -288,8 +309,12 @@ class Context:
         Raises: as `elicit`; the first failure ends all of them.
         """
         if not isinstance(questions, Mapping):
-            raise TypeError(f"what is asked is a mapping of keys to questions, not {type(questions).__name__}")
-        asked = {f"{self._prefix}{key}" if self._prefix else key: each for key, each in questions.items()}
+            raise TypeError(
+                f"what is asked is a mapping of keys to questions, not {type(questions).__name__}"
+            )
+        asked = {
+            f"{self._prefix}{key}" if self._prefix else key: each for key, each in questions.items()
+        }
         return dict(zip(questions, asker_of(self._incoming).ask_all(asked).values()))
 
     def _ask(self, question: Question, key: Optional[str]) -> Any:
@@ -313,7 +338,9 @@ class Context:
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """
-        return asker_of(self._incoming).step(f"{self._prefix}{key}" if self._prefix else key, function)
+        return asker_of(self._incoming).step(
+            f"{self._prefix}{key}" if self._prefix else key, function
+        )
 
     def become_task(self) -> None:
         """Go on as a task, where requests stand alone and the client knows tasks; the tool has ``task="later"``.
@@ -350,8 +377,12 @@ class Context:
         """
         incoming = self._incoming
         incoming.check()
-        prefix = asker_of(incoming).inner(self._prefix + uri)  # its questions are not this handler's
-        result: ReadResourceResult = incoming.server.read_resource(incoming, uri, Context(incoming, prefix))
+        prefix = asker_of(incoming).inner(
+            self._prefix + uri
+        )  # its questions are not this handler's
+        result: ReadResourceResult = incoming.server.read_resource(
+            incoming, uri, Context(incoming, prefix)
+        )
         return result
 
     # ------------------------------------------------------------ being cancelled
@@ -384,7 +415,9 @@ class Context:
             TypeError: It cannot be called.
         """
         if not callable(callback):
-            raise TypeError(f"what is called on cancel is a function without arguments, not {callback!r:.60}")
+            raise TypeError(
+                f"what is called on cancel is a function without arguments, not {callback!r:.60}"
+            )
         self._incoming.on_cancel(callback)
 
     # ------------------------------------------------------------ the request
@@ -468,5 +501,7 @@ def current_context() -> Context:
     """
     incoming = current_request()
     if incoming is None:
-        raise LookupError("no handler runs on this thread: hand ctx to the threads that a handler starts")
+        raise LookupError(
+            "no handler runs on this thread: hand ctx to the threads that a handler starts"
+        )
     return Context(incoming)

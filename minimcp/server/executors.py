@@ -111,7 +111,9 @@ class Serial(Executor):
         if self._jobs is None:
             jobs: SimpleQueue[Any] = SimpleQueue()
             work = partial(_work, jobs, self._thread)  # which does not keep this alive
-            thread = threading.Thread(target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True)
+            thread = threading.Thread(
+                target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True
+            )
             thread.start()
             self._jobs, self._thread = jobs, thread
         self._jobs.put(partial(self._serve, key))
@@ -227,7 +229,9 @@ class Main(Executor):
         """
         me, stops = threading.get_ident(), self._stops
         if me in self._pumping:
-            raise RuntimeError("pump is running on this thread already: what it runs cannot call it")
+            raise RuntimeError(
+                "pump is running on this thread already: what it runs cannot call it"
+            )
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
             keys = list(self._queue)  # what comes now is for the next time
@@ -272,7 +276,9 @@ def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
         if executor is given or executor.submit == submit:
             return executor
     if isinstance(given, type) or not (isinstance(given, Executor) or callable(submit)):
-        choices = "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
+        choices = (
+            "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
+        )
         raise (ValueError if isinstance(given, str) else TypeError)(f"{choices}, not {given!r}")
     made = given if isinstance(given, Executor) else Submitting(submit)
     known.add(made)

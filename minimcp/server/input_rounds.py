@@ -28,7 +28,17 @@ from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request, Response, encode
 from .options import where
-from .questions import Asked, Asker, Suspend, ask_now, asked_again, canonical, digest, name_of, read_result
+from .questions import (
+    Asked,
+    Asker,
+    Suspend,
+    ask_now,
+    asked_again,
+    canonical,
+    digest,
+    name_of,
+    read_result,
+)
 
 log = logger("minimcp.rounds")
 
@@ -45,7 +55,9 @@ _replayed: set[str] = set()
 
 def _too_often(most: int) -> errors.ToolError:
     way = "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., limits=Limits(rounds=...))"
-    return errors.ToolError(f"the client was asked {most} times, and there are questions left: {way}")
+    return errors.ToolError(
+        f"the client was asked {most} times, and there are questions left: {way}"
+    )
 
 
 class ReplayAsker(Asker):
@@ -76,7 +88,9 @@ class ReplayAsker(Asker):
         self._expected = {*known, *(asked or ())} if self.strict else set()
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        most = None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
+        most = (
+            None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
+        )
         if most is not None and self.round > most:
             raise _too_often(most)
         with self._lock:
@@ -86,7 +100,11 @@ class ReplayAsker(Asker):
     def unasked(self) -> str:
         """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
         left = min(self._expected - self._used, default=None)
-        return f"check_replay: {left!r} was asked when the handler ran before, and is not asked now" if left else ""
+        return (
+            f"check_replay: {left!r} was asked when the handler ran before, and is not asked now"
+            if left
+            else ""
+        )
 
     def claims(self) -> dict[str, Json]:
         """What the next round has to know."""
@@ -125,10 +143,18 @@ class WaitingAsker(Asker):
 
     def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
         """Ask the client once; what it answered, as far as that fits."""
-        incoming, limits, state = self._incoming, self._incoming.server.limits, (self.call_id, self._rounds)
+        incoming, limits, state = (
+            self._incoming,
+            self._incoming.server.limits,
+            (self.call_id, self._rounds),
+        )
         if limits.rounds is not None and self._rounds > limits.rounds:
             raise _too_often(limits.rounds)
-        line = encode(Response(incoming.request.id, _asking(incoming, asked, {"cid": state[0], "r": state[1]})))
+        line = encode(
+            Response(
+                incoming.request.id, _asking(incoming, asked, {"cid": state[0], "r": state[1]})
+            )
+        )
         self._rounds += 1
         forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
         if incoming.timeout is not None:
@@ -163,6 +189,7 @@ class WaitingAsker(Asker):
     def take(self, responses: Mapping[str, Json]) -> None:
         """The client has come back with these answers. Never blocks."""
         self._came.put(responses)
+
 
 def asker_of(incoming: IncomingRequest) -> Asker:
     """Who answers what the handler of a request asks; made with the first question."""
@@ -204,7 +231,11 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
         return
     responses = _responses(incoming)
     if _replays(incoming):
-        state = None if token is None else incoming.server.states.unseal(token, incoming, "asked", "ans", "steps")
+        state = (
+            None
+            if token is None
+            else incoming.server.states.unseal(token, incoming, "asked", "ans", "steps")
+        )
         incoming.asker = ReplayAsker(incoming, state, responses)
         name = name_of(incoming)
         if incoming.request.method == "tools/call" and name not in _replayed:
@@ -216,7 +247,9 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
     """What a client answers, by key. Raises InvalidParams: it is no object of objects."""
     responses = incoming.request.params.get("inputResponses", {})
-    if not isinstance(responses, dict) or not all(isinstance(each, dict) for each in responses.values()):
+    if not isinstance(responses, dict) or not all(
+        isinstance(each, dict) for each in responses.values()
+    ):
         raise errors.InvalidParams("inputResponses is an object of objects")
     return responses
 
@@ -238,7 +271,9 @@ def _go_on(incoming: IncomingRequest) -> Any:
     waits = incoming.sink.requests.go_on((state["cid"], state["r"]), incoming)
     if waits is None:
         reason = {"reason": errors.STATE_REJECTED}
-        raise errors.InvalidParams("no handler waits for this requestState: it was used before, or is too old", reason)
+        raise errors.InvalidParams(
+            "no handler waits for this requestState: it was used before, or is too old", reason
+        )
     waits.asker.take(responses)
     return LATER
 
@@ -247,7 +282,9 @@ def _go_on(incoming: IncomingRequest) -> Any:
 GO_ON = Route(_go_on, immediate=True)
 
 
-def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]) -> Any:
+def end_round(
+    incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]
+) -> Any:
     """The result of a run: the questions that it left unanswered win over what it returned or raised.
 
     Args:
@@ -276,7 +313,9 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
         way = "it must let Suspend pass: catch Exception, not BaseException"
         log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
     if incoming.peer.revision.handshake:
-        incoming.asker = ReplayAsker(incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values())))
+        incoming.asker = ReplayAsker(
+            incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values()))
+        )
         return again(incoming)
     return _asking(incoming, list(asker.pending.values()), asker.claims())
 
@@ -284,7 +323,10 @@ def end_round(incoming: IncomingRequest, again: Handler, result: Any, error: Opt
 def _asking(incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]) -> Any:
     """The result that asks a client."""
     requests = {
-        each.key: {"method": each.question.method, **({"params": each.params} if each.params else {})}
+        each.key: {
+            "method": each.question.method,
+            **({"params": each.params} if each.params else {}),
+        }
         for each in asked
     }
     state = incoming.server.states.seal(claims, incoming)
@@ -316,7 +358,11 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
         Suspend: The client is asked.
         CapabilityNotSupported: It cannot be.
     """
-    if not isinstance(error, errors.UrlElicitationRequired) or error.from_peer or incoming.peer.revision.handshake:
+    if (
+        not isinstance(error, errors.UrlElicitationRequired)
+        or error.from_peer
+        or incoming.peer.revision.handshake
+    ):
         return
     asker = asker_of(incoming)
     if error.data and error.data["elicitations"] and isinstance(asker, (ReplayAsker, WaitingAsker)):
@@ -358,13 +404,20 @@ class States:
         lifetime: Optional[float] = 600,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._audience, self._lifetime, self._clock, self._keys = audience, lifetime, clock, list[bytes]()
+        self._audience, self._lifetime, self._clock, self._keys = (
+            audience,
+            lifetime,
+            clock,
+            list[bytes](),
+        )
         self._fetch = keys if callable(keys) else None
         if callable(keys):
             return
         given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
         what = f"state_keys is a list of secrets of {SHORTEST_KEY} bytes or more, such as [os.urandom({SHORTEST_KEY})]"
-        if isinstance(given, (bytes, str)) or not all(isinstance(key, (bytes, bytearray)) for key in given):
+        if isinstance(given, (bytes, str)) or not all(
+            isinstance(key, (bytes, bytearray)) for key in given
+        ):
             raise TypeError(what)
         if min(map(len, given), default=0) < SHORTEST_KEY:
             raise ValueError(what)
@@ -403,7 +456,9 @@ class States:
             if not isinstance(text, str) or len(text) > LONGEST:
                 raise ValueError("no text, or too long")
             payload = text.partition(".")[2].partition(".")[0]
-            if not any(compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys):
+            if not any(
+                compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys
+            ):
                 raise ValueError("a wrong signature, or an unknown key")
             claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:
@@ -415,14 +470,18 @@ class States:
             return {name: claims[name] for name in ("r", "cid", *more)}
         except Exception as error:
             log.warning("the requestState of %s is refused: %s", incoming.request.method, error)
-        raise errors.InvalidParams("Invalid or expired requestState", {"reason": errors.STATE_REJECTED})
+        raise errors.InvalidParams(
+            "Invalid or expired requestState", {"reason": errors.STATE_REJECTED}
+        )
 
 
 def binding(incoming: IncomingRequest) -> str:
     """What ties a state to its request: the method, its target, its arguments, and who asks."""
     params = incoming.request.params
     target = params.get("name"), params.get("uri")
-    return digest([incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal])
+    return digest(
+        [incoming.request.method, *target, params.get("arguments") or {}, incoming.peer.principal]
+    )
 
 
 def _signed(key: bytes, payload: str) -> str:

@@ -55,7 +55,9 @@ class FinishedRequest(NamedTuple):
     meta: Mapping[str, Json]
 
 
-def observer(on_request: Callable[[FinishedRequest], object], knows: Callable[[str], bool]) -> OnEnd:
+def observer(
+    on_request: Callable[[FinishedRequest], object], knows: Callable[[str], bool]
+) -> OnEnd:
     """What is told of each request that ends, made of what a user gave as ``on_request=``.
 
     Args:
@@ -66,11 +68,15 @@ def observer(on_request: Callable[[FinishedRequest], object], knows: Callable[[s
         TypeError: It cannot be called, or is async.
     """
     if not callable(on_request):
-        raise TypeError(f"on_request is a function that takes a FinishedRequest, or None, not {on_request!r:.60}")
+        raise TypeError(
+            f"on_request is a function that takes a FinishedRequest, or None, not {on_request!r:.60}"
+        )
     refuse_async(on_request, "on_request")
     failed: list[Exception] = []
 
-    def tell(request: Request, incoming: Optional[IncomingRequest], ending: Union[bytes, Exception, None]) -> None:
+    def tell(
+        request: Request, incoming: Optional[IncomingRequest], ending: Union[bytes, Exception, None]
+    ) -> None:
         try:
             on_request(_finished(request, incoming, ending, knows))
         except Exception as error:
@@ -82,7 +88,9 @@ def observer(on_request: Callable[[FinishedRequest], object], knows: Callable[[s
 
 
 def _finished(
-    request: Request, incoming: Optional[IncomingRequest], ending: Union[bytes, Exception, None],
+    request: Request,
+    incoming: Optional[IncomingRequest],
+    ending: Union[bytes, Exception, None],
     knows: Callable[[str], bool],
 ) -> FinishedRequest:
     method, params = request.method, request.params
@@ -94,7 +102,9 @@ def _finished(
         return FinishedRequest(shown, None, request.id, "", None, outcome, code, 0.0, meta)
     seconds = time.monotonic() - incoming.arrived
     session, revision = incoming.sink.session_name, incoming.peer.revision.name
-    return FinishedRequest(method, name, request.id, session, revision, outcome, code, seconds, meta)
+    return FinishedRequest(
+        method, name, request.id, session, revision, outcome, code, seconds, meta
+    )
 
 
 def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]:
@@ -106,7 +116,9 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
     code = re.match(ERROR_CODE, ending)
     if code is not None:
         return "error", int(code[1])
-    if b'"isError":true' in ending or b'"input_required"' in ending:  # rarely, so that other results are not read
+    if (
+        b'"isError":true' in ending or b'"input_required"' in ending
+    ):  # rarely, so that other results are not read
         result: Any = json.loads(ending)["result"]
         if result.get("resultType") == "input_required":
             return "input_required", None
@@ -182,7 +194,11 @@ class LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, if a handler runs on this thread."""
         incoming = current_request()
-        if incoming is None or record.name.partition(".")[0] == OURS or getattr(_here, "logs", False):
+        if (
+            incoming is None
+            or record.name.partition(".")[0] == OURS
+            or getattr(_here, "logs", False)
+        ):
             return
         _here.logs = True  # what is logged while this record is made into text would come back here without end
         try:

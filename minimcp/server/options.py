@@ -102,10 +102,14 @@ def shows(kind: str) -> Callable[[F], F]:
         own = list(inspect.signature(function).parameters.values())
         own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         if not {"uri", "function"}.intersection(each.name for each in own):
-            own.append(inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
+            own.append(
+                inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+            )
         for name, said in annotations_of(OPTIONS[kind]).items():
             said = getattr(said, "__forward_arg__", said)
-            own.append(inspect.Parameter(name, _BY_NAME, default=_DEFAULTS.get(name), annotation=said))
+            own.append(
+                inspect.Parameter(name, _BY_NAME, default=_DEFAULTS.get(name), annotation=said)
+            )
         function.__dict__["__signature__"] = inspect.Signature(own)
         return function
 
@@ -147,7 +151,11 @@ def name_of(function: Any, name: Any, kind: str) -> str:
 
 
 def check_names(
-    given: Iterable[Any], known: Iterable[str], problem: str, shape: str = "{!r}", error: type[Exception] = TypeError
+    given: Iterable[Any],
+    known: Iterable[str],
+    problem: str,
+    shape: str = "{!r}",
+    error: type[Exception] = TypeError,
 ) -> None:
     """Refuse a name that is unknown.
 
@@ -165,23 +173,41 @@ def check_names(
     for name in given:
         if name not in names:
             near = nearest(str(name), names)
-            meant = f"did you mean {shape.format(near)}?" if near else f"there is {', '.join(names) or 'none'}"
+            meant = (
+                f"did you mean {shape.format(near)}?"
+                if near
+                else f"there is {', '.join(names) or 'none'}"
+            )
             raise error(f"{problem} {shape.format(name)}: {meant}")
 
 
 _NONE = type(None)
-_FLAGS = ("replace", "strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")
+_FLAGS = (
+    "replace",
+    "strict_version",
+    "strict_arguments",
+    "accept_batches",
+    "mask_errors",
+    "logging",
+    "check_replay",
+)
 # Of options that no object of `types` checks: what may be given, and that in words.
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
-    **dict.fromkeys(("input_schema", "output_schema"), ((Mapping, _NONE), "a JSON Schema, which is a dict, or None")),
+    **dict.fromkeys(
+        ("input_schema", "output_schema"),
+        ((Mapping, _NONE), "a JSON Schema, which is a dict, or None"),
+    ),
     "structured": ((bool, _NONE), "True, False or None"),
     "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
     "requires": ((Iterable,), "the name of a capability, or a list of names"),
     "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
     "ui": ((str, _NONE), "the URI of an app, or None"),
     "visibility": ((str, list, tuple, _NONE), '"model", "app", a list of them, or None'),
-    "csp": ((Mapping, _NONE), 'a mapping such as {"connect_domains": ["https://api.example.com"]} or None'),
+    "csp": (
+        (Mapping, _NONE),
+        'a mapping such as {"connect_domains": ["https://api.example.com"]} or None',
+    ),
     "permissions": ((list, tuple), "a list of permissions"),
     "border": ((bool, _NONE), "True, False or None"),
     "domain": ((str, _NONE), "text or None"),
@@ -271,10 +297,16 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
     Raises:
         TypeError: It is async, a generator, no Python function, or takes other arguments.
     """
-    called = function if hasattr(function, "__code__") or hasattr(function, "__func__") else type(function).__call__
+    called = (
+        function
+        if hasattr(function, "__code__") or hasattr(function, "__func__")
+        else type(function).__call__
+    )
     refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
-        raise TypeError(f"{owner} is {function!r}, which is no Python function: write a def that calls it")
+        raise TypeError(
+            f"{owner} is {function!r}, which is no Python function: write a def that calls it"
+        )
     signature = inspect.signature(function)
     for count in range(len(names), least - 1, -1):
         with suppress(TypeError):
@@ -287,7 +319,9 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
 A = TypeVar("A", Annotations, ToolAnnotations)
 
 
-def annotated(given: Union[A, Mapping[str, Json], None], cls: type[A], example: str, owner: str) -> Optional[A]:
+def annotated(
+    given: Union[A, Mapping[str, Json], None], cls: type[A], example: str, owner: str
+) -> Optional[A]:
     """Annotations as an author gives them: our own object, or its arguments in a mapping.
 
     Args:
@@ -321,7 +355,9 @@ class Mark(NamedTuple):
     options: Mapping[str, Any]
 
 
-def decorated(register: Callable[..., Any], way: str, given: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def decorated(
+    register: Callable[..., Any], way: str, given: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
     """What a decorator does that is written with and without arguments.
 
     Args:
@@ -441,7 +477,9 @@ def notification(name: str) -> Callable[[F], F]:
         ValueError: It is one of the specification's own.
     """
     if name in OWN_NOTIFICATIONS:
-        raise ValueError(f"{name!r} belongs to the protocol: write a name like 'notifications/vendor/thing'")
+        raise ValueError(
+            f"{name!r} belongs to the protocol: write a name like 'notifications/vendor/thing'"
+        )
     return named("minimcp.notification", name, partial(_mark, "notification", (name,)))
 
 
@@ -457,7 +495,9 @@ OWN_NOTIFICATIONS = frozenset(
 def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:
     target = _plain(function)
     if not callable(target) or isinstance(target, type):
-        raise TypeError(f"minimcp.{kind} marks a function or a method, not {type(function).__name__}")
+        raise TypeError(
+            f"minimcp.{kind} marks a function or a method, not {type(function).__name__}"
+        )
     setattr(target, MARKS, (*getattr(target, MARKS, ()), Mark(kind, arguments, options)))
 
 
@@ -468,7 +508,11 @@ def _plain(member: Any) -> Any:
 
 def has_marks(kind: type) -> bool:
     """Whether any method of a class, or of one below it, was marked."""
-    return any(MARKS in getattr(_plain(each), "__dict__", ()) for one in kind.__mro__ for each in vars(one).values())
+    return any(
+        MARKS in getattr(_plain(each), "__dict__", ())
+        for one in kind.__mro__
+        for each in vars(one).values()
+    )
 
 
 def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
@@ -479,9 +523,13 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
         ValueError: None of its methods is marked.
     """
     if isinstance(handlers, type):
-        raise TypeError(f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()")
+        raise TypeError(
+            f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()"
+        )
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
-        raise TypeError(f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool")
+        raise TypeError(
+            f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool"
+        )
     found = marks_of(handlers)
     if not found:
         raise ValueError(

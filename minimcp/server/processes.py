@@ -108,9 +108,16 @@ class Processes:
 
         What is told here at this moment is in it, too. Raises what the store raises.
         """
-        until, unsent = max(self.heard, self._handed), list(self._unsent)  # before the log, to which it goes
+        until, unsent = (
+            max(self.heard, self._handed),
+            list(self._unsent),
+        )  # before the log, to which it goes
         events = [(at <= until, _read(data)) for at, data in self.store.read(self._log, number)]
-        found = [told for heard, told in events if told is not None and (heard or told.get("from") == self.id)]
+        found = [
+            told
+            for heard, told in events
+            if told is not None and (heard or told.get("from") == self.id)
+        ]
         return found + [told for told in map(json.loads, unsent) if told not in found]
 
     def secret(self) -> bytes:
@@ -159,8 +166,7 @@ class Processes:
             thread.join(STOP_SECONDS)
 
     def hold(self) -> None:
-        """Have the store know that this process runs, before it says its id to anybody. Raises what the store raises.
-        """
+        """Have the store know that this process runs, before it says its id to anybody. Raises what the store raises."""
         if time.monotonic() - self._held_at < RENEW_SECONDS:
             return
         mailbox = self._mailbox(self.id)
@@ -168,7 +174,11 @@ class Processes:
             made = self.store.put(mailbox, b"", LEASE_SECONDS, 0)
             self._made = self._made if made is None else made  # None: by another thread
         entry = self.store.get(self._log, renew=True)
-        newest = self.store.append(self._log, b"{}", NEWS_SECONDS, NEWS) if entry is None else entry.version
+        newest = (
+            self.store.append(self._log, b"{}", NEWS_SECONDS, NEWS)
+            if entry is None
+            else entry.version
+        )
         with self._lock:  # the first of two threads decides
             self.heard = self.heard or newest
         self._held_at = time.monotonic()
@@ -184,13 +194,17 @@ class Processes:
 
     def _hear(self, stopped: CancelToken) -> None:
         while not stopped.cancelled:
-            self._called = called = CancelToken()  # by who wants something to be sent, or this to end
+            self._called = called = (
+                CancelToken()
+            )  # by who wants something to be sent, or this to end
             try:
                 self.hold()
                 if self._pass_on() or stopped.cancelled:
                     continue
                 keys = [self._mailbox(self.id), self._log]
-                changed = self.store.wait(keys, max(self._made, self._read, self.heard), RENEW_SECONDS, called)
+                changed = self.store.wait(
+                    keys, max(self._made, self._read, self.heard), RENEW_SECONDS, called
+                )
                 if changed and not self._pass_on():  # one of them is gone
                     self._held_at = -LEASE_SECONDS
             except Exception as error:
@@ -206,7 +220,9 @@ class Processes:
     def _send_unsent(self) -> None:
         for told in list(self._unsent):
             self.store.append(self._log, told, NEWS_SECONDS, NEWS)
-            with suppress(ValueError):  # a thread that ends late, and one that was started anew, may send the same
+            with suppress(
+                ValueError
+            ):  # a thread that ends late, and one that was started anew, may send the same
                 self._unsent.remove(told)
 
     def _pass_on(self) -> bool:
@@ -218,7 +234,9 @@ class Processes:
         news = self.store.read(self._log, self.heard)
         for self._handed, data in news:
             self._hand_out(_read(data))
-            self.heard = self._handed  # not before: what a stream has sent until now is compared with it
+            self.heard = (
+                self._handed
+            )  # not before: what a stream has sent until now is compared with it
         return bool(mail or news)
 
     def _hand_out(self, told: Optional[Told]) -> None:

@@ -19,7 +19,14 @@ from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch, shown
-from ..types import Completion, EmbeddedResource, GetPromptResult, Prompt, PromptArgument, PromptMessage
+from ..types import (
+    Completion,
+    EmbeddedResource,
+    GetPromptResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+)
 from ..types.content import with_type
 from .context import Context
 from .executors import route_to
@@ -42,15 +49,23 @@ class TextHandler(RegisteredFunction):
     """
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        uri: Optional[str] = None,
     ) -> None:
         super().__init__(config, function, options, uri)
         self._kinds = {each.name: each.kind for each in self.signature.parameters}
         given = options.get("complete") or {}
-        check_names(given, self._kinds, f"{self.owner}: no argument to complete is called", error=ValueError)
+        check_names(
+            given, self._kinds, f"{self.owner}: no argument to complete is called", error=ValueError
+        )
         # What completes each argument; None where nothing does.
         self.completers = {
-            name: _completer_of(function, given.get(name), kind, f"{self.owner}: the completer of {name!r}")
+            name: _completer_of(
+                function, given.get(name), kind, f"{self.owner}: the completer of {name!r}"
+            )
             for name, kind in self._kinds.items()
         }
 
@@ -61,10 +76,18 @@ class TextHandler(RegisteredFunction):
             Mismatch: They do not fit; the message names the argument.
         """
         kinds = self._kinds
-        values = {name: value_of(text, kinds[name]) if name in kinds else text for name, text in texts.items()}
+        values = {
+            name: value_of(text, kinds[name]) if name in kinds else text
+            for name, text in texts.items()
+        }
         return self.signature.read_arguments(values)
 
-    def invoke(self, incoming: IncomingRequest, arguments: dict[str, Any], context: Optional[Context] = None) -> Any:
+    def invoke(
+        self,
+        incoming: IncomingRequest,
+        arguments: dict[str, Any],
+        context: Optional[Context] = None,
+    ) -> Any:
         """Call the function; its exceptions pass.
 
         Args:
@@ -89,7 +112,9 @@ def value_of(text: str, kind: Kind) -> Json:
     readings: list[Json] = [text]
     if text.lower() in _WORDS:
         readings.append(_WORDS[text.lower()])
-    elif text[0] in "-0123456789[{" and text[-1] in "0123456789]}":  # without the blanks that JSON would allow
+    elif (
+        text[0] in "-0123456789[{" and text[-1] in "0123456789]}"
+    ):  # without the blanks that JSON would allow
         with suppress(ValueError, RecursionError):
             readings.append(json.loads(text))
     for value in readings:
@@ -108,7 +133,9 @@ class RegisteredPrompt(TextHandler):
 
     kind, returned_as_is = "prompt", (GetPromptResult, PromptMessage, *CONTENT)
 
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> None:
         super().__init__(config, function, options)
         arguments = [
             PromptArgument(each.name, description=each.description or None, required=each.required)
@@ -140,12 +167,17 @@ class RegisteredPrompt(TextHandler):
                 if not isinstance(item, (str, *self.returned_as_is)):
                     way = "return a str, a Message(role, content), or a list of them"
                     raise TypeError(f"{self.key} returned {shown(item)}: {way}")
-            messages = [item if isinstance(item, PromptMessage) else PromptMessage("user", item) for item in items]
+            messages = [
+                item if isinstance(item, PromptMessage) else PromptMessage("user", item)
+                for item in items
+            ]
             value = GetPromptResult(messages, self.shown.description)
         wire: dict[str, Json] = value.to_wire()
         for message, sent in zip(value.messages, wire["messages"]):
             block = message.content
-            if isinstance(block, EmbeddedResource) and block.mime_type is None:  # what is embedded says its type
+            if (
+                isinstance(block, EmbeddedResource) and block.mime_type is None
+            ):  # what is embedded says its type
                 block = copy(block)
                 block.resource = with_type(block.resource)
             sent["content"] = fit(block, revision)
@@ -170,16 +202,27 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
     if given is None:
         return None
     instance = getattr(function, "__self__", None)
-    names = [name for kind in type(instance).__mro__ for name, member in vars(kind).items() if member is given]
+    names = [
+        name
+        for kind in type(instance).__mro__
+        for name, member in vars(kind).items()
+        if member is given
+    ]
     complete: Any = getattr(instance, names[0]) if names else given
     if not callable(complete):
-        if not isinstance(complete, (list, tuple)) or not all(isinstance(value, str) for value in complete):
+        if not isinstance(complete, (list, tuple)) or not all(
+            isinstance(value, str) for value in complete
+        ):
             raise TypeError(f"{owner} is a list of strings or a function, not {complete!r}")
         values = tuple(complete)
-        return lambda text, chosen: suggestions([value for value in values if value.startswith(text)], owner)
+        return lambda text, chosen: suggestions(
+            [value for value in values if value.startswith(text)], owner
+        )
     code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
-        raise TypeError(f"{owner}, {where(complete)}, begins with self: give the method of an object")
+        raise TypeError(
+            f"{owner}, {where(complete)}, begins with self: give the method of an object"
+        )
     if positions(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: suggestions(complete(text, dict(chosen)), owner)
     return lambda text, chosen: suggestions(complete(text), owner)
@@ -189,7 +232,11 @@ def choices_of(schema: Mapping[str, Any]) -> Optional[list[str]]:
     """All texts that stand for a value of this schema; None when there are too many to name."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if values is not None:
-        return [value if isinstance(value, str) else to_json(value) for value in values if value is not None]
+        return [
+            value if isinstance(value, str) else to_json(value)
+            for value in values
+            if value is not None
+        ]
     if schema.get("type") == "boolean":
         return ["true", "false"]
     parts = [choices_of(each) for each in schema.get("anyOf", ()) if each.get("type") != "null"]
@@ -206,11 +253,16 @@ def suggestions(found: Any, owner: str) -> Completion:
     if isinstance(found, Completion):
         made = copy(found)
         if len(found.values) > MOST_VALUES:
-            made.total, made.has_more = len(found.values) if found.total is None else found.total, True
+            made.total, made.has_more = (
+                len(found.values) if found.total is None else found.total,
+                True,
+            )
         made.values = found.values[:MOST_VALUES]
         return made
     if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
-        raise TypeError(f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion")
+        raise TypeError(
+            f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion"
+        )
     values = list(islice(found, MOST_VALUES + 1))
     more = len(values) > MOST_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
@@ -231,7 +283,11 @@ class Completions:
     """
 
     def __init__(
-        self, config: ServerConfig, prompts: Table[Any], templates: Table[Any], find_template: Callable[[str], Any]
+        self,
+        config: ServerConfig,
+        prompts: Table[Any],
+        templates: Table[Any],
+        find_template: Callable[[str], Any],
     ) -> None:
         self._tables = (prompts, templates)
         self._route = route_to(self._serve, config.executor)
@@ -258,10 +314,14 @@ class Completions:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = params.get("context") or {}
         chosen = context.get("arguments") or {} if isinstance(context, dict) else None
-        if not isinstance(chosen, dict) or not all(isinstance(each, str) for each in chosen.values()):
+        if not isinstance(chosen, dict) or not all(
+            isinstance(each, str) for each in chosen.values()
+        ):
             raise InvalidParams("context is an object, and its arguments an object of strings")
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
-        found = suggestions(owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}")
+        found = suggestions(
+            owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
+        )
         closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
         return closed
 

@@ -16,7 +16,18 @@ import threading
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from itertools import count
-from typing import Any, Callable, ClassVar, Iterable, Iterator, Literal, Mapping, NamedTuple, Optional, Union
+from typing import (
+    Any,
+    Callable,
+    ClassVar,
+    Iterable,
+    Iterator,
+    Literal,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Union,
+)
 
 from .. import errors, types
 from ..engine.limits import check_number
@@ -87,9 +98,15 @@ class Elicit(Question):
         revision = peer.revision
         self._need(peer, "elicitation.form")
         if self.form.has_lists and not revision.full_forms:
-            raise errors.CapabilityNotSupported(f"{revision.name} has no forms with lists of choices")
+            raise errors.CapabilityNotSupported(
+                f"{revision.name} has no forms with lists of choices"
+            )
         mode = {"mode": "form"} if revision.full_forms else {}
-        return {**mode, "message": self.message, "requestedSchema": self.form.to_wire(full=revision.full_forms)}
+        return {
+            **mode,
+            "message": self.message,
+            "requestedSchema": self.form.to_wire(full=revision.full_forms),
+        }
 
     def read(self, result: dict[str, Json]) -> types.Answer:
         answer, content = _answer(result), result.get("content")
@@ -113,7 +130,9 @@ class ElicitUrl(Question):
     kind, method = "url", "elicitation/create"
 
     def __init__(self, message: str, url: str, *, elicitation_id: Optional[str] = None) -> None:
-        self._request = types.ElicitRequest(message, mode="url", url=url, elicitation_id=elicitation_id)
+        self._request = types.ElicitRequest(
+            message, mode="url", url=url, elicitation_id=elicitation_id
+        )
         where = parse_web_url(url)
         if where.scheme == "http" and where.host not in _LOOPBACK:
             log.warning("a user is to open %s: use https", url)
@@ -175,13 +194,26 @@ class Sample(Question):
             model_preferences = [model_preferences]
         if not isinstance(model_preferences, (types.ModelPreferences, type(None))):
             model_preferences = types.ModelPreferences(model_preferences)
-        several: Iterable[Any] = [messages] if isinstance(messages, (str, types.SamplingMessage, Mapping)) else messages
+        several: Iterable[Any] = (
+            [messages] if isinstance(messages, (str, types.SamplingMessage, Mapping)) else messages
+        )
         self._request = request = types.SampleRequest(
-            [types.SamplingMessage.of(each) for each in several], max_tokens, model_preferences, system,
-            include_context, temperature, stop_sequences, None if metadata is None else dict(metadata), tools,
+            [types.SamplingMessage.of(each) for each in several],
+            max_tokens,
+            model_preferences,
+            system,
+            include_context,
+            temperature,
+            stop_sequences,
+            None if metadata is None else dict(metadata),
+            tools,
             tool_choice,
         )
-        fault = types.conversation_fault(request.messages) if request.messages else "a model is told something"
+        fault = (
+            types.conversation_fault(request.messages)
+            if request.messages
+            else "a model is told something"
+        )
         if fault is not None:
             raise ValueError(fault)
 
@@ -192,11 +224,16 @@ class Sample(Question):
         if "tools" in params or "toolChoice" in params:
             self._need(peer, "sampling.tools")
             wires = params.get("tools", [])
-            params["tools"] = [{name: wire[name] for name in wire if name in revision.tool_members} for wire in wires]
+            params["tools"] = [
+                {name: wire[name] for name in wire if name in revision.tool_members}
+                for wire in wires
+            ]
         context = params.get("includeContext", "none")
         if context != "none" and revision.sampling_tools and not peer.supports("sampling.context"):
             # it may ignore the word anyway, so that is left out rather than refused
-            log.warning("includeContext %r is left out: the client declares no sampling.context", context)
+            log.warning(
+                "includeContext %r is left out: the client declares no sampling.context", context
+            )
             del params["includeContext"]
         return params
 
@@ -205,11 +242,16 @@ class Sample(Question):
         for message in self._request.messages:
             for block in message.content:
                 if block.type not in revision.sampling_kinds:
-                    raise errors.CapabilityNotSupported(f"{revision.name} has no {block.type} in messages to a model")
+                    raise errors.CapabilityNotSupported(
+                        f"{revision.name} has no {block.type} in messages to a model"
+                    )
             if revision.sampling_tools:
                 wire.append(message.to_wire())
             else:  # one block a message
-                wire += [types.SamplingMessage(message.role, block).to_wire() for block in message.content]
+                wire += [
+                    types.SamplingMessage(message.role, block).to_wire()
+                    for block in message.content
+                ]
         return wire
 
     def read(self, result: dict[str, Json]) -> types.SampleResult:
@@ -257,7 +299,9 @@ class Asked(NamedTuple):
     @property
     def digest(self) -> str:
         """A short name for what is asked, by which it is known whether a later run asks the same."""
-        said = {name: value for name, value in self.params.items() if name != "elicitationId"}  # new each time
+        said = {
+            name: value for name, value in self.params.items() if name != "elicitationId"
+        }  # new each time
         return digest([self.question.method, said])
 
 
@@ -278,7 +322,9 @@ class Asker:
 
     def __init__(self, incoming: IncomingRequest, before: Optional[Asker] = None) -> None:
         self._incoming = incoming
-        self._lock = threading.Lock()  # guards what this remembers; never held while anything of an author's runs
+        self._lock = (
+            threading.Lock()
+        )  # guards what this remembers; never held while anything of an author's runs
         self._used: set[str] = set()
         self._stepped: set[str] = set()
         self._steps: dict[str, Json] = {}
@@ -308,13 +354,19 @@ class Asker:
         """
         self._incoming.check()
         if self._incoming.finished:
-            raise RuntimeError(f"{self._incoming.request.method} is answered already: nothing can be asked for it")
+            raise RuntimeError(
+                f"{self._incoming.request.method} is answered already: nothing can be asked for it"
+            )
         for key, question in questions.items():
             if not isinstance(key, str) or not isinstance(question, Question):
-                raise TypeError("questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text")
+                raise TypeError(
+                    "questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text"
+                )
         peer = self._incoming.peer
         asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
-        self._claim(self._used, [*questions], "asked twice in one run: give each question its own key")
+        self._claim(
+            self._used, [*questions], "asked twice in one run: give each question its own key"
+        )
         found = self._known(asked)
         missing = [each for each in asked if each.key not in found]
         if missing:
@@ -338,13 +390,17 @@ class Asker:
                 if self.strict:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)
-                log.warning("%s: %s, and is asked again: %s", name_of(self._incoming), problem, _KEEP)
+                log.warning(
+                    "%s: %s, and is asked again: %s", name_of(self._incoming), problem, _KEEP
+                )
             elif isinstance(answer, Exception):
                 self._answered[each.key] = (pinned, answer)
                 raise copy(answer)
             elif answer is not None:
                 with asked_again(each):
-                    found[each.key] = each.question.read(deepcopy(answer))  # the handler's own, no part of the state
+                    found[each.key] = each.question.read(
+                        deepcopy(answer)
+                    )  # the handler's own, no part of the state
                     self._answered[each.key] = (each.digest, answer)
         return found
 
@@ -352,8 +408,13 @@ class Asker:
         """What the client says to questions that it has not answered yet, by key."""
         method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
         if method not in able:
-            raise RuntimeError(f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can")
-        return {each.key: read_result(each, result) for each, result in zip(asked, ask_now(self._incoming, asked))}
+            raise RuntimeError(
+                f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can"
+            )
+        return {
+            each.key: read_result(each, result)
+            for each, result in zip(asked, ask_now(self._incoming, asked))
+        }
 
     def ask_for_urls(self, wanted: Iterable[Mapping[str, str]]) -> None:
         """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
@@ -364,7 +425,9 @@ class Asker:
         answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
         if any(answer.get("action") in ("decline", "cancel") for answer in answers):
             return
-        questions = {each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted}
+        questions = {
+            each["elicitationId"]: ElicitUrl(each["message"], each["url"]) for each in wanted
+        }
         if all(self.ask_all(questions).values()):
             raise Suspend
 
@@ -408,7 +471,9 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
     code, message = outcome.code, outcome.message
     ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
     if code == errors.USER_REJECTED or (not ours and re.search(_REFUSED, message)):
-        raise errors.Refused(message)  # an error that says no is a refusal; one about the protocol is an error
+        raise errors.Refused(
+            message
+        )  # an error that says no is a refusal; one about the protocol is an error
     raise errors.error_from_peer(code, message, outcome.data)
 
 
@@ -421,7 +486,9 @@ def read_result(asked: Asked, result: dict[str, Json]) -> Any:
     try:
         return asked.question.read(result)
     except ValueError as error:
-        raise errors.ProtocolViolation(f"the answer to {asked.question.method}: {error}", result) from None
+        raise errors.ProtocolViolation(
+            f"the answer to {asked.question.method}: {error}", result
+        ) from None
 
 
 def name_of(incoming: IncomingRequest) -> str:

@@ -83,7 +83,10 @@ class ServerConfig:
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
         # What ends a result that is JSON text, by ``Revision.result_type``.
-        self.closing = {True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}', False: "}"}
+        self.closing = {
+            True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}',
+            False: "}",
+        }
 
     def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""
@@ -267,26 +270,40 @@ class RegisteredFunction(Registered):
     returned_as_is: ClassVar[tuple[type, ...]]
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: Optional[str] = None
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        uri: Optional[str] = None,
     ) -> None:
         self.options, content = options, self.returned_as_is
-        self.signature = read_signature(function, context_type=Context, owner=where(function), content_types=content)
+        self.signature = read_signature(
+            function, context_type=Context, owner=where(function), content_types=content
+        )
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri
         check_options(options, f"{self.kind} {key!r}: ")
         for option, way in OF_EXTENSIONS.items():
-            if options.get(option) is not None and not any(option in each.options for each in config.extensions):
-                raise ValueError(f"{self.kind} {key!r}: {option}= needs Server(..., extensions=[{way}])")
+            if options.get(option) is not None and not any(
+                option in each.options for each in config.extensions
+            ):
+                raise ValueError(
+                    f"{self.kind} {key!r}: {option}= needs Server(..., extensions=[{way}])"
+                )
         executor = executor_of(options.get("executor"), config.executors)
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
         said = options.get("description")
-        self._listing: dict[str, Any] = {each: options.get(each) for each in ("title", "icons", "meta")}
+        self._listing: dict[str, Any] = {
+            each: options.get(each) for each in ("title", "icons", "meta")
+        }
         for extension in config.extensions:
             added = extension.listing(self.kind, key, options)
             if added:
                 self._listing["meta"] = {**(self._listing["meta"] or {}), **added}
-        self._listing.update(name=name, description=self.signature.description or None if said is None else said)
+        self._listing.update(
+            name=name, description=self.signature.description or None if said is None else said
+        )
 
     def show(self, cls: Callable[..., Any], **members: Any) -> None:
         """Set how it is listed.
@@ -370,7 +387,9 @@ class Table(Generic[R]):
     def unknown(self, name: Any) -> str:
         """The message about a name that is none of these, with the one that was probably meant. Its cost is bounded."""
         near = nearest(name, list(self.items))
-        return f"Unknown {self.kind}: {one_line(name)}" + (f", did you mean {one_line(near)}?" if near else "")
+        return f"Unknown {self.kind}: {one_line(name)}" + (
+            f", did you mean {one_line(near)}?" if near else ""
+        )
 
     def route(self, params: Mapping[str, Json]) -> Route:
         """Where a request goes that names one of these.
@@ -408,7 +427,9 @@ class Table(Generic[R]):
                         items[prefix + thing.key] = thing.offered_by(config, prefix)
                     elif first.origin is not thing.origin:
                         hidden, stays = where(thing.function), where(first.function)
-                        self.warn_once(prefix + thing.key, f"stands for two: {stays} stays, {hidden} is hidden")
+                        self.warn_once(
+                            prefix + thing.key, f"stands for two: {stays} stays, {hidden} is hidden"
+                        )
             self.items = items
         self._pages = {}
 
@@ -424,12 +445,18 @@ class Table(Generic[R]):
         Raises:
             InvalidParams: The cursor is none of this server's.
         """
-        config, revision, cursor = incoming.server, incoming.peer.revision, incoming.request.params.get("cursor")
+        config, revision, cursor = (
+            incoming.server,
+            incoming.peer.revision,
+            incoming.request.params.get("cursor"),
+        )
         pages = self._pages  # a change meanwhile begins new ones
         if (revision.name, None) not in pages:
             items = [each.listed(revision) for each in list(self.items.values())]
             size = config.page_size or len(items) or 1
-            for start in reversed(range(0, len(items) or 1, size)):  # who sees the first page sees all
+            for start in reversed(
+                range(0, len(items) or 1, size)
+            ):  # who sees the first page sees all
                 text = f'{{"{self._member}":{to_json(items[start : start + size])}'
                 if start + size < len(items):
                     text += f',"nextCursor":"{self._member}:{start + size}"'

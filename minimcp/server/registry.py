@@ -28,7 +28,9 @@ log = logger("minimcp.server")
 SEPARATOR = "__"
 
 # The methods of the specification, in either direction and any revision.
-TAKEN = frozenset().union(*(each.requests_to_server | each.requests_to_client for each in REVISIONS))
+TAKEN = frozenset().union(
+    *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
+)
 
 # What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's.
 KEPT_FREE = ("rpc.", "notifications/", "tasks/")
@@ -58,7 +60,13 @@ class RegisteredMethod(Registered):
     kind = "method"
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Any, name: str, *, extension: bool = False
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        options: Any,
+        name: str,
+        *,
+        extension: bool = False,
     ) -> None:
         if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
@@ -72,7 +80,9 @@ class RegisteredMethod(Registered):
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
         written = {} if value is None else write_any(value)
         if not isinstance(written, dict):
-            raise TypeError(f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None")
+            raise TypeError(
+                f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None"
+            )
         return incoming.server.closed(written, incoming.peer.revision)
 
 
@@ -91,9 +101,13 @@ class Registry:
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
         self.config, self.offer = config, offer
-        self.role: Callable[..., ServerRole] = partial(ServerRole, self)  # of one more connection or session
+        self.role: Callable[..., ServerRole] = partial(
+            ServerRole, self
+        )  # of one more connection or session
         # Kinds of which something was registered, or announced; taking the last one away changes nothing.
-        self._offered = {kind for kind in config.capabilities if kind != "logging" or config.logging}
+        self._offered = {
+            kind for kind in config.capabilities if kind != "logging" or config.logging
+        }
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
@@ -104,10 +118,18 @@ class Registry:
         self.methods: Table[RegisteredMethod] = Table("method", "methods")
         self.resources = resources = Resources(config)
         config.read_resource = resources.read
-        tables: list[Table[Any]] = [self.tools, self.prompts, resources.table, resources.templates, self.methods]
+        tables: list[Table[Any]] = [
+            self.tools,
+            self.prompts,
+            resources.table,
+            resources.templates,
+            self.methods,
+        ]
         self._tables = {table.kind: table for table in tables}
         completions = Completions(config, self.prompts, resources.templates, resources.template)
-        at_once = partial(Route, immediate=True)  # answered by the connection itself, without a worker
+        at_once = partial(
+            Route, immediate=True
+        )  # answered by the connection itself, without a worker
         # By method, also what has to be offered. Served in the revisions whose `requests_to_server` has the method.
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
             "initialize": (None, at_once(self._initialize)),
@@ -157,9 +179,18 @@ class Registry:
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
-        info = {name: value for name, value in config.info.items() if name in revision.implementation_members}
+        info = {
+            name: value
+            for name, value in config.info.items()
+            if name in revision.implementation_members
+        }
         capabilities = self.capabilities(revision, incoming.principal)
-        return {"protocolVersion": revision.name, "capabilities": capabilities, "serverInfo": info, **config.guide}
+        return {
+            "protocolVersion": revision.name,
+            "capabilities": capabilities,
+            "serverInfo": info,
+            **config.guide,
+        }
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
         config, revision = self.config, incoming.peer.revision
@@ -192,7 +223,9 @@ class Registry:
             extension.declare(declared, revision, principal)
         return declared
 
-    def add(self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str) -> tuple[str, str]:
+    def add(
+        self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str
+    ) -> tuple[str, str]:
         """Register a function; returns what `remove` takes.
 
         Args:
@@ -205,7 +238,11 @@ class Registry:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
         if kind not in self.classes:
-            way = "needs Server(..., extensions=[Apps()])" if kind == "app" else "belongs into an Extension"
+            way = (
+                "needs Server(..., extensions=[Apps()])"
+                if kind == "app"
+                else "belongs into an Extension"
+            )
             raise TypeError(f"{where(function)} is marked as {kind}: that {way}")
         if kind in OPTIONS:
             problem = f"{where(function)}: {'an' if kind == 'app' else 'a'} {kind} has no option"
@@ -267,7 +304,11 @@ class Registry:
             if other is self or other in self._above():
                 raise ValueError("a server cannot be mounted into itself")
             pairs = [
-                (mine, other._tables[kind], prefix + SEPARATOR if kind in ("tool", "prompt") else "")
+                (
+                    mine,
+                    other._tables[kind],
+                    prefix + SEPARATOR if kind in ("tool", "prompt") else "",
+                )
                 for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
@@ -352,6 +393,7 @@ class ServerRole(ConnectionRole):
 
     def _end(self, incoming: IncomingRequest) -> Any:
         """Have this answered, and then the connection closed when what runs has finished."""
+
         def end() -> None:
             incoming.sink.respond(incoming, encode(Response(incoming.request.id, {})))
             self.end()
@@ -364,7 +406,9 @@ class ServerRole(ConnectionRole):
             self._registry.subscriptions.begin_session(self.session.era.peer)
         else:
             peer = None if self.session.era is None else self.session.era.peer
-            if not any(each.notified(notification, peer) for each in self._registry.config.extensions):
+            if not any(
+                each.notified(notification, peer) for each in self._registry.config.extensions
+            ):
                 log.debug("<-- %s: ignored", notification.method)
 
     def ending(self, sink: Sink) -> None:

@@ -48,7 +48,11 @@ class Readable(TextHandler):
     returned_as_is = (types.ReadResourceResult, *CONTENTS, *BYTES)
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any], uri: str
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        uri: str,
     ) -> None:
         self.template = _template(uri)
         self.kind = "resource" if self.template is None else "resource template"
@@ -62,7 +66,9 @@ class Readable(TextHandler):
             if name not in self.completers:
                 problem = f"has the variable {name!r}, and its function no parameter of that name: add {name}: str"
                 raise TypeError(f"{where(function)}: {self.owner} {problem}")
-        hints = annotated(options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner)
+        hints = annotated(
+            options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner
+        )
         members = {"mime_type": options.get("mime_type"), "annotations": hints}
         if self.template is None:
             self.show(types.Resource, uri=uri, size=options.get("size"), **members)
@@ -110,14 +116,23 @@ class Readable(TextHandler):
         elif is_list and (value or promised):
             made = types.ReadResourceResult(list(value))
         elif isinstance(value, BYTES):
-            made = types.ReadResourceResult([types.BlobResourceContents(uri, value, mime_type or ANY_BYTES)])
+            made = types.ReadResourceResult(
+                [types.BlobResourceContents(uri, value, mime_type or ANY_BYTES)]
+            )
         else:
             written: Json = value
             if type(value) is not str:
                 written = write_any(value) if kind is None else kind.write(value)
-            text, usual = (written, PLAIN_TEXT) if type(written) is str else (to_json(written), JSON_TEXT)
-            made = types.ReadResourceResult([types.TextResourceContents(uri, text, mime_type or usual)])
-        made.contents = [item if item.mime_type is not None else with_type(item, mime_type) for item in made.contents]
+            text, usual = (
+                (written, PLAIN_TEXT) if type(written) is str else (to_json(written), JSON_TEXT)
+            )
+            made = types.ReadResourceResult(
+                [types.TextResourceContents(uri, text, mime_type or usual)]
+            )
+        made.contents = [
+            item if item.mime_type is not None else with_type(item, mime_type)
+            for item in made.contents
+        ]
         return made
 
     def listed(self, revision: Revision) -> dict[str, Json]:
@@ -151,7 +166,9 @@ class Resources:
 
     def __init__(self, config: ServerConfig) -> None:
         self.table: Table[Readable] = Table("resource", "resources", "resources")
-        self.templates: Table[Readable] = Table("resource template", "resources", "resourceTemplates")
+        self.templates: Table[Readable] = Table(
+            "resource template", "resources", "resourceTemplates"
+        )
         self._matching = route_to(self._match, config.executor)
 
     def route(self, params: Mapping[str, Json]) -> Route:
@@ -168,7 +185,9 @@ class Resources:
         readable = self.table.items.get(uri)
         if readable is not None:
             return readable.route
-        family = self.template(uri) if self.templates.mounts else None  # it may run where its own server says
+        family = (
+            self.template(uri) if self.templates.mounts else None
+        )  # it may run where its own server says
         return self._matching if family is None else route_to(self._match, family.executor)
 
     def _match(self, incoming: IncomingRequest) -> Any:
@@ -194,7 +213,9 @@ class Resources:
             if readable.template is not None and readable.template.match(uri) is not None:
                 yield readable
 
-    def read(self, incoming: IncomingRequest, uri: str, context: Context) -> types.ReadResourceResult:
+    def read(
+        self, incoming: IncomingRequest, uri: str, context: Context
+    ) -> types.ReadResourceResult:
         """Read a resource for a handler of the same server.
 
         Args:
@@ -208,7 +229,9 @@ class Resources:
         """
         readable = self._find(uri)
         try:
-            return readable.made(readable.invoke(incoming, readable.values(uri) or {}, context), uri)
+            return readable.made(
+                readable.invoke(incoming, readable.values(uri) or {}, context), uri
+            )
         except Unreadable as error:
             raise _about(uri, error)
 
@@ -225,14 +248,17 @@ def _template(uri: str) -> Optional[UriTemplate]:
         ValueError: It is neither, or has a ".." segment.
     """
     if not isinstance(uri, str):
-        raise TypeError(f"the URI of a resource is a str, not {type(uri).__name__}: write @server.resource(\"notes://all\")")
+        raise TypeError(
+            f'the URI of a resource is a str, not {type(uri).__name__}: write @server.resource("notes://all")'
+        )
     template = UriTemplate(uri)
     if re.match("[^:]*(/|$)", uri) and not uri.startswith("{"):
         way = uri.strip("/").replace("/", "://", 1) if "/" in uri.strip("/") else f"notes://{uri}"
-        raise ValueError(f"{uri!r} is no URI: it does not begin with a scheme and a colon, as {way!r} would")
+        raise ValueError(
+            f"{uri!r} is no URI: it does not begin with a scheme and a colon, as {way!r} would"
+        )
     if not uri.startswith("{"):
         check_uri(template.example if template.variables else uri)
     if has_parent_segment(uri):
         raise ValueError(f"{uri!r} has a '..' segment, which nobody can read")
     return template if template.variables else None
-

@@ -56,7 +56,12 @@ class Run:
     """
 
     def __init__(
-        self, main: Main, grace: float, *, with_parent: bool = False, is_busy: Callable[[], bool] = lambda: False
+        self,
+        main: Main,
+        grace: float,
+        *,
+        with_parent: bool = False,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._main, self._grace, self._is_busy = main, grace, is_busy
         self._parent = os.getppid() if with_parent else None
@@ -84,10 +89,14 @@ class Run:
                 if self._in_main:
                     self._take_signals(put_back)
                 served = connect()
-                watcher = threading.Thread(target=self._watch, args=(served,), name="minimcp-run", daemon=True)
+                watcher = threading.Thread(
+                    target=self._watch, args=(served,), name="minimcp-run", daemon=True
+                )
                 watcher.start()
                 while self._in_main and not self._over.is_set():
-                    with suppress(KeyboardInterrupt):  # a handler's own: signals only tell the server to end
+                    with suppress(
+                        KeyboardInterrupt
+                    ):  # a handler's own: signals only tell the server to end
                         self._main.pump(None, self._over.is_set)
                 self._over.wait()
         except BaseException:
@@ -137,7 +146,10 @@ class Run:
 
         def close() -> None:
             try:
-                served.close(self._grace if deadline.seconds is None else min(self._grace, LAST_SECONDS), reason)
+                served.close(
+                    self._grace if deadline.seconds is None else min(self._grace, LAST_SECONDS),
+                    reason,
+                )
             finally:
                 closed.set()
                 self.wake()

@@ -30,7 +30,16 @@ from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
 from .input_rounds import States
-from .options import check_names, check_options, decorated, has_marks, marked, named, positions, shows
+from .options import (
+    check_names,
+    check_options,
+    decorated,
+    has_marks,
+    marked,
+    named,
+    positions,
+    shows,
+)
 from .processes import Processes
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
@@ -142,7 +151,14 @@ class Server:
     ) -> None:
         given = dict(locals())
         _check_given(given)
-        info = Implementation(name, version, title=title, description=description, website_url=website_url, icons=icons)
+        info = Implementation(
+            name,
+            version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=icons,
+        )
         self.__dict__.update(name=name, version=version)
         self._limits = limits = limits or Limits()
         self._http, self._auth, self._trace = http, auth, tracer(trace)
@@ -151,18 +167,36 @@ class Server:
         if not isinstance(capabilities, Mapping):
             capabilities = dict.fromkeys(capabilities or (), {})
         if isinstance(extensions, Mapping):
-            capabilities, extensions = {**capabilities, "extensions": check_extensions(extensions)}, None
+            capabilities, extensions = (
+                {**capabilities, "extensions": check_extensions(extensions)},
+                None,
+            )
         given.update(
-            limits=limits, executor=executor_of(executor, executors), capabilities=capabilities, extensions=[]
+            limits=limits,
+            executor=executor_of(executor, executors),
+            capabilities=capabilities,
+            extensions=[],
         )
-        options = {option: value for option, value in given.items() if option in ServerConfig.__dataclass_fields__}
+        options = {
+            option: value
+            for option, value in given.items()
+            if option in ServerConfig.__dataclass_fields__
+        }
         processes = None if store is None or not store.shared else Processes(store, name)
         keys = processes.secret if processes is not None and state_keys is None else state_keys
         states = States(name, keys, lifetime=limits.ask_timeout)
         self._config = ServerConfig(
-            info.to_wire(), owner=self, main=main, executors=executors, states=states, processes=processes, **options
+            info.to_wire(),
+            owner=self,
+            main=main,
+            executors=executors,
+            states=states,
+            processes=processes,
+            **options,
         )
-        offer = Offer(choose(revisions), strict_version=strict_version, accept_batches=accept_batches)
+        offer = Offer(
+            choose(revisions), strict_version=strict_version, accept_batches=accept_batches
+        )
         self._registry = Registry(self._config, offer)
         if on_request is not None:
             from .operating import observer
@@ -202,7 +236,9 @@ class Server:
         self._runs: list[Run] = []
 
     @classmethod
-    def of(cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None) -> Server:
+    def of(
+        cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None
+    ) -> Server:
         """A server of one plain object, whose marked methods it serves.
 
         Args:
@@ -213,7 +249,11 @@ class Server:
         Raises:
             TypeError, ValueError: As `add`.
         """
-        return cls(type(handlers).__name__.lower() if name is None else name, handlers, version=version or "0")
+        return cls(
+            type(handlers).__name__.lower() if name is None else name,
+            handlers,
+            version=version or "0",
+        )
 
     # ------------------------------------------------------------ what it offers: tools
 
@@ -279,7 +319,9 @@ class Server:
     # ------------------------------------------------------------ resources
 
     @shows("resource")
-    def resource(self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    def resource(
+        self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]
+    ) -> Callable[[F], F]:
         """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
@@ -313,7 +355,9 @@ class Server:
         return named("server.resource", uri, partial(self.add_resource, uri=uri), given, options)
 
     @shows("resource")
-    def add_resource(self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> None:
+    def add_resource(
+        self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
+    ) -> None:
         """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
         self._registry.add("resource", function, options, uri)
 
@@ -358,7 +402,9 @@ class Server:
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
     @shows("app")
-    def add_app(self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]) -> None:
+    def add_app(
+        self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]
+    ) -> None:
         """`app` as a plain call; open connections are told that the list of resources has changed."""
         self._registry.add("app", function, options, uri)
 
@@ -459,7 +505,11 @@ class Server:
             ValueError: The name is taken, or belongs to the protocol.
         """
         options = {"replace": replace}
-        return named("server.method", name, lambda function: self._registry.add("method", function, options, name))
+        return named(
+            "server.method",
+            name,
+            lambda function: self._registry.add("method", function, options, name),
+        )
 
     def middleware(self, function: M) -> M:
         """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
@@ -502,7 +552,9 @@ class Server:
             TypeError: This is no server, or the prefix no text.
         """
         if not isinstance(other, Server) or not isinstance(prefix, str):
-            raise TypeError('mount takes a server, and what its names begin with: server.mount(other, prefix="x")')
+            raise TypeError(
+                'mount takes a server, and what its names begin with: server.mount(other, prefix="x")'
+            )
         if not prefix:
             raise ValueError("the prefix of a mounted server is not empty")
         self._registry.mount(other._registry, prefix)
@@ -541,14 +593,19 @@ class Server:
         given = [f"{name}={value!r}" for name, value in web.items() if value is not None]
         if transport == "stdio":
             if given:
-                raise TypeError(f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?')
+                raise TypeError(
+                    f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?'
+                )
             from ..stdio.streams import StandardStreams
 
             if os.isatty(0):
                 log.warning(FOR_A_PERSON)
             streams = StandardStreams.take(self._limits.message_bytes)
             try:
-                self._run(lambda run: self.connect(streams, name=self.name, on_end=run.wake), with_parent=True)
+                self._run(
+                    lambda run: self.connect(streams, name=self.name, on_end=run.wake),
+                    with_parent=True,
+                )
             finally:
                 streams.restore()
         elif transport in ("http", "streamable-http", "sse"):
@@ -560,7 +617,9 @@ class Server:
             def start(run: Run) -> RunningHttp:
                 at = "/mcp" if path is None else path
                 number = 8000 if port is None else port
-                running = self._start_http(host or "127.0.0.1", number, at, newer=newer, older=older)
+                running = self._start_http(
+                    host or "127.0.0.1", number, at, newer=newer, older=older
+                )
                 more = f" and {running.url[: -len(at)]}/sse" if newer and older else ""
                 if sys.stderr is not None:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
@@ -568,13 +627,19 @@ class Server:
 
             self._run(start, with_parent=False)
         else:
-            raise ValueError(f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'")
+            raise ValueError(
+                f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'"
+            )
 
     def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
         executors = self._config.executors
         run = Run(
-            self._config.main, self._limits.drain_grace, with_parent=with_parent,
-            is_busy=lambda: any(isinstance(each, Submitting) and each.running for each in list(executors)),
+            self._config.main,
+            self._limits.drain_grace,
+            with_parent=with_parent,
+            is_busy=lambda: any(
+                isinstance(each, Submitting) and each.running for each in list(executors)
+            ),
         )
         self._runs.append(run)
         try:
@@ -588,7 +653,9 @@ class Server:
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
 
-    def connect(self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None) -> Connection:
+    def connect(
+        self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None
+    ) -> Connection:
         """Serve one more connection, on threads of its own.
 
         Args:
@@ -607,7 +674,13 @@ class Server:
 
         role = self._registry.role(on_end=ended)
         channel = Connection(
-            pipe, role, limits=self._limits, pool=self._pool, cap=self._cap, name=name, trace=self._trace
+            pipe,
+            role,
+            limits=self._limits,
+            pool=self._pool,
+            cap=self._cap,
+            name=name,
+            trace=self._trace,
         )
         role.later = channel.post
         role.end = partial(channel.close, self._limits.drain_grace)
@@ -656,12 +729,16 @@ class Server:
         """
         from ..http.wsgi import WsgiApp
 
-        endpoint = self._endpoint(path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        endpoint = self._endpoint(
+            path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+        )
         with self._state_lock:
             self._apps.add(endpoint)
         return WsgiApp(endpoint, patience=self._limits.write_timeout)
 
-    def handle_http(self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp") -> HttpResponse:
+    def handle_http(
+        self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp"
+    ) -> HttpResponse:
         """Serve one HTTP request that somebody else has received. Any thread.
 
         Args:
@@ -680,7 +757,12 @@ class Server:
         return respond(endpoint, request, stream=stream, patience=self._limits.write_timeout)
 
     def start_http(
-        self, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp", legacy_sse: bool = False
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        path: str = "/mcp",
+        legacy_sse: bool = False,
     ) -> RunningHttp:
         """Serve over HTTP in the background, with the library's own server.
 
@@ -699,7 +781,9 @@ class Server:
         """
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
-    def _start_http(self, host: str, port: int, path: str, *, newer: bool, older: bool) -> RunningHttp:
+    def _start_http(
+        self, host: str, port: int, path: str, *, newer: bool, older: bool
+    ) -> RunningHttp:
         from ..http.legacy_sse import SseServer
         from ..http.options import HttpOptions
         from ..http.server import RunningHttp
@@ -708,8 +792,12 @@ class Server:
         running = RunningHttp(
             self._endpoint(path, limits.streams) if newer else None,
             SseServer(self.connect, options, limits.streams, self._auth) if older else None,
-            options, path=path, host=host, port=port,
-            write_timeout=limits.write_timeout, drain_grace=limits.drain_grace,
+            options,
+            path=path,
+            host=host,
+            port=port,
+            write_timeout=limits.write_timeout,
+            drain_grace=limits.drain_grace,
         )
         self._listening.add(running)
         self._listening.difference_update([each for each in list(self._listening) if each.ended])
@@ -725,9 +813,16 @@ class Server:
 
         given = {name: value for name, value in changes.items() if value is not None}
         return Endpoint(
-            self._registry, self._registry.role, path=path,
-            options=replace(self._http or HttpOptions(), **given), limits=self._limits,
-            pool=self._pool, cap=self._cap, max_streams=max_streams, trace=self._trace, bearer=self._auth,
+            self._registry,
+            self._registry.role,
+            path=path,
+            options=replace(self._http or HttpOptions(), **given),
+            limits=self._limits,
+            pool=self._pool,
+            cap=self._cap,
+            max_streams=max_streams,
+            trace=self._trace,
+            bearer=self._auth,
         )
 
     # ------------------------------------------------------------ the end
@@ -749,7 +844,9 @@ class Server:
             endpoints = (*self._endpoints.values(), *self._apps)
             closing += [partial(self._close_endpoint, each, deadline) for each in endpoints]
         incoming = current_request()
-        threads = [threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing]
+        threads = [
+            threading.Thread(target=each, name="minimcp-close", daemon=True) for each in closing
+        ]
         for thread in threads:
             thread.start()
         if incoming is None or incoming.server is not config:
@@ -804,7 +901,9 @@ def serve(
 def _adding(server: Any, kind: str) -> Callable[..., None]:
     """``server.add_tool`` and the like. Raises TypeError: the decorator is that of the class."""
     if not isinstance(server, Server):
-        raise TypeError(f'write @server.{kind} of an object, server = Server("name"), not @Server.{kind}')
+        raise TypeError(
+            f'write @server.{kind} of an object, server = Server("name"), not @Server.{kind}'
+        )
     found: Callable[..., None] = getattr(server, f"add_{kind}")
     return found
 
@@ -818,18 +917,30 @@ def _check_given(given: Mapping[str, Any]) -> None:
         for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
             now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")
             if now in cls.__dataclass_fields__:
-                raise TypeError(f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)")
+                raise TypeError(
+                    f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)"
+                )
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
-        way = ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+        way = (
+            ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
+        )
         raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
     if not name:
         raise ValueError("the name of a server is not empty")
     check_options(given)
     if not isinstance(given["capabilities"], Mapping):
-        check_names(given["capabilities"] or (), DECLARED, "capabilities: no server declares", error=ValueError)
-    if http is not None and type(http).__name__ != "HttpOptions":  # which is not imported where nothing serves HTTP
+        check_names(
+            given["capabilities"] or (),
+            DECLARED,
+            "capabilities: no server declares",
+            error=ValueError,
+        )
+    if (
+        http is not None and type(http).__name__ != "HttpOptions"
+    ):  # which is not imported where nothing serves HTTP
         raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
     if auth is not None and type(auth).__name__ != "Bearer":
-        raise TypeError(f"auth is a minimcp.Bearer(...) or None, not {type(auth).__name__}")  # it may be a token
-
+        raise TypeError(
+            f"auth is a minimcp.Bearer(...) or None, not {type(auth).__name__}"
+        )  # it may be a token

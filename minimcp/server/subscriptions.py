@@ -72,10 +72,14 @@ class Subscriber:
         """A resource has changed."""
         subscribed = types.covering(self.uris.keys(), uri)
         if subscribed is not None:
-            told = subscribed if len(self.unsent) >= MOST_URIS else uri  # one word for all that lies in a collection
+            told = (
+                subscribed if len(self.unsent) >= MOST_URIS else uri
+            )  # one word for all that lies in a collection
             self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
 
-    def tell(self, what: object, method: str, params: dict[str, Json], *, newest: bool = False) -> None:
+    def tell(
+        self, what: object, method: str, params: dict[str, Json], *, newest: bool = False
+    ) -> None:
         """Have a notification sent, unless one about the same waits: who hears of that later looks later.
 
         Args:
@@ -112,8 +116,16 @@ Tell = Callable[[Any, str], None]
 
 def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
     """The changes that other processes have told of."""
-    kinds: tuple[tuple[str, Tell], ...] = (("list", Subscriber.list_changed), ("resource", Subscriber.resource_updated))
-    return [(tell, each[name]) for each in told for name, tell in kinds if isinstance(each.get(name), str)]
+    kinds: tuple[tuple[str, Tell], ...] = (
+        ("list", Subscriber.list_changed),
+        ("resource", Subscriber.resource_updated),
+    )
+    return [
+        (tell, each[name])
+        for each in told
+        for name, tell in kinds
+        if isinstance(each.get(name), str)
+    ]
 
 
 class Subscriptions:
@@ -144,8 +156,12 @@ class Subscriptions:
     def list_changed(self, kind: str) -> None:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
         processes = self._config.processes
-        if processes is not None and processes.started:  # what is registered before that is registered in all
-            processes.tell(list=kind)  # first: a session whose stream opens at this moment hears of it there
+        if (
+            processes is not None and processes.started
+        ):  # what is registered before that is registered in all
+            processes.tell(
+                list=kind
+            )  # first: a session whose stream opens at this moment hears of it there
         self._tell(Subscriber.list_changed, kind)
 
     def resource_updated(self, uri: str) -> None:
@@ -181,19 +197,36 @@ class Subscriptions:
         return any((member, key) in stream.extended for stream in list(self._streams.values()))
 
     def extension_tells(
-        self, capability: str, method: str, params: dict[str, Json], member: str, key: str, *, sessions: bool = True
+        self,
+        capability: str,
+        method: str,
+        params: dict[str, Json],
+        member: str,
+        key: str,
+        *,
+        sessions: bool = True,
     ) -> None:
         """Tell the streams that listen to a key, and the sessions that declared the capability, as `Extension.tell`."""
         with self._order_lock:
-            told = [stream for stream in list(self._streams.values()) if (member, key) in stream.extended]
+            told = [
+                stream
+                for stream in list(self._streams.values())
+                if (member, key) in stream.extended
+            ]
             if sessions:
-                told += [session for peer, session in list(self._sessions.items()) if peer.supports(capability)]
+                told += [
+                    session
+                    for peer, session in list(self._sessions.items())
+                    if peer.supports(capability)
+                ]
             for subscriber in told:
                 subscriber.tell((method, key), method, params, newest=True)
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(self, peer: Peer, later: Callable[[Line], None], uris: Iterable[str] = ()) -> None:
+    def open_session(
+        self, peer: Peer, later: Callable[[Line], None], uris: Iterable[str] = ()
+    ) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of.
 
         Args:
@@ -244,8 +277,13 @@ class Subscriptions:
     def _check_room(self, held: int, more: int) -> None:
         """Return if a session or stream that holds so many bytes may hold more. Raises InternalError: it may not."""
         subscribers = (*self._sessions.values(), *self._streams.values())
-        if held + more > SUBSCRIBED_BYTES or more + sum(each.bytes for each in subscribers) > ALL_BYTES:
-            raise InternalError("no more memory is given to subscriptions: subscribe to fewer or shorter URIs")
+        if (
+            held + more > SUBSCRIBED_BYTES
+            or more + sum(each.bytes for each in subscribers) > ALL_BYTES
+        ):
+            raise InternalError(
+                "no more memory is given to subscriptions: subscribe to fewer or shorter URIs"
+            )
 
     def unsubscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/unsubscribe`."""
@@ -275,7 +313,9 @@ class Subscriptions:
             InternalError: Too many streams are open, or they listen to too much.
         """
         if len(str(incoming.request.id)) > ID_CHARACTERS:
-            raise InvalidRequest(f"the id of a request that opens a stream has at most {ID_CHARACTERS} characters")
+            raise InvalidRequest(
+                f"the id of a request that opens a stream has at most {ID_CHARACTERS} characters"
+            )
         honoured = self._honoured(incoming.request.params.get("notifications"))
         meta = {SUBSCRIPTION_KEY: incoming.request.id}
         lists = [kind for kind, member in LISTS.items() if member in honoured]
@@ -292,15 +332,21 @@ class Subscriptions:
         if self._config.processes is not None:
             self._config.processes.follow()  # before the client knows that it hears of changes
         most = self._config.limits.streams
-        with self._order_lock:  # what a client hears on another stream before this word, it need not hear here
+        with (
+            self._order_lock
+        ):  # what a client hears on another stream before this word, it need not hear here
             if most is not None and len(self._streams) >= most:
-                raise InternalError(f"no more than {most} streams may be open here (Limits.streams)")
+                raise InternalError(
+                    f"no more than {most} streams may be open here (Limits.streams)"
+                )
             self._check_room(0, stream.bytes)
             stream.tell("acknowledged", ACKNOWLEDGED, {"notifications": honoured})
             self._streams[incoming] = stream
         incoming.request.params.clear()  # nothing else of it is kept, for it may stay open for ever
         incoming.progress_token = None
-        CancelToken.on_cancel(incoming, lambda: self._streams.pop(incoming, None))  # before the reader reads on
+        CancelToken.on_cancel(
+            incoming, lambda: self._streams.pop(incoming, None)
+        )  # before the reader reads on
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
@@ -311,10 +357,18 @@ class Subscriptions:
             if not isinstance(wanted.get(member, False), bool):
                 raise InvalidParams(f"{member} is true or false")
         honoured: dict[str, Json] = {
-            member: True for kind, member in LISTS.items() if wanted.get(member) and self._offered(kind)
+            member: True
+            for kind, member in LISTS.items()
+            if wanted.get(member) and self._offered(kind)
         }
-        uris = [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
+        uris = (
+            [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
+        )
+        if (
+            not isinstance(uris, list)
+            or not all(isinstance(uri, str) for uri in uris)
+            or len(uris) > MOST_URIS
+        ):
             raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
@@ -333,5 +387,8 @@ class Subscriptions:
             id = incoming.request.id
             result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision)
             closing = incoming.sink.closing_message(id)
-            if incoming.sink.respond(incoming, encode(Response(id, result)), False) and closing is not None:
+            if (
+                incoming.sink.respond(incoming, encode(Response(id, result)), False)
+                and closing is not None
+            ):
                 incoming.sink.post(closing)

@@ -20,7 +20,15 @@ from ..schema.checker import compile_check
 from ..schema.header_params import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, cut
 from ..types.base import Wire
-from ..types.content import Audio, BlobResourceContents, EmbeddedResource, Image, ResourceLink, Text, UnknownContent
+from ..types.content import (
+    Audio,
+    BlobResourceContents,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    UnknownContent,
+)
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
@@ -72,7 +80,9 @@ def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
         return [value]
     if value is None and promised:
         return []
-    if type(value) not in (list, tuple) or not all(isinstance(item, (*CONTENT, str)) for item in value):
+    if type(value) not in (list, tuple) or not all(
+        isinstance(item, (*CONTENT, str)) for item in value
+    ):
         return None
     if not promised and not any(isinstance(item, CONTENT) for item in value):
         return None
@@ -84,7 +94,11 @@ def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     if schema.get("type") == "object":
         return dict(schema)
     inner = {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}
-    outer: dict[str, Json] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    outer: dict[str, Json] = {
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+    }
     return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
 
 
@@ -105,38 +119,60 @@ class RegisteredTool(RegisteredFunction):
 
     kind, returned_as_is = "tool", (CallToolResult, *CONTENT)
 
-    def __init__(self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> None:
         super().__init__(config, function, options)
         given_input, given_output = options.get("input_schema"), options.get("output_schema")
         self.structured: Optional[bool] = options.get("structured")
         if given_input is not None and given_input.get("type", "object") != "object":
-            raise ValueError(f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}")
+            raise ValueError(
+                f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}"
+            )
         if self.structured is False and given_output is not None:
-            raise ValueError(f"{self.owner}: structured=False and an output_schema contradict each other")
+            raise ValueError(
+                f"{self.owner}: structured=False and an output_schema contradict each other"
+            )
         self.output_kind = kind = self.signature.output_kind
-        is_text = kind is not None and kind.writes is str and self.structured is not True  # it is sent as text
-        schema = None if kind is None or is_text or self.structured is False else kind.schema or None
+        is_text = (
+            kind is not None and kind.writes is str and self.structured is not True
+        )  # it is sent as text
+        schema = (
+            None if kind is None or is_text or self.structured is False else kind.schema or None
+        )
         taken = self.signature.input_schema if given_input is None else given_input
         self.show(
             Tool,
             input_schema=in_headers(taken, options.get("headers") or {}),
             output_schema=schema if given_output is None else dict(given_output),
-            annotations=annotated(options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner),
+            annotations=annotated(
+                options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
+            ),
         )
         self._check_input = self._check_output = None
         if given_input is not None:
-            self._check_input = compile_check(dict(self.shown.input_schema), where=f"{self.key} input")
+            self._check_input = compile_check(
+                dict(self.shown.input_schema), where=f"{self.key} input"
+            )
         if given_output is not None:
             self._check_output = compile_check(dict(given_output), where=f"{self.key} output")
         self.mirrored = mirrored(self.shown.input_schema)
         self.scopes: tuple[str, ...] = tuple(options.get("scopes", ()))
         for scope in self.scopes:
             if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-                raise ValueError(f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}")
+                raise ValueError(
+                    f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}"
+                )
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
         # Whether a str that it returns is sent as it is.
-        self._is_text = self._schema is None and self.structured is not True and (kind is None or str in kind.exact)
-        self._says_blocks = self.signature.output_kind is None and self.signature.returns is not NOTHING
+        self._is_text = (
+            self._schema is None
+            and self.structured is not True
+            and (kind is None or str in kind.exact)
+        )
+        self._says_blocks = (
+            self.signature.output_kind is None and self.signature.returns is not NOTHING
+        )
 
     def _find_route(self) -> None:
         super()._find_route()
@@ -149,8 +185,12 @@ class RegisteredTool(RegisteredFunction):
         """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
         if self.requires:
             self.check_required(incoming)
-        if self.scopes and self.lacking(incoming.headers):  # where the response could not say so, by status 403
-            raise errors.InvalidRequest(f"{self.key} needs a token with the scopes {' '.join(self.scopes)}")
+        if self.scopes and self.lacking(
+            incoming.headers
+        ):  # where the response could not say so, by status 403
+            raise errors.InvalidRequest(
+                f"{self.key} needs a token with the scopes {' '.join(self.scopes)}"
+            )
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:
@@ -161,7 +201,10 @@ class RegisteredTool(RegisteredFunction):
                     raise problem
                 keywords = dict(arguments)
         except Mismatch as error:
-            if incoming.server.strict_arguments and not incoming.peer.revision.argument_errors_are_results:
+            if (
+                incoming.server.strict_arguments
+                and not incoming.peer.revision.argument_errors_are_results
+            ):
                 raise errors.InvalidParams(f"{self.key}: {error}") from None
             raise errors.ToolError(str(error)) from None
         if self.signature.context_parameter is not None:
@@ -194,7 +237,9 @@ class RegisteredTool(RegisteredFunction):
             content = to_json([fit(block, revision) for block in blocks])
             if self._schema is None:
                 return f'{{"content":{content}{closing}'
-            if isinstance(value, (list, tuple)):  # the schema takes any object, as that of list[Any]
+            if isinstance(
+                value, (list, tuple)
+            ):  # the schema takes any object, as that of list[Any]
                 value = [item.to_wire() if isinstance(item, Wire) else item for item in value]
         if isinstance(value, Wire):
             value = value.to_wire()
@@ -204,10 +249,16 @@ class RegisteredTool(RegisteredFunction):
             raise problem
         text = to_json(written)
         if blocks is None:
-            content = f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'
+            content = (
+                f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'
+            )
         if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{closing}'
-        is_object = isinstance(written, dict) if self._schema is None else self._schema.get("type") == "object"
+        is_object = (
+            isinstance(written, dict)
+            if self._schema is None
+            else self._schema.get("type") == "object"
+        )
         if revision.structured == "object" and not is_object:
             text = f'{{"result":{text}}}'
         return f'{{"content":{content},"structuredContent":{text}{closing}'
@@ -229,7 +280,9 @@ class RegisteredTool(RegisteredFunction):
         """Every exception: passed on, or told to the model in the tool's own words."""
         revision, config = incoming.peer.revision, incoming.server
         told, name = errors.describe(error), type(error).__name__
-        told += next((advice for kind, words, advice in _ADVICE if kind == name and words in told), "")
+        told += next(
+            (advice for kind, words, advice in _ADVICE if kind == name and words in told), ""
+        )
         if returned and isinstance(error, Exception):
             is_none = told.startswith("expected") and told.endswith("got null")
             told = f"{self.key} returned a wrong value: {told}"
@@ -241,7 +294,9 @@ class RegisteredTool(RegisteredFunction):
                 return error_result(str(error), revision, config)
             blocks = blocks_of(error.content, promised=True)
             if blocks is not None:
-                return config.closed({"content": [fit(each, revision) for each in blocks], "isError": True}, revision)
+                return config.closed(
+                    {"content": [fit(each, revision) for each in blocks], "isError": True}, revision
+                )
             told = "ToolError takes content blocks as its content"
         elif isinstance(error, BecomeTask):
             raise error
@@ -270,7 +325,11 @@ class RegisteredTool(RegisteredFunction):
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
             wire["outputSchema"] = wrapped_schema(output)
-        if "title" in wire and "title" not in revision.tool_members and "annotations" in revision.tool_members:
+        if (
+            "title" in wire
+            and "title" not in revision.tool_members
+            and "annotations" in revision.tool_members
+        ):
             wire["annotations"] = {"title": wire["title"], **wire.get("annotations", {})}
         return only(wire, revision.tool_members)
 
@@ -282,4 +341,3 @@ def _is_known(error: Any, revision: Revision) -> bool:
     if error.code in errors.OLD_TOOL_CODES:
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)
-

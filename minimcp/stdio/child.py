@@ -55,7 +55,9 @@ SHOWN_LINES = 10
 
 # Lines of stderr among which these are looked for, and how a frame of this library begins in a traceback.
 MOST_LINES = 200
-_INSIDE = re.compile(r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py", line ')
+_INSIDE = re.compile(
+    r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py", line '
+)
 
 # Bytes of the end of stderr that are kept.
 TAIL_BYTES = 64 * 1024
@@ -100,11 +102,15 @@ class StdioServer:
         if misplaced:
             refuse_options("StdioServer(...)", misplaced, StdioServer.__init__)
         if not isinstance(command, (list, tuple)):
-            raise TypeError(f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}")
+            raise TypeError(
+                f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}"
+            )
         if not command:
             raise ValueError("command is empty: it must name a program")
         self.command: tuple[str, ...] = tuple([_text("command", part) for part in command])
-        self.env: dict[str, str] = {_text("env", k): _text("env", v) for k, v in dict(env or {}).items()}
+        self.env: dict[str, str] = {
+            _text("env", k): _text("env", v) for k, v in dict(env or {}).items()
+        }
         self.cwd: Optional[str] = None if cwd is None else _text("cwd", cwd)
         self.inherit_env = bool(inherit_env)
 
@@ -132,7 +138,9 @@ def _clean(line: str, limit: int) -> str:
 
 def _shown(command: Sequence[str]) -> str:
     """A command as a person would type it, on one line."""
-    return _clean(" ".join([part if part and " " not in part else repr(part) for part in command]), 200)
+    return _clean(
+        " ".join([part if part and " " not in part else repr(part) for part in command]), 200
+    )
 
 
 def _poll_process(pid: int) -> None:
@@ -165,18 +173,29 @@ class ChildTransport(StreamTransport):
     """
 
     def __init__(
-        self, server: StdioServer, *, stderr: Any = None, limit: Optional[int], grace: Optional[float] = None
+        self,
+        server: StdioServer,
+        *,
+        stderr: Any = None,
+        limit: Optional[int],
+        grace: Optional[float] = None,
     ) -> None:
         name, consume = _shown(server.command), consumer_of(stderr)
         own: list[tuple[int, int]] = []
         try:
-            own = pipes(5)  # before the start: a process that nobody can speak to would be left behind
+            own = pipes(
+                5
+            )  # before the start: a process that nobody can speak to would be left behind
             self._process, (reading, writing, errors) = _started(server)
         except (OSError, ValueError) as error:
             close_quietly(*(number for pair in own for number in pair))
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
         self.grace = CLOSE_SECONDS if grace is None else grace
-        self._exited, self._reaping, self._closing = threading.Event(), threading.RLock(), threading.RLock()
+        self._exited, self._reaping, self._closing = (
+            threading.Event(),
+            threading.RLock(),
+            threading.RLock(),
+        )
         self._gone = False
         self._settling: Optional[Deadline] = None
         self._was_read: Optional[bool] = None
@@ -185,7 +204,9 @@ class ChildTransport(StreamTransport):
         (ended, ending), *wakers = own
         super().__init__(name, reading, writing, limit, ended=ended, wakers=wakers[:2])
         self._stderr = _Stderr(name, errors, consume, wakers[2:])
-        watching = threading.Thread(target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True)
+        watching = threading.Thread(
+            target=self._watch, args=(ending,), name=f"minimcp-{name}-exit", daemon=True
+        )
         try:
             watching.start()
             self._stderr.start()
@@ -202,7 +223,9 @@ class ChildTransport(StreamTransport):
         _poll_process(self.pid)
         if hasattr(os, "waitid"):
             with suppress(ChildProcessError):  # the program, or gevent, has reaped it
-                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # reaped later: its number names its group
+                os.waitid(
+                    os.P_PID, self.pid, os.WEXITED | os.WNOWAIT
+                )  # reaped later: its number names its group
         else:
             self._process.wait()
         close_quietly(ending)
@@ -221,7 +244,9 @@ class ChildTransport(StreamTransport):
     @property
     def returncode(self) -> Optional[int]:
         """As `subprocess.Popen.returncode`: negative for a signal, None while it runs. Reaps it."""
-        with self._reaping:  # of two that poll at once `subprocess` would tell one that it still runs
+        with (
+            self._reaping
+        ):  # of two that poll at once `subprocess` would tell one that it still runs
             return self._process.poll()
 
     def close(self) -> None:
@@ -251,7 +276,9 @@ class ChildTransport(StreamTransport):
         self._signal("SIGTERM")
         limit = Deadline(self.grace)
         if self._exited.wait(limit.to_wait()):
-            self._stderr.ended.wait(limit.to_wait())  # a wrapper (npx, sh) may be gone before the server it started
+            self._stderr.ended.wait(
+                limit.to_wait()
+            )  # a wrapper (npx, sh) may be gone before the server it started
         self._signal("SIGKILL")
         if not self._exited.wait(KILLED_SECONDS):
             log.error("process %s does not end after SIGKILL, it is left behind", self.pid)
@@ -300,7 +327,9 @@ class ChildTransport(StreamTransport):
     def _unread(self) -> int:
         """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
         try:
-            return int.from_bytes(fcntl.ioctl(self._out.number, termios.FIONREAD, bytes(4)), sys.byteorder)
+            return int.from_bytes(
+                fcntl.ioctl(self._out.number, termios.FIONREAD, bytes(4)), sys.byteorder
+            )
         except (AttributeError, OSError, ValueError):
             return 0
 
@@ -352,14 +381,20 @@ class _Stderr(StreamTransport):
     """
 
     def __init__(
-        self, name: str, reading: int, consume: Callable[[bytes], None], wakers: Sequence[tuple[int, int]]
+        self,
+        name: str,
+        reading: int,
+        consume: Callable[[bytes], None],
+        wakers: Sequence[tuple[int, int]],
     ) -> None:
         super().__init__(name, reading, -1, None, wakers=wakers)
         self.tail = b""
         self.ended = threading.Event()
         self._consume, self._dropping, self._warned = consume, False, False
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
-        self._consumer = threading.Thread(target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True)
+        self._consumer = threading.Thread(
+            target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to read."""
@@ -410,13 +445,18 @@ class _Stderr(StreamTransport):
         Blocks: for `UNREAD_SECONDS` and these at most. A consumer that does not return is left behind.
         """
         limit = Deadline(UNREAD_SECONDS)
-        while not self.ended.is_set() and self._has_come() and not limit.expired:  # the reading thread is slow
+        while (
+            not self.ended.is_set() and self._has_come() and not limit.expired
+        ):  # the reading thread is slow
             self.ended.wait(0.01)
         self.close()
         if self._consumer.is_alive() and self._consumer is not threading.current_thread():
             self._consumer.join(seconds)
             if self._consumer.is_alive():
-                log.warning("stderr of %s: its consumer does not return, its thread is left behind", self.name)
+                log.warning(
+                    "stderr of %s: its consumer does not return, its thread is left behind",
+                    self.name,
+                )
 
 
 def consumer_of(wanted: Any) -> Callable[[bytes], None]:
@@ -439,7 +479,9 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
         return _by_line(lambda line: log("%s", printable(line)))
     if callable(wanted):
         return _by_line(wanted)
-    raise TypeError(f"stderr must be None, a file, a logger or a callable, not {type(wanted).__name__}")
+    raise TypeError(
+        f"stderr must be None, a file, a logger or a callable, not {type(wanted).__name__}"
+    )
 
 
 def _to_own_stderr(piece: bytes) -> None:
@@ -496,12 +538,16 @@ def _why(error: Exception, server: StdioServer) -> str:
     first = server.command[0]
     if os.path.isdir(os.path.join(server.cwd or "", first)):
         return "it is a folder: name the server's file in it"
-    if isinstance(error, FileNotFoundError) and os.path.isfile(os.path.join(server.cwd or "", first)):
+    if isinstance(error, FileNotFoundError) and os.path.isfile(
+        os.path.join(server.cwd or "", first)
+    ):
         return f"it is a file, and a list is a command line, which begins with a program: [sys.executable, {first!r}]"
     if isinstance(error, FileNotFoundError):
         program, *words = first.split() or [first]
         split = f'"command": "{program}", "args": {json.dumps([*words, *server.command[1:]])}'
-        return "there is no such program" + (f': put arguments into "args", as in {split}' if words else "")
+        return "there is no such program" + (
+            f': put arguments into "args", as in {split}' if words else ""
+        )
     if isinstance(error, PermissionError):
         return "it is not executable: name what runs it first, as in ['bash', 'server.sh']"
     return getattr(error, "strerror", None) or str(error)
@@ -521,4 +567,6 @@ def _last_lines(tail: str) -> str:
         if line.strip() and not inside:
             lines.append(line)
     shown = [_clean(line, 300) for line in lines[-SHOWN_LINES:]]
-    return "\nits stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""
+    return (
+        "\nits stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""
+    )

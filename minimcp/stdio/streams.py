@@ -25,7 +25,9 @@ except ImportError:  # pragma: no cover - Windows
 class StandardStreams(StreamTransport):
     """This process's stdin and stdout as a transport to the client that started it. Made by `take`, once at a time."""
 
-    def __init__(self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]) -> None:
+    def __init__(
+        self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]
+    ) -> None:
         super().__init__("stdio", reading, writing, limit, shared=is_shared(writing))
         self._found = found
         self._stdout: Any = sys.stdout if _number_of(sys.stdout) == 1 else None
@@ -54,7 +56,11 @@ class StandardStreams(StreamTransport):
         found = tuple([_is_open(number) for number in (0, 1, 2)])
         own: list[int] = []
         try:
-            for number in (0, 1, 2):  # filled first: the next descriptor that is opened would be one of them
+            for number in (
+                0,
+                1,
+                2,
+            ):  # filled first: the next descriptor that is opened would be one of them
                 if not found[number]:
                     _point_at_nothing(number)
             own += [_private(0)]
@@ -73,7 +79,10 @@ class StandardStreams(StreamTransport):
             if self._restored:
                 return
             self._restored = True
-            for stream in (self._stdout, sys.__stdout__):  # what is still buffered belongs on stderr like the rest
+            for stream in (
+                self._stdout,
+                sys.__stdout__,
+            ):  # what is still buffered belongs on stderr like the rest
                 _flush(stream)
             _flush_c()
             if self._stdout is not None and sys.stdout is self._stderr:
@@ -141,8 +150,12 @@ def _flush(stream: Any) -> None:
 
 def _flush_c() -> None:
     """Write out what C code has printed: its buffer is not Python's, and would reach the client at the exit."""
-    with suppress(ImportError, OSError, AttributeError, TypeError, ValueError):  # no ctypes, or another C library
+    with suppress(
+        ImportError, OSError, AttributeError, TypeError, ValueError
+    ):  # no ctypes, or another C library
         import ctypes
 
         library = ctypes.CDLL(None)
-        library.fflush(ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout"))
+        library.fflush(
+            ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout")
+        )

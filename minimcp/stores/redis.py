@@ -117,7 +117,10 @@ _TEXTS = {"put": _PUT, "get": _GET, "delete": _DELETE, "append": _APPEND, "read"
 # Each script, and the name that Redis gives it.
 SCRIPTS = {
     name: (text, hashlib.sha1(text.encode()).hexdigest())
-    for name, text in {"list": _LIST, **{name: _BEFORE + text for name, text in _TEXTS.items()}}.items()
+    for name, text in {
+        "list": _LIST,
+        **{name: _BEFORE + text for name, text in _TEXTS.items()},
+    }.items()
 }
 
 
@@ -149,9 +152,14 @@ class RedisStore(Store):
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError as error:
-            raise ImportError("a RedisStore needs the package redis: pip install minimcp[redis]") from error
+            raise ImportError(
+                "a RedisStore needs the package redis: pip install minimcp[redis]"
+            ) from error
         self._client: Any = redis.Redis.from_url(
-            self._url, protocol=2, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS,
+            self._url,
+            protocol=2,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
             retry=Retry(NoBackoff(), 0),
         )
         self._unknown_script = redis.exceptions.NoScriptError
@@ -185,7 +193,9 @@ class RedisStore(Store):
             if not probing:
                 log.error("%r is away: %s", self, away)
                 arguments = (self._client, self._closed)
-                threading.Thread(target=self._probe, args=arguments, name="minimcp-redis-probe", daemon=True).start()
+                threading.Thread(
+                    target=self._probe, args=arguments, name="minimcp-redis-probe", daemon=True
+                ).start()
             raise StoreUnavailable(f"{self!r}: {error}") from error
 
     def _probe(self, client: Any, closed: threading.Event) -> None:
@@ -207,8 +217,7 @@ class RedisStore(Store):
         return self._do(lambda: read(self._script(script, keys, key, *values)))
 
     def _script(self, name: str, keys: Sequence[str], *values: Any) -> Any:
-        """What a script returns: on a connection of our own, which takes a third of the time of `redis.Redis.evalsha`.
-        """
+        """What a script returns: on a connection of our own, which takes a third of the time of `redis.Redis.evalsha`."""
         closed, (text, digest) = self._closed, SCRIPTS[name]
         try:
             connection, used = self._idle.pop()
@@ -244,10 +253,14 @@ class RedisStore(Store):
 
     # ------------------------------------------------------------ the interface
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         """As `Store.put`."""
         expected = "" if expect is None else expect
-        version = self._run("put", key, self._channel(key), _milliseconds(ttl), value, expected, read=_number)
+        version = self._run(
+            "put", key, self._channel(key), _milliseconds(ttl), value, expected, read=_number
+        )
         self.wake([key])
         return version or None
 
@@ -276,10 +289,14 @@ class RedisStore(Store):
         self.wake([key])
         return bool(found)
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
+    def append(
+        self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
+    ) -> int:
         """As `Store.append`."""
         kept = "" if most is None else most
-        number = self._run("append", key, self._channel(key), _milliseconds(ttl), data, kept, read=_number)
+        number = self._run(
+            "append", key, self._channel(key), _milliseconds(ttl), data, kept, read=_number
+        )
         self.wake([key])
         return number
 
@@ -294,7 +311,9 @@ class RedisStore(Store):
         with self._lock:
             begins, self._hearing = not self._hearing, True
         if begins:
-            threading.Thread(target=self._hear, args=(self._client,), name="minimcp-redis", daemon=True).start()
+            threading.Thread(
+                target=self._hear, args=(self._client,), name="minimcp-redis", daemon=True
+            ).start()
         elif not self._subscribed.issuperset(keys):
             self._do(lambda: self._client.publish(self._nudge, ""))
 
@@ -329,7 +348,10 @@ class RedisStore(Store):
             message = heard.get_message(timeout=PROBE_SECONDS)
             if message is not None:
                 silent = False
-                if message["type"] in ("message", "subscribe"):  # what has changed before that is to be looked for
+                if message["type"] in (
+                    "message",
+                    "subscribe",
+                ):  # what has changed before that is to be looked for
                     self.wake([message["channel"].decode()[len(self._channel("")) :]])
             elif silent:
                 raise StoreUnavailable("it says nothing")
@@ -371,7 +393,11 @@ def _number(text: Any) -> int:
 
 
 def _pairs(found: Any) -> list[tuple[bytes, bytes]]:
-    if not isinstance(found, list) or len(found) % 2 or not all(isinstance(each, bytes) for each in found):
+    if (
+        not isinstance(found, list)
+        or len(found) % 2
+        or not all(isinstance(each, bytes) for each in found)
+    ):
         raise ValueError(f"not what was asked: {found!r:.60}")
     return list(zip(found[::2], found[1::2]))
 

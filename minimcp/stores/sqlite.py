@@ -91,7 +91,9 @@ class SqliteStore(Store):
             )
             try:
                 opened.execute("pragma journal_mode = wal")
-                opened.execute("pragma synchronous = normal")  # a process may be killed, and loses nothing
+                opened.execute(
+                    "pragma synchronous = normal"
+                )  # a process may be killed, and loses nothing
                 opened.executescript(SCHEMA)
             except BaseException:
                 opened.close()
@@ -116,7 +118,9 @@ class SqliteStore(Store):
                 connection.execute("rollback")
                 raise
 
-    def _change(self, connection: sqlite3.Connection, key: str, value: Optional[bytes], ttl: Optional[float]) -> int:
+    def _change(
+        self, connection: sqlite3.Connection, key: str, value: Optional[bytes], ttl: Optional[float]
+    ) -> int:
         """Write a value as a new version, within a transaction."""
         now = time.time()
         if abs(now - self._swept) > SWEEP_SECONDS:
@@ -137,7 +141,9 @@ class SqliteStore(Store):
 
     # ------------------------------------------------------------ the interface
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         """As `Store.put`."""
         with self._writing() as connection:
             if expect is not None:
@@ -154,7 +160,9 @@ class SqliteStore(Store):
             row = self._alive(self._connect(), key)
             if row and renew:
                 now = time.time()
-                statement = "update entries set expires = ? + ttl where key = ? and expires < ? + ttl * ?"
+                statement = (
+                    "update entries set expires = ? + ttl where key = ? and expires < ? + ttl * ?"
+                )
                 self._connect().execute(statement, (now, key, now, 1 - RENEWED))
         return Entry(*row) if row else None
 
@@ -165,7 +173,10 @@ class SqliteStore(Store):
             " order by key limit ?"
         )
         most = -1 if limit is None else limit
-        return [Entry(*row) for row in self._query(statement, time.time(), prefix, prefix + LAST, after, most)]
+        return [
+            Entry(*row)
+            for row in self._query(statement, time.time(), prefix, prefix + LAST, after, most)
+        ]
 
     def delete(self, key: str) -> bool:
         """As `Store.delete`."""
@@ -177,15 +188,21 @@ class SqliteStore(Store):
         self.wake([key])
         return found
 
-    def append(self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None) -> int:
+    def append(
+        self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
+    ) -> int:
         """As `Store.append`."""
         with self._writing() as connection:
             row = self._alive(connection, key)
             version = self._change(connection, key, row[1] if row else b"", ttl)
             connection.execute("insert into events values (?, ?, ?)", (key, version, data))
             if most is not None:
-                oldest = "select number from events where key = ? order by number desc limit 1 offset ?"
-                connection.execute(f"delete from events where key = ? and number <= ({oldest})", (key, key, most))
+                oldest = (
+                    "select number from events where key = ? order by number desc limit 1 offset ?"
+                )
+                connection.execute(
+                    f"delete from events where key = ? and number <= ({oldest})", (key, key, most)
+                )
         self.wake([key])
         return version
 
@@ -200,7 +217,11 @@ class SqliteStore(Store):
     # ------------------------------------------------------------ waiting
 
     def wait(
-        self, keys: Iterable[str], after: int, timeout: Optional[float] = None, cancel: Optional[CancelToken] = None
+        self,
+        keys: Iterable[str],
+        after: int,
+        timeout: Optional[float] = None,
+        cancel: Optional[CancelToken] = None,
     ) -> bool:
         """As `Store.wait`; a change by another process is noticed within 0.05 s."""
         try:
@@ -210,7 +231,9 @@ class SqliteStore(Store):
                     self._poller = threading.Event()
                     newest = self._query("select version from counter")[0][0]
                     arguments = (self._poller, newest)
-                    threading.Thread(target=self._poll, args=arguments, name="minimcp-sqlite", daemon=True).start()
+                    threading.Thread(
+                        target=self._poll, args=arguments, name="minimcp-sqlite", daemon=True
+                    ).start()
             return super().wait(keys, after, timeout, cancel)
         finally:
             with self._lock:
@@ -225,7 +248,10 @@ class SqliteStore(Store):
                 with self._lock:
                     if ended.is_set():  # and the file may be closed
                         return
-                    rows = self._query("select key, version from entries where version > ? order by version", newest)
+                    rows = self._query(
+                        "select key, version from entries where version > ? order by version",
+                        newest,
+                    )
             except sqlite3.Error as error:
                 log.error("%r cannot be read: %s", self, error)
                 continue
@@ -262,4 +288,6 @@ def _forked_parent() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(before=_before_fork, after_in_parent=_forked_parent, after_in_child=_closed_for_fork.clear)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_forked_parent, after_in_child=_closed_for_fork.clear
+    )

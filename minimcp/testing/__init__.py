@@ -18,8 +18,18 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .unit_context import Question, UnitContext, context
 
 __all__ = [
-    "Breach", "Entry", "Question", "ScriptedClient", "ScriptedPeer", "ScriptedServer", "Transcript", "UnitContext",
-    "context", "record", "replay", "replay_against",
+    "Breach",
+    "Entry",
+    "Question",
+    "ScriptedClient",
+    "ScriptedPeer",
+    "ScriptedServer",
+    "Transcript",
+    "UnitContext",
+    "context",
+    "record",
+    "replay",
+    "replay_against",
 ]
 
 _MODULES = {

@@ -13,7 +13,17 @@ from .. import types
 from ..client.host import QUESTIONS
 from ..errors import ProtocolViolation, RpcError, UnsupportedRevision
 from ..protocol import lifecycle
-from ..protocol.messages import Decoded, Failure, Id, InvalidMessage, Json, Notification, Request, Response, is_id
+from ..protocol.messages import (
+    Decoded,
+    Failure,
+    Id,
+    InvalidMessage,
+    Json,
+    Notification,
+    Request,
+    Response,
+    is_id,
+)
 from ..protocol.versions import LISTS, REVISIONS, Revision
 
 
@@ -55,20 +65,29 @@ NOTICES = {
     "notifications/roots/list_changed": ("client", "roots.listChanged", "LIFE-15"),
     "notifications/message": ("server", "logging", "LOG-01"),
     "notifications/resources/updated": ("server", "resources.subscribe", "RES-14"),
-    **{f"notifications/{name}/list_changed": ("server", f"{name}.listChanged", "LIFE-15") for name in LISTS},
+    **{
+        f"notifications/{name}/list_changed": ("server", f"{name}.listChanged", "LIFE-15")
+        for name in LISTS
+    },
     "notifications/elicitation/complete": ("server", "", ""),
     lifecycle.ACKNOWLEDGED: ("server", "", ""),
 }
 
 # What the server must have declared for the requests that begin so.
 AREAS = {
-    "tools": "tools", "prompts": "prompts", "resources": "resources", "logging": "logging", "completion": "completions",
-    "resources/subscribe": "resources.subscribe", "resources/unsubscribe": "resources.subscribe",
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "logging": "logging",
+    "completion": "completions",
+    "resources/subscribe": "resources.subscribe",
+    "resources/unsubscribe": "resources.subscribe",
 }
 
 
 def _list(member: str, read: Callable[[Any], object]) -> Callable[[Json], object]:
     """What reads a result that is a list."""
+
     def check(result: Json) -> None:
         items = result.get(member)
         if not isinstance(items, list):
@@ -84,7 +103,10 @@ READERS: dict[str, tuple[Callable[[Any], object], str]] = {
     "tools/list": (_list("tools", types.Tool.from_wire), "TOOL-03 M:TOOL-1"),
     "tools/call": (types.CallToolResult.from_wire, "TOOL-17 M:TOOL-20"),
     "resources/list": (_list("resources", types.Resource.from_wire), "RES-03 M:RES-1"),
-    "resources/templates/list": (_list("resourceTemplates", types.ResourceTemplate.from_wire), "RES-10 M:RES-9"),
+    "resources/templates/list": (
+        _list("resourceTemplates", types.ResourceTemplate.from_wire),
+        "RES-10 M:RES-9",
+    ),
     "resources/read": (types.ReadResourceResult.from_wire, "RES-05 M:RES-5"),
     "prompts/list": (_list("prompts", types.Prompt.from_wire), "PRM-02 M:PRM-1"),
     "prompts/get": (types.GetPromptResult.from_wire, "PRM-05 M:PRM-4"),
@@ -142,14 +164,18 @@ class Judge:
             decoded: The line, as `decode` reads it.
         """
         messages = decoded if isinstance(decoded, list) else [decoded]
-        if not self._client and any(isinstance(each, Request) and each.method in SENT["client"] for each in messages):
+        if not self._client and any(
+            isinstance(each, Request) and each.method in SENT["client"] for each in messages
+        ):
             self._client = arrow
         side = "client" if arrow == (self._client or "-->") else "server"
         found: list[tuple[Breach, ...]] = []
         for message in messages or [InvalidMessage(0, "a message is an object")]:
             self._found = []
             if messages is decoded and not found and self._has_no_arrays:
-                self._mark("BATCH-15 M:BASE-21", "an array of messages is no message in this revision")
+                self._mark(
+                    "BATCH-15 M:BASE-21", "an array of messages is no message in this revision"
+                )
             if isinstance(message, Request):
                 self._request(side, message)
             elif isinstance(message, Notification):
@@ -167,7 +193,11 @@ class Judge:
 
     def _mark(self, rows: str, sentence: str) -> None:
         if not self._is_unknown:
-            self._found.append(Breach(rows.split()[-1 if self._stateless and self._session is None else 0], sentence))
+            self._found.append(
+                Breach(
+                    rows.split()[-1 if self._stateless and self._session is None else 0], sentence
+                )
+            )
 
     def _invalid(self, side: str, message: InvalidMessage) -> None:
         if message.id is not None and message.kind == "response":
@@ -183,11 +213,17 @@ class Judge:
 
     def _request(self, side: str, request: Request) -> None:
         is_alone = lifecycle.PerRequest.is_enveloped(request)
-        revision = self._asked_by_client(request, is_alone) if side == "client" else self._asked_by_server(request)
+        revision = (
+            self._asked_by_client(request, is_alone)
+            if side == "client"
+            else self._asked_by_server(request)
+        )
         before = self._asked[side].get(request.id)
         if before is not None and before.is_cancelled:
             before = None
-        if before is not None or (not is_alone and self._session is not None and request.id in self._used[side]):
+        if before is not None or (
+            not is_alone and self._session is not None and request.id in self._used[side]
+        ):
             self._mark("BASE-04 M:BASE-4", f"the id {request.id!r} was used before")
         self._used[side].add(request.id)
         self._asked[side][request.id] = asked = _Asked(request, revision)
@@ -203,8 +239,16 @@ class Judge:
         if method == "initialize":
             self._session, self._opening, self._initialized = None, True, False
             self._used = {"client": set(), "server": set()}
-        elif not is_alone and method != "ping" and (self._opening or (session and not self._initialized)):
-            rows, until = ("LIFE-04", "its answer") if self._opening else ("LIFE-03", "notifications/initialized")
+        elif (
+            not is_alone
+            and method != "ping"
+            and (self._opening or (session and not self._initialized))
+        ):
+            rows, until = (
+                ("LIFE-04", "its answer")
+                if self._opening
+                else ("LIFE-03", "notifications/initialized")
+            )
             self._mark(rows, f"{method} after initialize, but before {until}")
         try:
             peer = self._gate.admit(request)
@@ -226,7 +270,13 @@ class Judge:
         self._check_direction("client", method, revision)
         area = AREAS.get(method, AREAS.get(method.partition("/")[0], ""))
         has_area = area and (area != "completions" or revision.completions_capability)
-        if session and not is_alone and has_area and method in SENT["client"] and not session.peer.supports(area):
+        if (
+            session
+            and not is_alone
+            and has_area
+            and method in SENT["client"]
+            and not session.peer.supports(area)
+        ):
             self._mark("LIFE-13", f"{method}, but the server has not declared {area}")
         return revision
 
@@ -255,7 +305,9 @@ class Judge:
     def _check_direction(self, side: str, method: str, revision: Revision) -> None:
         known = revision.requests_to_server if side == "client" else revision.requests_to_client
         if method in SENT["client"] | SENT["server"] and method not in known:
-            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} asks for in {revision.name}")
+            self._mark(
+                "BASE-18 M:ERR-8", f"{method} is nothing that a {side} asks for in {revision.name}"
+            )
 
     # ------------------------------------------------------------ notifications
 
@@ -288,12 +340,17 @@ class Judge:
         asked = self._reported[OTHER[side]].get(told.progress_token)
         if asked is None:
             if OTHER[side] not in self._unread:
-                self._mark("PROG-07 M:PROG-2", f"no request has the progressToken {told.progress_token!r}")
+                self._mark(
+                    "PROG-07 M:PROG-2", f"no request has the progressToken {told.progress_token!r}"
+                )
             return
         if asked.is_over:
             self._mark("PROG-11 M:PROG-4", "progress of a request that was answered")
         if told.progress <= asked.told:
-            self._mark("PROG-04 M:PROG-3", f"progress {told.progress:g} comes after {asked.told:g}, and has to grow")
+            self._mark(
+                "PROG-04 M:PROG-3",
+                f"progress {told.progress:g} comes after {asked.told:g}, and has to grow",
+            )
         asked.told = told.progress
 
     def _cancelled(self, side: str, params: Mapping[str, Json]) -> None:
@@ -307,9 +364,15 @@ class Judge:
             asked.is_cancelled = True
             if asked.request.method == "initialize":
                 self._mark("CANC-03", "initialize is never cancelled")
-        ended_by = {side, "client"} if self._stateless else {side}  # without a session the server ends streams
-        if not self._unread and not any(id in self._used[each] or id in self._asked[each] for each in ended_by):
-            self._mark("CANC-02 M:CAN-2", f"there was no request {id!r} that the {side} could cancel")
+        ended_by = (
+            {side, "client"} if self._stateless else {side}
+        )  # without a session the server ends streams
+        if not self._unread and not any(
+            id in self._used[each] or id in self._asked[each] for each in ended_by
+        ):
+            self._mark(
+                "CANC-02 M:CAN-2", f"there was no request {id!r} that the {side} could cancel"
+            )
 
     # ------------------------------------------------------------ answers
 
@@ -321,12 +384,19 @@ class Judge:
             return
         if answer.id not in self._asked[other]:
             if other not in self._unread:
-                before = "was answered before" if answer.id in self._used[other] else "was never asked"
-                self._mark("BASE-05 M:BASE-5", f"an answer to the request {answer.id!r}, which {before}")
+                before = (
+                    "was answered before" if answer.id in self._used[other] else "was never asked"
+                )
+                self._mark(
+                    "BASE-05 M:BASE-5", f"an answer to the request {answer.id!r}, which {before}"
+                )
             return
         asked = self._asked[other].pop(answer.id)
         result: dict[str, Json] = answer.result if isinstance(answer, Response) else {}
-        asked.is_over = "task" not in (*result, result.get("resultType"))  # progress of a task goes on
+        asked.is_over = "task" not in (
+            *result,
+            result.get("resultType"),
+        )  # progress of a task goes on
         if asked.request.method == "initialize":
             self._opened(answer)
         elif asked.revision is not None and isinstance(answer, Response):
@@ -360,4 +430,3 @@ class Judge:
                 read(result)
             except ValueError as error:
                 self._mark(rows, f"a result of {method}: {error}")
-

@@ -47,4 +47,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     report = (yield).get_result()
     for target, transcript in item.stash.get(TRANSCRIPTS, ()) if report.failed else ():
         text = "\n".join(str(transcript).splitlines()[-SHOWN_LINES:])
-        report.sections.append((f"MCP messages of {target}", text.encode("utf-8", "backslashreplace").decode()))
+        report.sections.append(
+            (f"MCP messages of {target}", text.encode("utf-8", "backslashreplace").decode())
+        )

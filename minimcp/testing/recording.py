@@ -31,7 +31,8 @@ _NAMES = (
 # In a text: behind such a name, behind "Bearer", in a URL; and what can be nothing else.
 _TEXT = re.compile(
     rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
-    r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]{2,999}\.eyJ)[\w.-]{12,}""", re.I,
+    r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]{2,999}\.eyJ)[\w.-]{12,}""",
+    re.I,
 )
 
 # What a server makes anew each time.
@@ -59,7 +60,9 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         if isinstance(value, dict):  # the schema of a password is no secret
             return {
                 name: clean(
-                    each, (secret or bool(names.fullmatch(name))) and not (is_schema and isinstance(each, dict)),
+                    each,
+                    (secret or bool(names.fullmatch(name)))
+                    and not (is_schema and isinstance(each, dict)),
                     name == "properties",
                 )
                 for name, each in value.items()
@@ -77,11 +80,19 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
     def scrubbed(message: Any) -> Any:
         if not isinstance(message, dict):
             return clean(message)
-        return {name: each if name in ("id", "method") else clean(each) for name, each in message.items()}
+        return {
+            name: each if name in ("id", "method") else clean(each)
+            for name, each in message.items()
+        }
 
     def write(arrow: str, text: str) -> None:
-        with lock, open(path, "a", encoding="utf-8") as file:  # each time, because nobody would close it
-            for entry in transcript.record(arrow, text.encode("utf-8", "surrogatepass"), time.time()):
+        with (
+            lock,
+            open(path, "a", encoding="utf-8") as file,
+        ):  # each time, because nobody would close it
+            for entry in transcript.record(
+                arrow, text.encode("utf-8", "surrogatepass"), time.time()
+            ):
                 file.write(entry._replace(message=scrubbed(entry.message)).as_json() + "\n")
             transcript.clear()
 
@@ -103,12 +114,20 @@ def _meta(message: Message) -> dict[str, Any]:
 
 
 def _shown(message: Message) -> str:
-    params = {name: value for name, value in _params(message).items() if name not in ("_meta", "requestState")}
+    params = {
+        name: value
+        for name, value in _params(message).items()
+        if name not in ("_meta", "requestState")
+    }
     return f"{message.get('method')} {json.dumps(params, ensure_ascii=False, sort_keys=True):.300}"
 
 
 def _differences(
-    recorded: Any, live: Any, at: str = "", ignore: Sequence[str] = (), renewed: Optional[dict[str, str]] = None
+    recorded: Any,
+    live: Any,
+    at: str = "",
+    ignore: Sequence[str] = (),
+    renewed: Optional[dict[str, str]] = None,
 ) -> Iterator[str]:
     """Where two values differ, in lines; of what a server makes anew it is noted what it has become."""
     if any(re.search(rf"[./]{re.escape(name)}$", at) for name in ignore):
@@ -126,7 +145,9 @@ def _differences(
         recorded, live = dict(enumerate(recorded)), dict(enumerate(live))
     if isinstance(recorded, dict) and isinstance(live, dict):
         for name in {**recorded, **live}:
-            yield from _differences(recorded.get(name), live.get(name), f"{at}.{name}", ignore, renewed)
+            yield from _differences(
+                recorded.get(name), live.get(name), f"{at}.{name}", ignore, renewed
+            )
     elif repr(recorded) != repr(live) and recorded != SCRUBBED:
         yield f"  {at[1:]}\n    - {recorded!r}\n    + {live!r}"
 
@@ -148,24 +169,38 @@ def replay(path: Path) -> ScriptedServer:
         OSError: It cannot be read.
         ValueError: It is no such file.
     """
-    steps: list[tuple[Message, list[Message]]] = []  # the client's messages, each with what the server says then
+    steps: list[
+        tuple[Message, list[Message]]
+    ] = []  # the client's messages, each with what the server says then
     for is_client, message in _read(path):
         if is_client and "method" in message:
             steps.append((message, []))
         elif not is_client:
-            own = [step for step in steps if "method" not in message and step[0].get("id") == message.get("id")]
+            own = [
+                step
+                for step in steps
+                if "method" not in message and step[0].get("id") == message.get("id")
+            ]
             if not own or own[-1][0]["method"] != LISTEN:
                 (own or steps)[-1][1].append(message)
     answered = [
-        (message, says) for message, says in steps
-        if "id" not in message or message["method"] == LISTEN or any("method" not in said for said in says)
+        (message, says)
+        for message, says in steps
+        if "id" not in message
+        or message["method"] == LISTEN
+        or any("method" not in said for said in says)
     ]
     return ScriptedServer(lambda peer: _play(peer, answered, os.fspath(path)))
 
 
 def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: str) -> None:
-    left, now = list(steps), dict[tuple[str, Any], Any]()  # what the ids and progress tokens have become
-    asking: dict[Any, Iterator[Message]] = {}  # what is said after the answer to a question, by its id
+    left, now = (
+        list(steps),
+        dict[tuple[str, Any], Any](),
+    )  # what the ids and progress tokens have become
+    asking: dict[
+        Any, Iterator[Message]
+    ] = {}  # what is said after the answer to a question, by its id
     while True:
         came = peer.expect()
         if "method" not in came:
@@ -207,15 +242,23 @@ def _renumbered(said: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[M
         return None if token is None else {**said, "params": {**params, "progressToken": token}}
     if SUBSCRIPTION_KEY in _meta(said):
         id = now.get(("id", _meta(said)[SUBSCRIPTION_KEY]))
-        return None if id is None else {**said, "params": {**params, "_meta": {**_meta(said), SUBSCRIPTION_KEY: id}}}
+        return (
+            None
+            if id is None
+            else {**said, "params": {**params, "_meta": {**_meta(said), SUBSCRIPTION_KEY: id}}}
+        )
     return said
 
 
-def _refuse(peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[Message]]], name: str) -> None:
+def _refuse(
+    peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[Message]]], name: str
+) -> None:
     if "id" in came:
         known = [_shown(message) for message, _ in steps if "id" in message]
         near = get_close_matches(_shown(came), known, 1, 0.0)
-        code = -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
+        code = (
+            -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
+        )
         text = f"{name} has no answer to {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
         peer.answer(came, error={"code": code, "message": text})
 
@@ -223,7 +266,9 @@ def _refuse(peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[M
 # ------------------------------------------------------------ without the client
 
 
-def replay_against(target: Any, path: Path, *, ignore: Sequence[str] = (), timeout: float = 10.0) -> None:
+def replay_against(
+    target: Any, path: Path, *, ignore: Sequence[str] = (), timeout: float = 10.0
+) -> None:
     """Send a server what the recorded client sent, and check that it answers and asks the same.
 
     Each message is sent when what was recorded before it has come. What is opaque to a client (cursors, ``taskId``,
@@ -256,8 +301,12 @@ def replay_against(target: Any, path: Path, *, ignore: Sequence[str] = (), timeo
             elif "id" in recorded:
                 live = client.expect(method) if method else client.answer_to(asked[id])
                 ids[id] = live["id"]
-                differing = list(_differences({**recorded, "id": id}, {**live, "id": id}, "", ignore, renewed))
-                what = f"question {_shown(recorded)}" if method else f"answer to {_shown(asked[id])}"
+                differing = list(
+                    _differences({**recorded, "id": id}, {**live, "id": id}, "", ignore, renewed)
+                )
+                what = (
+                    f"question {_shown(recorded)}" if method else f"answer to {_shown(asked[id])}"
+                )
                 found += [f"the {what} differs:", *differing] if differing else []
     if found:
         raise AssertionError("\n".join([f"this is not what {os.fspath(path)} has:", *found]))

@@ -38,7 +38,9 @@ class ScriptedPeer:
         server: Gets what `expect` does not, and answers it; None leaves that unanswered.
     """
 
-    def __init__(self, pipe: Transport, timeout: Optional[float] = None, server: Optional[Server] = None) -> None:
+    def __init__(
+        self, pipe: Transport, timeout: Optional[float] = None, server: Optional[Server] = None
+    ) -> None:
         self.pipe, self.timeout = pipe, timeout
         self._received: SimpleQueue[Union[Message, ConnectionLost]] = SimpleQueue()
         self._aside: list[Message] = []
@@ -92,7 +94,9 @@ class ScriptedPeer:
                 message = self._received.get(timeout=self.timeout)
             except Empty:
                 meanwhile = f", but {self._aside[-1]!r:.300}" if self._aside else ""
-                raise AssertionError(f"{self.pipe.name}: no {what} in {self.timeout:g} s{meanwhile}") from None
+                raise AssertionError(
+                    f"{self.pipe.name}: no {what} in {self.timeout:g} s{meanwhile}"
+                ) from None
             if isinstance(message, ConnectionLost):
                 self._received.put(message)
                 raise message
@@ -120,17 +124,28 @@ class ScriptedPeer:
     def request(self, method: str, params: Optional[Mapping[str, Json]] = None) -> Message:
         """Send a request with an id of its own, and return it."""
         self._sent += 1
-        message = {"jsonrpc": "2.0", "id": self._sent, "method": method, "params": {**self._envelope, **(params or {})}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": self._sent,
+            "method": method,
+            "params": {**self._envelope, **(params or {})},
+        }
         self.send(message)
         return message
 
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification."""
-        self.send({"jsonrpc": "2.0", "method": method, "params": {**self._envelope, **(params or {})}})
+        self.send(
+            {"jsonrpc": "2.0", "method": method, "params": {**self._envelope, **(params or {})}}
+        )
 
     def answer(
-        self, request: Mapping[str, Any], result: Optional[Mapping[str, Json]] = None, *,
-        error: Optional[Mapping[str, Json]] = None, id: Any = ...,
+        self,
+        request: Mapping[str, Any],
+        result: Optional[Mapping[str, Json]] = None,
+        *,
+        error: Optional[Mapping[str, Json]] = None,
+        id: Any = ...,
     ) -> None:
         """Answer a request. Errors as `write`.
 
@@ -186,19 +201,34 @@ class ScriptedClient(ScriptedPeer):
     """
 
     def __init__(
-        self, target: Any, revision: Optional[str] = None, *, capabilities: Optional[Mapping[str, Json]] = None,
+        self,
+        target: Any,
+        revision: Optional[str] = None,
+        *,
+        capabilities: Optional[Mapping[str, Json]] = None,
         timeout: float = 10.0,
     ) -> None:
-        found, info, declared = read_target(target), {"name": "scripted", "version": "0"}, capabilities or {}
+        found, info, declared = (
+            read_target(target),
+            {"name": "scripted", "version": "0"},
+            capabilities or {},
+        )
         if found.is_web:
-            raise TypeError(f"a scripted client speaks to a Server or to a child process, not to {found.what}")
+            raise TypeError(
+                f"a scripted client speaks to a Server or to a child process, not to {found.what}"
+            )
         is_here = hasattr(found.object, "open_pipe")
-        super().__init__(found.object.open_pipe() if is_here else ChildTransport(found.object, limit=None), timeout)
+        super().__init__(
+            found.object.open_pipe() if is_here else ChildTransport(found.object, limit=None),
+            timeout,
+        )
         spoken = None if revision is None else choose([revision])[0]
         if spoken is not None and not spoken.handshake:
             self._envelope = {"_meta": PerRequest.envelope_for(spoken, info, declared)}
         elif spoken is not None:
-            answer = self.answer_to(self.request("initialize", Handshake.opening(spoken, info, declared)))
+            answer = self.answer_to(
+                self.request("initialize", Handshake.opening(spoken, info, declared))
+            )
             if "result" not in answer:
                 self.close()
                 raise AssertionError(f"initialize was answered by {answer}")
@@ -222,7 +252,9 @@ class ScriptedServer:
             one that has nothing.
     """
 
-    def __init__(self, script: Callable[[ScriptedPeer], object], server: Optional[Server] = None) -> None:
+    def __init__(
+        self, script: Callable[[ScriptedPeer], object], server: Optional[Server] = None
+    ) -> None:
         self._script = script
         self._server = server or Server("scripted", capabilities=("tools", "resources", "prompts"))
 
@@ -242,5 +274,8 @@ class ScriptedServer:
         self._follow(StreamTransport("stdio", os.dup(0), os.dup(1), None, shared=True))
 
     def _follow(self, pipe: Transport) -> None:
-        with suppress(ConnectionLost), ScriptedPeer(pipe, server=self._server) as peer:  # the client may go at any time
+        with (
+            suppress(ConnectionLost),
+            ScriptedPeer(pipe, server=self._server) as peer,
+        ):  # the client may go at any time
             self._script(peer)

@@ -27,6 +27,7 @@ _BACK = {"-->": "<--", "<--": "-->"}
 
 FilePath = Union[str, "os.PathLike[str]"]
 
+
 class Entry(NamedTuple):
     """One message of a `Transcript`."""
 
@@ -56,7 +57,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """"request", "notification", "result", "error", "noise" for what is no message, "note" for no line at all."""
+        """ "request", "notification", "result", "error", "noise" for what is no message, "note" for no line at all."""
         if not isinstance(self.message, dict):
             return "noise" if self.direction else "note"
         if "method" in self.message:
@@ -72,14 +73,22 @@ class Entry(NamedTuple):
         if self.kind == "error":
             error = self.message["error"]
             words = [f"error {error.get('code') if isinstance(error, dict) else None}", "error"]
-        return tuple(word + of for word in words for of in ((f" of {self.method}", "") if self.method else ("",)))
+        return tuple(
+            word + of
+            for word in words
+            for of in ((f" of {self.method}", "") if self.method else ("",))
+        )
 
     @property
     def purpose(self) -> str:
         """What the message is for, in a few words; "" where that is not known."""
         words, content = self.method, self._member
         if self.kind == "result":
-            words = "result failed" if content.get("isError") is True else f"result {content.get('resultType')}"
+            words = (
+                "result failed"
+                if content.get("isError") is True
+                else f"result {content.get('resultType')}"
+            )
         elif self.kind == "error":
             words = ""
         text = purposes().get(words, "")
@@ -89,7 +98,9 @@ class Entry(NamedTuple):
     def _member(self) -> Mapping[str, Json]:
         """The params, the result or the error; empty where they are no object."""
         message: dict[str, Any] = self.message if isinstance(self.message, dict) else {}
-        content: Any = next((message[name] for name in ("params", "result", "error") if name in message), {})
+        content: Any = next(
+            (message[name] for name in ("params", "result", "error") if name in message), {}
+        )
         return content if isinstance(content, dict) else {}
 
     @property
@@ -105,8 +116,14 @@ class Entry(NamedTuple):
     def as_json(self) -> str:
         """The entry as a line of JSON, which `Transcript.load` reads."""
         told = {
-            "time": self.time, "direction": self.direction, "kind": self.kind, "method": self.method,
-            "size": self.size, "seconds": self.seconds, "purpose": self.purpose, "breaches": self.breaches,
+            "time": self.time,
+            "direction": self.direction,
+            "kind": self.kind,
+            "method": self.method,
+            "size": self.size,
+            "seconds": self.seconds,
+            "purpose": self.purpose,
+            "breaches": self.breaches,
         }
         try:
             return to_json({**told, "message": self.message})
@@ -114,7 +131,11 @@ class Entry(NamedTuple):
             return to_json({**told, "message": json.dumps(self.message)})
 
     def __str__(self) -> str:
-        id = f" #{self.message['id']}" if isinstance(self.message, dict) and "id" in self.message else ""
+        id = (
+            f" #{self.message['id']}"
+            if isinstance(self.message, dict) and "id" in self.message
+            else ""
+        )
         return f"{self.direction} {self.names[0]}{id}  {self.content}".rstrip()
 
 
@@ -159,12 +180,20 @@ class Transcript:
         except (ValueError, RecursionError):
             read = text
         found = read if isinstance(read, list) and read else [read]
-        messages = [each if isinstance(each, dict) else text if each is read else json.dumps(each) for each in found]
+        messages = [
+            each if isinstance(each, dict) else text if each is read else json.dumps(each)
+            for each in found
+        ]
         with self._changed:
-            judged = [] if self._judge is None else self._judge.judge(arrow, decode(line, max_depth=None))
+            judged = (
+                []
+                if self._judge is None
+                else self._judge.judge(arrow, decode(line, max_depth=None))
+            )
             breaches = [*judged, *[()] * (len(messages) - len(judged))]
             return [
-                self._take(arrow, message, at, len(line), each) for message, each in zip(messages, breaches)
+                self._take(arrow, message, at, len(line), each)
+                for message, each in zip(messages, breaches)
             ]
 
     def note(self, text: str, at: float, *, lost: bool = False) -> Entry:
@@ -180,7 +209,9 @@ class Transcript:
         with self._changed:
             return self._take("", text, at, 0, ())
 
-    def _take(self, arrow: str, message: Any, at: float, size: int, breaches: tuple[Breach, ...]) -> Entry:
+    def _take(
+        self, arrow: str, message: Any, at: float, size: int, breaches: tuple[Breach, ...]
+    ) -> Entry:
         asked, since, method, at = None, None, "", round(at, 6)
         if isinstance(message, dict):
             method = str(message.get("method", ""))
@@ -212,11 +243,17 @@ class Transcript:
             for number, line in enumerate(file, 1):
                 try:
                     read = json.loads(line)
-                    breaches = tuple(Breach(str(row), str(sentence)) for row, sentence in read["breaches"])
+                    breaches = tuple(
+                        Breach(str(row), str(sentence)) for row, sentence in read["breaches"]
+                    )
                     direction = {"-->": "-->", "<--": "<--", "": ""}[read["direction"]]
-                    transcript._take(direction, read["message"], float(read["time"]), int(read["size"]), breaches)
+                    transcript._take(
+                        direction, read["message"], float(read["time"]), int(read["size"]), breaches
+                    )
                 except (ValueError, TypeError, LookupError, RecursionError):
-                    raise ValueError(f"{os.fspath(path)}: line {number} is none of a transcript") from None
+                    raise ValueError(
+                        f"{os.fspath(path)}: line {number} is none of a transcript"
+                    ) from None
         return transcript
 
     def save(self, path: FilePath) -> None:
@@ -276,7 +313,11 @@ class Transcript:
         Args:
             method: Of those that are wanted; None wants all.
         """
-        return [entry.message for entry in self if entry.kind == "request" and method in (None, entry.method)]
+        return [
+            entry.message
+            for entry in self
+            if entry.kind == "request" and method in (None, entry.method)
+        ]
 
     def answer_to(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """The answer to a request, as it was on the wire, with ``result`` or ``error``.
@@ -292,8 +333,12 @@ class Transcript:
             if entry.request == request:
                 answer: dict[str, Json] = entry.message
                 return answer
-        asked = next((entry for entry in self if entry.kind == "request" and entry.message == request), None)
-        problem = f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
+        asked = next(
+            (entry for entry in self if entry.kind == "request" and entry.message == request), None
+        )
+        problem = (
+            f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
+        )
         raise AssertionError(self._shown(problem))
 
     def wait_for(self, expected: str, timeout: float = 10.0) -> Entry:
@@ -310,7 +355,8 @@ class Transcript:
         _check(expected)
         with self._changed:
             found = self._changed.wait_for(
-                lambda: next((entry for entry in self._entries if _fits(entry, expected)), None), timeout
+                lambda: next((entry for entry in self._entries if _fits(entry, expected)), None),
+                timeout,
             )
         if found is None:
             raise AssertionError(self._shown(f"no {expected!r} came within {timeout:g} s:"))
@@ -336,19 +382,26 @@ class Transcript:
             run = [] if is_gap else list(group)
             for each in run:
                 _check(each)
-            start = max(range(at, len(entries) + 1), key=lambda start: _matching(entries[start:], run))
+            start = max(
+                range(at, len(entries) + 1), key=lambda start: _matching(entries[start:], run)
+            )
             length = _matching(entries[start:], run)
             at = start + length
             lines[start:at] = [f"= {entry}" for entry in entries[start:at]]
             if length < len(run):
                 if not length:
                     at = len(entries)
-                lines[at:at + 1] = [f"- {run[length]}", *(f"+ {entry}" for entry in entries[at:at + 1])]
+                lines[at : at + 1] = [
+                    f"- {run[length]}",
+                    *(f"+ {entry}" for entry in entries[at : at + 1]),
+                ]
                 shown = "\n".join(lines if entries else [*lines, NOTHING_PASSED])
                 raise AssertionError(f"{run[length]!r} is missing:\n{shown}")
 
     def _shown(self, problem: str) -> str:
-        return f"{problem} this exchange:\n" + ("\n".join(f"  {entry}" for entry in self) or NOTHING_PASSED)
+        return f"{problem} this exchange:\n" + (
+            "\n".join(f"  {entry}" for entry in self) or NOTHING_PASSED
+        )
 
 
 @lru_cache(maxsize=None)
@@ -377,7 +430,9 @@ def _shown(value: Json) -> str:
 
 def _check(expected: Any) -> None:
     if not isinstance(expected, str) or expected[:4] not in ("--> ", "<-- "):
-        raise ValueError(f"a message is named like '--> tools/call' or '<-- result', unlike {expected!r}")
+        raise ValueError(
+            f"a message is named like '--> tools/call' or '<-- result', unlike {expected!r}"
+        )
 
 
 def _fits(entry: Entry, expected: str) -> bool:

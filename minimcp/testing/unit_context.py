@@ -50,12 +50,20 @@ class UnitContext(Context):
     @property
     def reports(self) -> list[Progress]:
         """The progress that was reported, in order; as for a real client without those that did not increase."""
-        return [Progress.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/progress"]
+        return [
+            Progress.from_wire(each["params"])
+            for each in self.sent
+            if each["method"] == "notifications/progress"
+        ]
 
     @property
     def logs(self) -> list[LogMessage]:
         """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
-        return [LogMessage.from_wire(each["params"]) for each in self.sent if each["method"] == "notifications/message"]
+        return [
+            LogMessage.from_wire(each["params"])
+            for each in self.sent
+            if each["method"] == "notifications/message"
+        ]
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.
@@ -118,9 +126,13 @@ def context(
     if log_level not in LOG_LEVELS:
         raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
-        capabilities = Host(None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")).capabilities(spoken)
+        capabilities = Host(
+            None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")
+        ).capabilities(spoken)
     sink = _Record()
-    peer = Peer(spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level])
+    peer = Peer(
+        spoken, info=client_info, capabilities=dict(capabilities), log_rank=LOG_LEVELS[log_level]
+    )
     asked = dict(params or {})
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
@@ -160,7 +172,9 @@ class _Record(Sink):
 class _ScriptedAsker(Asker):
     """Answers questions with what the test gave."""
 
-    def __init__(self, incoming: IncomingRequest, answers: Answers, questions: list[Question]) -> None:
+    def __init__(
+        self, incoming: IncomingRequest, answers: Answers, questions: list[Question]
+    ) -> None:
         super().__init__(incoming)
         self._script, self._questions = answers, questions
 
@@ -178,16 +192,22 @@ class _ScriptedAsker(Asker):
             answer = answer.get(question.key, answer.get(question.kind, _unanswered))
         if callable(answer) and not isinstance(answer, type):
             answer = answer(question)
-        if isinstance(answer, BaseException) or (isinstance(answer, type) and issubclass(answer, BaseException)):
+        if isinstance(answer, BaseException) or (
+            isinstance(answer, type) and issubclass(answer, BaseException)
+        ):
             raise answer
         try:
             return read_result(asked, write(answer))
         except (TypeError, ValueError) as error:
-            raise AssertionError(f"the test's answer to {asked.key!r} does not fit: {error}") from error
+            raise AssertionError(
+                f"the test's answer to {asked.key!r} does not fit: {error}"
+            ) from error
 
 
 def _unanswered(question: Question) -> NoReturn:
     message = getattr(question.request, "message", None)
     shown = f" ({message!r:.100})" if message else ""
     how = f"context(answers={{{question.key!r}: ...}}) or {{{question.kind!r}: ...}}"
-    raise AssertionError(f"the handler asks {question.key!r}{shown}, and the test has no answer: {how}")
+    raise AssertionError(
+        f"the handler asks {question.key!r}{shown}, and the test has no answer: {how}"
+    )

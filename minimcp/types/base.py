@@ -19,7 +19,18 @@ import typing
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from enum import Enum
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Iterable, NamedTuple, Optional, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ClassVar,
+    Generic,
+    Iterable,
+    NamedTuple,
+    Optional,
+    TypeVar,
+    Union,
+)
 
 from .meta import check_meta
 
@@ -41,7 +52,13 @@ Json = dict[str, Any]
 LONGEST_SHOWN = 200
 """Characters of one value in a repr."""
 
-_WORDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+_WORDS = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 
 class Absent(Enum):
@@ -103,8 +120,14 @@ class Kind(NamedTuple):
     def misfit(self, value: Any) -> Optional[str]:
         """The type of what an author may not give, None when all is well. True is no number."""
         found = type(value).__name__
-        fits = isinstance(value, self.python) and not (isinstance(value, bool) and bool not in self.python)
-        wrong = [each for each in value if not isinstance(each, self.each)] if fits and self.each else []
+        fits = isinstance(value, self.python) and not (
+            isinstance(value, bool) and bool not in self.python
+        )
+        wrong = (
+            [each for each in value if not isinstance(each, self.each)]
+            if fits and self.each
+            else []
+        )
         if wrong:
             return f"{found} holding {type(wrong[0]).__name__}"
         return None if fits else found
@@ -191,7 +214,9 @@ def add_kind(annotation: Any, read: Callable[[Any], Any]) -> None:
     """Add to `KINDS` a class, or a union of classes, whose objects `read` makes, and a list of such objects."""
     classes = typing.get_args(annotation) or (annotation,)
     names = " or ".join(cls.__name__ for cls in classes)
-    KINDS[annotation] = Kind(f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire())
+    KINDS[annotation] = Kind(
+        f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire()
+    )
     KINDS[list[annotation]] = Kind(
         f"a list ({names})", (list,), (list,), classes, convert=listed,
         read=lambda values: [read(value) for value in values], write=lambda values: [each.to_wire() for each in values],
@@ -205,7 +230,11 @@ def kind_of(annotation: Any) -> Kind:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return KINDS[str]._replace(check=one_of(args), strict=True)
-    return kind_of(args[0] if origin is Converted else Union[tuple(arg for arg in args if arg is not type(None))])
+    return kind_of(
+        args[0]
+        if origin is Converted
+        else Union[tuple(arg for arg in args if arg is not type(None))]
+    )
 
 
 def one_of(words: tuple[str, ...]) -> Callable[[str, Any], None]:
@@ -261,7 +290,10 @@ class _SignatureOfFields:
     def __get__(self, instance: Any, owner: Any) -> Signature:
         if owner is Wire:
             raise AttributeError("it has no fields")
-        shown = [(each, Parameter.empty if each.default is MISSING else each.default) for each in fields(owner)]
+        shown = [
+            (each, Parameter.empty if each.default is MISSING else each.default)
+            for each in fields(owner)
+        ]
         return Signature([
             Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type)
             for each, default in shown if each.init
@@ -297,7 +329,10 @@ class Wire:
     def __init_subclass__(cls) -> None:
         written: dict[str, str] = vars(cls).get("__annotations__", {})
         own = {name: said for name, said in written.items() if not said.startswith("ClassVar")}
-        cls._declared = {**cls._declared, **{name: (said, vars(cls).get(name, MISSING)) for name, said in own.items()}}
+        cls._declared = {
+            **cls._declared,
+            **{name: (said, vars(cls).get(name, MISSING)) for name, said in own.items()},
+        }
         for name in own.keys() & vars(cls).keys():
             default = vars(cls)[name]
             if isinstance(default, Field) and default.metadata["local"]:
@@ -314,17 +349,31 @@ class Wire:
     def _prepare(cls) -> None:
         """Make the fields of a dataclass, and work out once what the constructor, reading and writing go through."""
         declared = [(name, *about) for name, about in cls._declared.items()]
-        said = {"__doc__": cls.__doc__}  # or it would be made of a signature, which takes most of the time
-        made: Any = make_dataclass(cls.__name__, declared, namespace=said, init=False, eq=False, repr=False)
+        said = {
+            "__doc__": cls.__doc__
+        }  # or it would be made of a signature, which takes most of the time
+        made: Any = make_dataclass(
+            cls.__name__, declared, namespace=said, init=False, eq=False, repr=False
+        )
         names, plan = vars(sys.modules[cls.__module__]), []
         for each in [one for one in fields(made) if not one.metadata.get("local")]:
-            kind = kind_of(eval(str(each.type), names))  # typing.get_type_hints would take ten times the time
-            kind = kind._replace(**{key: value for key, value in each.metadata.items() if key in kind._fields})
+            kind = kind_of(
+                eval(str(each.type), names)
+            )  # typing.get_type_hints would take ten times the time
+            kind = kind._replace(
+                **{key: value for key, value in each.metadata.items() if key in kind._fields}
+            )
             default = MISSING if each.metadata.get("required") else each.default
-            plan.append((each.name, each.metadata.get("name", member_name(each.name)), kind, default))
+            plan.append(
+                (each.name, each.metadata.get("name", member_name(each.name)), kind, default)
+            )
         cls._defaults = {each.name: each.default for each in fields(made) if each.init}
-        cls._required = frozenset(name for name, default in cls._defaults.items() if default is MISSING)
-        cls._known = frozenset(["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])])
+        cls._required = frozenset(
+            name for name, default in cls._defaults.items() if default is MISSING
+        )
+        cls._known = frozenset(
+            ["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])]
+        )
         cls._plan = tuple(plan)
         cls.__dataclass_fields__ = made.__dataclass_fields__
 
@@ -332,7 +381,11 @@ class Wire:
         named = dict(zip(self._defaults, args), **given)
         values = {**self._defaults, **named}
         count = len(args) + len(given)
-        if len(named) < count or len(values) > len(self._defaults) or not named.keys() >= self._required:
+        if (
+            len(named) < count
+            or len(values) > len(self._defaults)
+            or not named.keys() >= self._required
+        ):
             try:
                 self.__signature__.bind(*args, **given)
             except TypeError as error:
@@ -355,7 +408,9 @@ class Wire:
             value = mapping.get(member)
             if value is not None or (member in mapping and type(None) in kind.wire):
                 if type(value) not in kind.wire:
-                    raise ValueError(f"{cls.__name__}: {member} must be {kind.says}, not {json_type(value)}")
+                    raise ValueError(
+                        f"{cls.__name__}: {member} must be {kind.says}, not {json_type(value)}"
+                    )
                 if kind.read is not None:
                     try:
                         value = kind.read(value)
@@ -368,7 +423,9 @@ class Wire:
             else:
                 value = default
             values[name] = value
-        made.extra = {member: value for member, value in mapping.items() if member not in cls._known}
+        made.extra = {
+            member: value for member, value in mapping.items() if member not in cls._known
+        }
         return made
 
     def to_wire(self) -> Json:
@@ -418,7 +475,9 @@ class Wire:
 
     def __repr__(self) -> str:
         values = self.__dict__
-        shown = {name: values[name] for name, _, _, default in self._plan if values[name] is not default}
+        shown = {
+            name: values[name] for name, _, _, default in self._plan if values[name] is not default
+        }
         if self.extra:
             shown["extra"] = self.extra
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"

@@ -61,7 +61,10 @@ class Icon(Wire):
     src: str
     mime_type: Optional[str] = None
     sizes: Converted[Optional[list[str]], Union[str, Iterable[str], None]] = member(
-        default=None, wire=(list, str), read=lambda sizes: base.strings(_split(sizes)), convert=_split
+        default=None,
+        wire=(list, str),
+        read=lambda sizes: base.strings(_split(sizes)),
+        convert=_split,
     )
     theme: Optional[Literal["light", "dark"]] = member(default=None, strict=False)
 
@@ -106,8 +109,16 @@ class Implementation(Named):
         try:
             return cls.from_wire(mapping)
         except ValueError:
-            name, version = (mapping.get("name"), mapping.get("version")) if isinstance(mapping, dict) else (None, None)
-            return cls(name, version if isinstance(version, str) else "") if isinstance(name, str) else None
+            name, version = (
+                (mapping.get("name"), mapping.get("version"))
+                if isinstance(mapping, dict)
+                else (None, None)
+            )
+            return (
+                cls(name, version if isinstance(version, str) else "")
+                if isinstance(name, str)
+                else None
+            )
 
 
 class Resource(Named):
@@ -206,7 +217,9 @@ def contents_from_wire(mapping: Any) -> ResourceContents:
         raise ValueError(f"resource contents: must be an object, not {base.json_type(mapping)}")
     if mapping.get("text") is None and mapping.get("blob") is None:
         raise ValueError("resource contents: neither text nor blob is there")
-    return (BlobResourceContents if mapping.get("text") is None else TextResourceContents).from_wire(mapping)
+    return (
+        BlobResourceContents if mapping.get("text") is None else TextResourceContents
+    ).from_wire(mapping)
 
 
 # The MIME types of text and of bytes, where nobody says another.
@@ -216,7 +229,9 @@ PLAIN_TEXT, ANY_BYTES = "text/plain", "application/octet-stream"
 def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
     """A copy of the item with a MIME type; None takes the one of its kind."""
     made = copy(item)
-    made.mime_type = mime_type or (ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT)
+    made.mime_type = mime_type or (
+        ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT
+    )
     return made
 
 
@@ -310,7 +325,9 @@ def media_type(name: str, data: bytes) -> Optional[str]:
         if beginning is not None and re.match(beginning, data, re.DOTALL):
             return mime_type
     suffix = os.path.splitext(name)[1].lower()
-    return next((mime_type for mime_type, suffixes, _ in _MEDIA if suffix in suffixes.split()), None)
+    return next(
+        (mime_type for mime_type, suffixes, _ in _MEDIA if suffix in suffixes.split()), None
+    )
 
 
 class _Media(Wire):
@@ -325,11 +342,15 @@ class _Media(Wire):
         given: Any = self.data
         if isinstance(given, (str, os.PathLike)):
             name, found = type(self).__name__, type(given).__name__
-            raise TypeError(f"{name}: data must be bytes, not {found}: {name}.from_file(...) reads a file")
+            raise TypeError(
+                f"{name}: data must be bytes, not {found}: {name}.from_file(...) reads a file"
+            )
         super().__post_init__()
 
     @classmethod
-    def from_file(cls: type[M], path: Union[str, os.PathLike[str]], mime_type: Optional[str] = None) -> M:
+    def from_file(
+        cls: type[M], path: Union[str, os.PathLike[str]], mime_type: Optional[str] = None
+    ) -> M:
         """The content of a file.
 
         Args:
@@ -346,7 +367,9 @@ class _Media(Wire):
             wanted, name = cls.__name__.lower(), os.path.basename(os.fspath(path))
             mime_type = media_type(name, data)
             if mime_type is None:
-                raise ValueError(f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type=")
+                raise ValueError(
+                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type="
+                )
             if not mime_type.startswith(f"{wanted}/"):
                 raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")
         return cls(data, mime_type)
@@ -481,7 +504,9 @@ def _link_or_embedded(mapping: Json) -> Content:
     return ResourceLink.from_wire({"name": mapping["uri"], **mapping})
 
 
-READERS: dict[str, Callable[[Any], Any]] = {cls.type: cls.from_wire for cls in (Text, Image, Audio, ResourceLink)}
+READERS: dict[str, Callable[[Any], Any]] = {
+    cls.type: cls.from_wire for cls in (Text, Image, Audio, ResourceLink)
+}
 READERS["resource"] = _link_or_embedded
 """By ``type``."""
 

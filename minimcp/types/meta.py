@@ -35,8 +35,14 @@ def trace_context(meta: Any) -> dict[str, str]:
     if type(meta) is not dict:
         return {}
     found = {key: meta.get(key) for key in TRACE_KEYS}
-    kept = {key: text for key, text in found.items() if isinstance(text, str) and 0 < len(text) <= _TRACE_LENGTH}
-    if not re.match(_TRACE_PARENT, kept.get("traceparent", "")):  # without which the state means nothing
+    kept = {
+        key: text
+        for key, text in found.items()
+        if isinstance(text, str) and 0 < len(text) <= _TRACE_LENGTH
+    }
+    if not re.match(
+        _TRACE_PARENT, kept.get("traceparent", "")
+    ):  # without which the state means nothing
         kept.pop("traceparent", None)
         kept.pop("tracestate", None)
     return kept
@@ -61,11 +67,15 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
         if not re.match(_NAME, name) or (slash and not re.match(_PREFIX, prefix)):
             raise ValueError(f"{wrong} breaks the grammar: write it like com.example/name")
         if is_reserved(prefix) and key not in DEFINED_KEYS:
-            raise ValueError(f"{wrong} is reserved for the protocol: use a prefix of your own, like com.example/")
+            raise ValueError(
+                f"{wrong} is reserved for the protocol: use a prefix of your own, like com.example/"
+            )
         if key in TRACE_KEYS and not isinstance(value, str):
             raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
         if key == "traceparent" and not re.match(_TRACE_PARENT, value):
-            raise ValueError(f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}")
+            raise ValueError(
+                f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}"
+            )
 
 
 def is_reserved(prefix: str) -> bool:
@@ -90,10 +100,14 @@ def check_identifier(identifier: Any, owner: str) -> None:
         TypeError: It is no text.
     """
     if not isinstance(identifier, str):
-        raise TypeError(f"{owner}: the identifier of an extension is a str, not {type(identifier).__name__}")
+        raise TypeError(
+            f"{owner}: the identifier of an extension is a str, not {type(identifier).__name__}"
+        )
     prefix, slash, name = identifier.partition("/")
     if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
-        raise ValueError(f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name")
+        raise ValueError(
+            f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name"
+        )
 
 
 def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
@@ -107,6 +121,8 @@ def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
     for identifier, settings in (given or {}).items():
         check_identifier(identifier, "extensions")
         if not isinstance(settings, Mapping):
-            raise TypeError(f"extensions: the settings of {identifier!r} are an object: write {{}} for none")
+            raise TypeError(
+                f"extensions: the settings of {identifier!r} are an object: write {{}} for none"
+            )
         checked[identifier] = dict(settings)
     return checked

@@ -40,7 +40,10 @@ class LogMessage(Wire):
         ValueError: There is no such level.
     """
 
-    level: str = member(convert=lambda level: "warning" if level == "warn" else level, check=one_of(tuple(LOG_LEVELS)))
+    level: str = member(
+        convert=lambda level: "warning" if level == "warn" else level,
+        check=one_of(tuple(LOG_LEVELS)),
+    )
     data: Any
     logger: Optional[str] = None
     meta: Optional[Json] = None

@@ -9,11 +9,34 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Literal, Mapping, Optional, Sequence, Union, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Iterable,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Union,
+    get_args,
+)
 
 from ..errors import Declined
 from ..protocol.uri_template import parse_web_url
-from .base import ABSENT, KINDS, Converted, Items, Json, Kind, OptionalItems, Wire, listed, member, unit
+from .base import (
+    ABSENT,
+    KINDS,
+    Converted,
+    Items,
+    Json,
+    Kind,
+    OptionalItems,
+    Wire,
+    listed,
+    member,
+    unit,
+)
 from .content import READERS, Content, Implementation, Role, Text, WithContent, content_from_wire
 from .tool import Outcome, Tool
 
@@ -54,16 +77,24 @@ class Answer:
             Declined: The user declined or made no choice.
         """
         if self.action != "accept":
-            raise Declined("the user declined" if self.action == "decline" else "the user made no choice")
+            raise Declined(
+                "the user declined" if self.action == "decline" else "the user made no choice"
+            )
         return self.content
 
     if not TYPE_CHECKING:  # which would take any subscript then
 
         def __getitem__(self, key: Any) -> Any:
-            raise TypeError("an Answer is not subscriptable: what was filled in is .require(), or .content")
+            raise TypeError(
+                "an Answer is not subscriptable: what was filled in is .require(), or .content"
+            )
 
     def __repr__(self) -> str:
-        return f"Answer({self.action!r}, {self.content!r})" if self.content is not None else f"Answer({self.action!r})"
+        return (
+            f"Answer({self.action!r}, {self.content!r})"
+            if self.content is not None
+            else f"Answer({self.action!r})"
+        )
 
 
 class Question(Wire):
@@ -118,7 +149,11 @@ class ElicitRequest(Question):
         """What a form shows before the user has changed anything: the defaults of the schema, by name."""
         properties = (self.schema or {}).get("properties")
         fields = properties.items() if isinstance(properties, dict) else ()
-        return {name: field["default"] for name, field in fields if isinstance(field, dict) and "default" in field}
+        return {
+            name: field["default"]
+            for name, field in fields
+            if isinstance(field, dict) and "default" in field
+        }
 
     @property
     def host(self) -> Optional[str]:
@@ -132,12 +167,16 @@ class ElicitRequest(Question):
     @property
     def looks_odd(self) -> bool:
         """Whether the host may pretend to be another one: there is none, or it has letters beyond ASCII (``xn--``)."""
-        return self.url is not None and any(label[:4] in ("", "xn--") for label in (self.host or "").split("."))
+        return self.url is not None and any(
+            label[:4] in ("", "xn--") for label in (self.host or "").split(".")
+        )
 
 
 def _check_file_uri(what: str, uri: str) -> None:
     if not uri.startswith("file://"):
-        raise ValueError(f"{what} must start with file://, unlike {uri!r}; for a path use from_path")
+        raise ValueError(
+            f"{what} must start with file://, unlike {uri!r}; for a path use from_path"
+        )
 
 
 class Root(Wire):
@@ -230,7 +269,10 @@ Blocks = Union[str, SamplingContent, Iterable[SamplingContent]]
 
 
 def _read_blocks(value: Any) -> list[SamplingContent]:
-    return [content_from_wire(item, _READERS) for item in (value if isinstance(value, list) else [value])]
+    return [
+        content_from_wire(item, _READERS)
+        for item in (value if isinstance(value, list) else [value])
+    ]
 
 
 def _write_blocks(blocks: list[Wire]) -> Any:
@@ -333,7 +375,11 @@ class ModelHint(Wire):
 
 def _as_hints(hints: Any) -> Any:
     given = listed(hints)
-    return [ModelHint(hint) if isinstance(hint, str) else hint for hint in given] if isinstance(given, list) else given
+    return (
+        [ModelHint(hint) if isinstance(hint, str) else hint for hint in given]
+        if isinstance(given, list)
+        else given
+    )
 
 
 class ModelPreferences(Wire):

@@ -42,7 +42,11 @@ def server(subject: str, mode: str) -> list[str]:
 
 
 def client(subject: str, *target: str) -> list[str]:
-    return [sys.executable, str(HERE / f"{subject}_client.py"), *(target or server("limit", "plain"))]
+    return [
+        sys.executable,
+        str(HERE / f"{subject}_client.py"),
+        *(target or server("limit", "plain")),
+    ]
 
 
 def environment() -> dict[str, str]:
@@ -74,7 +78,9 @@ class Measurement(NamedTuple):
     mode: str  # the kind of process that it needs; "none" starts its own
     size: int  # calls per slice; a quick run makes a third of them
     slices: int  # per round
-    run: Callable[..., Measured]  # makes one slice: takes the subject's process, or its name; and the size
+    run: Callable[
+        ..., Measured
+    ]  # makes one slice: takes the subject's process, or its name; and the size
     rows: tuple[Metric, ...]
     whole: bool = False  # whether a quick run makes as many
 
@@ -181,7 +187,9 @@ def opened(subject: str, mode: str) -> Child:
         if mode == "http":
             http_load.many(child, 64)
     elif mode == "http-client":
-        child = http_load.Client(server("limit", "http"), lambda url: client(subject, url), environment())
+        child = http_load.Client(
+            server("limit", "http"), lambda url: client(subject, url), environment()
+        )
         http_load.client(child, 64)
     else:
         modern = mode == "modern"
@@ -204,7 +212,9 @@ class Round:
     def __init__(self, wanted: set[str], size: float) -> None:
         self.values: dict[tuple[str, str], float] = {}
         self.faults: list[str] = []
-        chosen = [item for item in MEASUREMENTS if wanted.intersection(row.key for row in item.rows)]
+        chosen = [
+            item for item in MEASUREMENTS if wanted.intersection(row.key for row in item.rows)
+        ]
         for mode in dict.fromkeys(item.mode for item in chosen):
             self._run(mode, [item for item in chosen if item.mode == mode], size)
 
@@ -217,7 +227,9 @@ class Round:
                 except Broken as error:
                     self.faults.append(f"{subject}, {mode}: {error}")
             for item in chosen:
-                self._measure(item, children, max(1, round(item.size * (1 if item.whole else size))))
+                self._measure(
+                    item, children, max(1, round(item.size * (1 if item.whole else size)))
+                )
         finally:
             for child in filter(None, children.values()):
                 child.close()
@@ -248,18 +260,37 @@ def number(value: float) -> str:
 
 def cells(rounds: Sequence[Round], metric: Metric) -> list[str]:
     """The cells of a row; its verdict is by the median of the rounds."""
-    figures = {name: [one.values[name, metric.key] for one in rounds if (name, metric.key) in one.values]
-               for name in IMPORTS}
-    limit, ours = (number(median(found) * metric.scale) if found else "-" for found in figures.values())
-    pairs = [(one.values.get(("minimcp", metric.key)), one.values.get(("limit", metric.key))) for one in rounds]
-    judged = [other / mine if metric.more else mine / other for mine, other in pairs if mine and other]
+    figures = {
+        name: [one.values[name, metric.key] for one in rounds if (name, metric.key) in one.values]
+        for name in IMPORTS
+    }
+    limit, ours = (
+        number(median(found) * metric.scale) if found else "-" for found in figures.values()
+    )
+    pairs = [
+        (one.values.get(("minimcp", metric.key)), one.values.get(("limit", metric.key)))
+        for one in rounds
+    ]
+    judged = [
+        other / mine if metric.more else mine / other for mine, other in pairs if mine and other
+    ]
     if metric.own:
         judged = [value * metric.scale for value in figures["minimcp"]]
-    times = "{} ({}-{})".format(*map(number, (median(judged), min(judged), max(judged)))) if judged else "-"
+    times = (
+        "{} ({}-{})".format(*map(number, (median(judged), min(judged), max(judged))))
+        if judged
+        else "-"
+    )
     verdict = ""
     if metric.target is not None and judged:
         middle = median(judged)
-        verdict = "met" if middle <= metric.target else "close" if middle <= metric.target * NOISE else "missed"
+        verdict = (
+            "met"
+            if middle <= metric.target
+            else "close"
+            if middle <= metric.target * NOISE
+            else "missed"
+        )
     label = f"..{metric.label[1:]}" if metric.label.startswith(" ") else metric.label
     target = "" if metric.target is None else f"{metric.target:g}"
     return [label, metric.unit, limit, ours, "itself " * metric.own + times, target, verdict]
@@ -270,28 +301,42 @@ def table(body: "list[list[str]]") -> str:
     lines = [list(COLUMNS), *body]
     widths = [max(map(len, column)) for column in zip(*lines)]
     rule = "  ".join("=" * width for width in widths)
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+    text = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines
+    ]
     return "\n".join([rule, text[0], rule, *text[1:], rule])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Compare with a hand-written loop.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description="Compare with a hand-written loop."
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how many rounds (3)")
     parser.add_argument("--quick", action="store_true", help="a third of the calls")
-    parser.add_argument("--only", action="append", metavar="METRIC", choices=[metric.key for metric in METRICS],
-                        help="this row alone; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="METRIC",
+        choices=[metric.key for metric in METRICS],
+        help="this row alone; may be repeated",
+    )
     options = parser.parse_args()
     wanted = set(options.only or (metric.key for metric in METRICS))
     begin, busy = time.monotonic(), os.getloadavg()[0]
     faults = list(Round({"import", "start"}, 1).faults)  # for the bytecode
     rounds: list[Round] = []
     for count in range(options.rounds):
-        print(f"round {count + 1} of {options.rounds}, {time.monotonic() - begin:.0f} s", file=sys.stderr)
+        print(
+            f"round {count + 1} of {options.rounds}, {time.monotonic() - begin:.0f} s",
+            file=sys.stderr,
+        )
         rounds.append(Round(wanted, 1 / 3 if options.quick else 1.0))
         faults += rounds[-1].faults
     rows = [cells(rounds, metric) for metric in METRICS if metric.key in wanted]
     load_average = " to ".join(f"{one:.1f}" for one in (busy, os.getloadavg()[0]))
-    where = f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load average {load_average}"
+    where = (
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load average {load_average}"
+    )
     print(f"{where}, {len(rounds)} rounds, {time.strftime('%Y-%m-%d')}.\n\n{table(rows)}\n\n{NOTE}")
     over = [line[0].strip(". ") for line in rows if line[6] in ("close", "missed")]
     if over:

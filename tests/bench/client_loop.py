@@ -58,5 +58,7 @@ def obey(one: Call, many: Call) -> None:
     """Serve orders until stdin ends."""
     for line in sys.stdin:
         order, calls = line.split()
-        measured = sequential(one, int(calls)) if order == "sequential" else threads(many, int(calls))
+        measured = (
+            sequential(one, int(calls)) if order == "sequential" else threads(many, int(calls))
+        )
         print(json.dumps(measured), flush=True)

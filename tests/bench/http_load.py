@@ -108,7 +108,9 @@ def _whole(data: bytes) -> bool:
     head = data[:end].lower()
     if b"\r\ncontent-length: " not in head:
         return head.split(b" ", 2)[1] == b"202" or data.endswith(b"0\r\n\r\n")
-    return len(data) >= end + 4 + int(head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0])
+    return len(data) >= end + 4 + int(
+        head.partition(b"\r\ncontent-length: ")[2].partition(b"\r\n")[0]
+    )
 
 
 class Child(load.Child):
@@ -153,7 +155,9 @@ def many(child: Child, calls: int) -> Measured:
     poller, by_number = select.epoll(), {}
     todo = {}
     for connection in child.connections:
-        todo[connection] = [connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))]
+        todo[connection] = [
+            connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))
+        ]
     for connection in child.connections:
         connection.renew()
         poller.register(connection.socket, select.EPOLLIN)
@@ -222,7 +226,10 @@ class Client(load.Child):
     """A client under test, with a hand-written server of its own that it calls."""
 
     def __init__(
-        self, server: Sequence[str], client: Callable[[str], Sequence[str]], environment: Mapping[str, str]
+        self,
+        server: Sequence[str],
+        client: Callable[[str], Sequence[str]],
+        environment: Mapping[str, str],
     ) -> None:
         self.server = load.Child(server, environment)
         super().__init__(client(self.server.read().decode().strip()), environment)

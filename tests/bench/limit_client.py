@@ -21,7 +21,11 @@ from client_loop import obey
 encode = json.JSONEncoder(separators=(",", ":")).encode
 decode = json.JSONDecoder().decode
 SET_PIPE_SIZE = 1031
-HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "limit", "version": "0"}}
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "limit", "version": "0"},
+}
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 HEAD = (
@@ -37,7 +41,9 @@ def request(ident: int, text: str) -> dict[str, Any]:
 
 class Connection:
     def __init__(self, command: list[str]) -> None:
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.into, self.out = self.process.stdin.fileno(), self.process.stdout.fileno()

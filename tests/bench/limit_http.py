@@ -38,7 +38,9 @@ def serve(connection: socket.socket, handle: Callable[[bytes], Any]) -> None:
             if method == "GET":
                 connection.sendall(EVENTS)
             elif isinstance(answer, bytes):
-                connection.sendall(HEAD % (b"200 OK" if answer else b"202 Accepted", len(answer)) + answer)
+                connection.sendall(
+                    HEAD % (b"200 OK" if answer else b"202 Accepted", len(answer)) + answer
+                )
             else:
                 connection.sendall(EVENTS)
                 for line in answer:

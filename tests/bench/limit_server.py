@@ -33,7 +33,10 @@ def text(value: str) -> dict[str, Any]:
 
 
 def both(value: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": encode(value)}], "structuredContent": {"result": value}}
+    return {
+        "content": [{"type": "text", "text": encode(value)}],
+        "structuredContent": {"result": value},
+    }
 
 
 def echo(params: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +67,11 @@ def sleep(request: dict[str, Any]) -> None:
     write(answer(request, text("slept")))
 
 
-TOOLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"echo": echo, "add": add, "count": count}
+TOOLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "echo": echo,
+    "add": add,
+    "count": count,
+}
 
 
 def add_records() -> None:
@@ -84,13 +91,21 @@ def add_records() -> None:
         at: Place
 
     def build(items: list[dict[str, Any]]) -> list[Record]:
-        return [Record(row["id"], row["name"], row["tags"], Place(row["at"]["lat"], row["at"]["lon"])) for row in items]
+        return [
+            Record(row["id"], row["name"], row["tags"], Place(row["at"]["lat"], row["at"]["lon"]))
+            for row in items
+        ]
 
     def records(params: dict[str, Any]) -> dict[str, Any]:
         found = build(params["arguments"]["items"])
         return both(
             [
-                {"id": row.id, "name": row.name, "tags": row.tags, "at": {"lat": row.at.lat, "lon": row.at.lon}}
+                {
+                    "id": row.id,
+                    "name": row.name,
+                    "tags": row.tags,
+                    "at": {"lat": row.at.lat, "lon": row.at.lon},
+                }
                 for row in found
             ]
         )
@@ -110,12 +125,19 @@ def listing(many: bool) -> dict[str, Any]:
     schema = {"type": "object", "properties": properties, "required": ["city"]}
     names = [f"tool_{number}" for number in range(1000)] if many else [*TOOLS, "sleep"]
     plain: dict[str, Any] = {"type": "object"}
-    tools = [{"name": n, "description": "Forecast it.", "inputSchema": schema if many else plain} for n in names]
+    tools = [
+        {"name": n, "description": "Forecast it.", "inputSchema": schema if many else plain}
+        for n in names
+    ]
     return {"tools": tools, "ttlMs": 0, "cacheScope": "private"}
 
 
 def hello(revision: str) -> dict[str, Any]:
-    return {"protocolVersion": revision, "capabilities": {"tools": {}}, "serverInfo": {"name": "limit", "version": "0"}}
+    return {
+        "protocolVersion": revision,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "limit", "version": "0"},
+    }
 
 
 def answer(request: dict[str, Any], result: dict[str, Any]) -> bytes:

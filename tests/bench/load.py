@@ -29,7 +29,11 @@ MODERN = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
-HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "load", "version": "0"}}
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "load", "version": "0"},
+}
 Measured = dict[str, float]
 
 
@@ -40,7 +44,9 @@ class Broken(Exception):
 class Child:
     """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], modern: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], modern: bool = False
+    ) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0,
@@ -64,7 +70,12 @@ class Child:
 
     def frame(self, method: str, params: Mapping[str, Any]) -> bytes:
         """One request as a line, with the next id."""
-        message = {"jsonrpc": "2.0", "id": next(self.ids), "method": method, "params": {**params, **self.envelope}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": next(self.ids),
+            "method": method,
+            "params": {**params, **self.envelope},
+        }
         return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
     def call(self, tool: str, **arguments: Any) -> bytes:
@@ -127,7 +138,9 @@ class Child:
 
     def resident(self) -> float:
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
-            return next(float(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+            return next(
+                float(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS")
+            )
 
     def close(self) -> Optional[int]:
         """End the input, wait for the end (killing what stays), and give the exit status."""
@@ -222,13 +235,18 @@ def progress(child: Child, reports: int) -> Measured:
 
 
 def count_of(child: Child, reports: int) -> bytes:
-    return child.frame("tools/call", {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}})
+    return child.frame(
+        "tools/call",
+        {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": "p"}},
+    )
 
 
 def expect_reports(child: Child, lines: Sequence[bytes], reports: int) -> None:
     *notices, reply = lines
     expect(child, reply, "done")
-    if [json.loads(notice)["params"]["progress"] for notice in notices] != list(range(1, reports + 1)):
+    if [json.loads(notice)["params"]["progress"] for notice in notices] != list(
+        range(1, reports + 1)
+    ):
         raise child.broken("progress out of order or incomplete")
 
 
@@ -247,7 +265,12 @@ def sleeps(child: Child, calls: int) -> Measured:
 
 def rows(number: int) -> list[dict[str, Any]]:
     return [
-        {"id": i, "name": f"record {i}", "tags": ["red", "blue"], "at": {"lat": i + 0.5, "lon": i + 0.25}}
+        {
+            "id": i,
+            "name": f"record {i}",
+            "tags": ["red", "blue"],
+            "at": {"lat": i + 0.5, "lon": i + 0.25},
+        }
         for i in range(number)
     ]
 
@@ -291,7 +314,9 @@ def big(child: Child, calls: int) -> Measured:
     """Echo 1 MB and 10 MB; the quotient shows whether large messages take linear time."""
     measured = {}
     for name, megabytes, repeat in (("echo-1mb", 1, 3 * calls), ("echo-10mb", 10, calls)):
-        text = "The quick brown fox jumps over the lazy dog, 1 234 567 times. " * (megabytes * 1000000 // 62)
+        text = "The quick brown fox jumps over the lazy dog, 1 234 567 times. " * (
+            megabytes * 1000000 // 62
+        )
         times = []
         for _ in range(repeat):
             line = child.call("echo", text=text)

@@ -23,7 +23,8 @@ from ..redis_server import RedisServer, redis_server
 
 NEWEST = "2026-07-28"
 META = {
-    "io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/protocolVersion": NEWEST,
+    "io.modelcontextprotocol/clientCapabilities": {},
 }
 CALL = {"name": "echo", "arguments": {"text": "x"}}
 
@@ -55,9 +56,14 @@ def seconds_of(port: int, modern: bool, calls: int) -> float:
 
 
 def operations(redis: Optional[RedisServer]) -> int:
-    return 0 if redis is None else sum(
-        int(value.partition("calls=")[2].partition(",")[0])
-        for name, value in redis.numbers("commandstats").items() if name == "cmdstat_evalsha"
+    return (
+        0
+        if redis is None
+        else sum(
+            int(value.partition("calls=")[2].partition(",")[0])
+            for name, value in redis.numbers("commandstats").items()
+            if name == "cmdstat_evalsha"
+        )
     )
 
 
@@ -83,21 +89,26 @@ def main(arguments: List[str]) -> int:
                 for name, seconds in best.items():
                     ratio = seconds / best["memory"]
                     more = f", {scripts:.2f} scripts a call" if name == "redis" else ""
-                    print(f"{era:<12} {name:<8} {calls / seconds:>6.0f} calls/s, ratio {ratio:.2f}{more}")
+                    print(
+                        f"{era:<12} {name:<8} {calls / seconds:>6.0f} calls/s, ratio {ratio:.2f}{more}"
+                    )
         finally:
             for fleet in fleets.values():
                 fleet.__exit__()
         for number in (1, 2, 4):
             with Fleet(folder, redis.url, number) as fleet:
                 threads = [
-                    threading.Thread(target=seconds_of, args=(port, False, calls)) for port in fleet.ports
+                    threading.Thread(target=seconds_of, args=(port, False, calls))
+                    for port in fleet.ports
                 ]
                 begun = time.perf_counter()
                 for thread in threads:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                print(f"{number} processes  {number * calls / (time.perf_counter() - begun):>6.0f} calls/s with redis")
+                print(
+                    f"{number} processes  {number * calls / (time.perf_counter() - begun):>6.0f} calls/s with redis"
+                )
         with Fleet(folder, redis.url, 1) as fleet:
             seconds_of(fleet.ports[0], False, 1)
             before = int(redis.numbers("memory")["used_memory"])
@@ -107,7 +118,9 @@ def main(arguments: List[str]) -> int:
     print(f"a session takes {each:.0f} bytes of Redis")
     for sessions in (10_000, 1_000_000):
         megabytes, calls_a_second = sessions * each / 1e6, sessions / 60
-        print(f"{sessions:>9,} sessions, a call a minute each: {megabytes:,.0f} MB, {calls_a_second:,.0f} calls/s")
+        print(
+            f"{sessions:>9,} sessions, a call a minute each: {megabytes:,.0f} MB, {calls_a_second:,.0f} calls/s"
+        )
     return 0
 
 

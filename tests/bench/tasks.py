@@ -34,7 +34,11 @@ def made(store: Optional[Store] = None, go: Optional[threading.Event] = None) ->
     def work(number: int, ctx: Context, seconds: float = 0.1) -> str:
         """Work; every other task asks for a name."""
         ctx.sleep(seconds)
-        return str(number) if number % 2 else f"{number} {ctx.elicit('Who?', {'name': str}).require()['name']}"
+        return (
+            str(number)
+            if number % 2
+            else f"{number} {ctx.elicit('Who?', {'name': str}).require()['name']}"
+        )
 
     @server.tool(task="required")
     def hold() -> str:
@@ -72,7 +76,9 @@ def thousand() -> bool:
         states: List[Any] = []
 
         def all_ask() -> bool:
-            states[:] = [client.request("tasks/get", {"taskId": task.id})["status"] for task in tasks]
+            states[:] = [
+                client.request("tasks/get", {"taskId": task.id})["status"] for task in tasks
+            ]
             return states.count("input_required") == asking
 
         assert eventually(all_ask, 10 * WAIT), Counter(states)
@@ -87,8 +93,13 @@ def thousand() -> bool:
 
 def die(path: str) -> None:
     """Make the tasks on a store, say their ids, and be killed in the middle."""
-    with connect(made(SqliteStore(path)), extensions=[Tasks()], elicit=lambda asked: HELLO) as client:
-        tasks = [client.start_task("work", {"number": each, "seconds": each % 50 / 10}) for each in range(TASKS)]
+    with connect(
+        made(SqliteStore(path)), extensions=[Tasks()], elicit=lambda asked: HELLO
+    ) as client:
+        tasks = [
+            client.start_task("work", {"number": each, "seconds": each % 50 / 10})
+            for each in range(TASKS)
+        ]
         finished = 0
         while finished < TASKS // 4:
             finished = sum(task.refresh() == "completed" for task in tasks[1::2])
@@ -100,28 +111,43 @@ def killed() -> bool:
     """What the next process finds on the store of one that was killed."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tasks.db")
-        ended = subprocess.run([sys.executable, "-m", __spec__.name, path], stdout=subprocess.PIPE, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-m", __spec__.name, path], stdout=subprocess.PIPE, check=False
+        )
         ids = ended.stdout.decode().split()
         store = SqliteStore(path)
         with connect(made(store), extensions=[Tasks()]) as client:
+
             def states() -> Counter[str]:
                 found = [client.request("tasks/get", {"taskId": id}) for id in ids]
-                return Counter("lost" if one.get("statusMessage") == LOST else one["status"] for one in found)
+                return Counter(
+                    "lost" if one.get("statusMessage") == LOST else one["status"] for one in found
+                )
 
-            print(f"killed with {len(ids)} tasks, of which the next process finds at first: {dict(states())}")
+            print(
+                f"killed with {len(ids)} tasks, of which the next process finds at first: {dict(states())}"
+            )
             time.sleep(LEASE_SECONDS)
             last = states()
             results = sum("result" in client.request("tasks/get", {"taskId": id}) for id in ids)
             print(f"and when its lease is over: {dict(last)}, {results} results")
         store.close()
-        return len(ids) == TASKS and set(last) == {"completed", "lost"} and results == last["completed"]
+        return (
+            len(ids) == TASKS
+            and set(last) == {"completed", "lost"}
+            and results == last["completed"]
+        )
 
 
 def hurried(seconds: float = 3.0) -> bool:
     """One client asks as fast as it can; another one calls meanwhile."""
     go, took, looks = threading.Event(), list[float](), 0
     server = made(go=go)
-    with server.start_http() as running, connect(running.url, extensions=[Tasks()]) as one, connect(running.url) as two:
+    with (
+        server.start_http() as running,
+        connect(running.url, extensions=[Tasks()]) as one,
+        connect(running.url) as two,
+    ):
         task, stop = one.start_task("hold"), threading.Event()
 
         def call() -> None:
@@ -142,8 +168,12 @@ def hurried(seconds: float = 3.0) -> bool:
             stop.wait(max(0.0, end - time.monotonic()))
             stop.set()
             calling.join()
-            beside = f"beside {looks / seconds:.0f} looks at a task a second" if is_asked else "alone"
-            print(f"a call over HTTP takes {median(took) * 1000:.1f} ms {beside}, {max(took) * 1000:.0f} ms at most")
+            beside = (
+                f"beside {looks / seconds:.0f} looks at a task a second" if is_asked else "alone"
+            )
+            print(
+                f"a call over HTTP takes {median(took) * 1000:.1f} ms {beside}, {max(took) * 1000:.0f} ms at most"
+            )
         go.set()
         return task.result(WAIT).text == "held"
 

@@ -95,7 +95,9 @@ def stdio_server(era: str) -> List[str]:
 
 def http_server(era: str) -> List[str]:
     """The walk of the bundled HTTP server in a child process, which ends with its input."""
-    with subprocess.Popen(serving("http"), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        serving("http"), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdin is not None and child.stdout is not None
         walk = walk_of_server(child.stdout.readline().strip(), era)
         child.stdin.close()
@@ -137,7 +139,9 @@ WALKS = {"stdio server": stdio_server, "stdio client": stdio_client, "HTTP serve
 def main() -> int:
     """Print the walks."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.walk", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail where a walk is longer than its bound")
+    parser.add_argument(
+        "--check", action="store_true", help="fail where a walk is longer than its bound"
+    )
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -125,10 +125,19 @@ def command_line(*arguments: str, package: str = "minimcp") -> List[str]:
 
 def run_process(*arguments: str, package: str = "minimcp", **options: Any) -> Done:
     """Run a command as a process, bounded by three times the common wait: two Pythons start."""
-    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "input": "", "stdout": subprocess.PIPE, **options}
+    options = {
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "input": "",
+        "stdout": subprocess.PIPE,
+        **options,
+    }
     done = subprocess.run(
-        command_line(*arguments, package=package), stderr=subprocess.PIPE, text=True, encoding="utf-8",
-        timeout=3 * WAIT, **options,
+        command_line(*arguments, package=package),
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        timeout=3 * WAIT,
+        **options,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -10,12 +10,21 @@ ODD = sys.argv[1]
 PREFIX = "io.modelcontextprotocol/"
 TOOL: Dict[str, Any] = {"name": "add", "inputSchema": {"type": "object"}}
 LISTS: Dict[str, Any] = {
-    "tools/list": ("tools", [TOOL]), "resources/list": ("resources", [{"uri": "a://b", "name": "b"}]),
-    "resources/templates/list": ("resourceTemplates", []), "prompts/list": ("prompts", [{"name": "p"}]),
+    "tools/list": ("tools", [TOOL]),
+    "resources/list": ("resources", [{"uri": "a://b", "name": "b"}]),
+    "resources/templates/list": ("resourceTemplates", []),
+    "prompts/list": ("prompts", [{"name": "p"}]),
 }
 SCHEMAS = {
-    "large schema": {"type": "object", "patternProperties": {"^x": {}}, "dependentRequired": {"a": ["b"]}},
-    "foreign reference": {"type": "object", "properties": {"a": {"$ref": "https://example.com/schema"}}},
+    "large schema": {
+        "type": "object",
+        "patternProperties": {"^x": {}},
+        "dependentRequired": {"a": ["b"]},
+    },
+    "foreign reference": {
+        "type": "object",
+        "properties": {"a": {"$ref": "https://example.com/schema"}},
+    },
     "old dialect": {"type": "object", "$schema": "http://json-schema.org/draft-03/schema#"},
     "wrong schema": {"type": "object", "properties": []},
 }
@@ -23,7 +32,10 @@ CURSORS: Dict[str, Any] = {"same cursor": "again", "null cursor": None, "number 
 VERSIONS: Dict[str, Any] = {"null versions": None}
 DATA: Dict[str, Any] = {"text as data": "x"}
 EMPTY = {("ping", None), *(("logging/setLevel", level) for level in ("debug", "info", "emergency"))}
-NOISE = {"deep line": b"[" * 100_000 + b"]" * 100_000 + b"\n", "binary line": b"\xff\xfe\x00\x1b[31m\n"}
+NOISE = {
+    "deep line": b"[" * 100_000 + b"]" * 100_000 + b"\n",
+    "binary line": b"\xff\xfe\x00\x1b[31m\n",
+}
 
 TOOL["inputSchema"] = SCHEMAS.get(ODD, TOOL["inputSchema"])
 if ODD == "no templates":
@@ -48,7 +60,13 @@ def answer(method: str, id: Any, params: Dict[str, Any]) -> None:
     """Answer one request."""
     meta = params.get("_meta", {})
     alone = PREFIX + "protocolVersion" in meta
-    capabilities: Dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {}}
+    capabilities: Dict[str, Any] = {
+        "tools": {},
+        "resources": {},
+        "prompts": {},
+        "logging": {},
+        "completions": {},
+    }
     stamp: Any = {}
     if alone:
         told: Any = {PREFIX + "serverInfo": {"name": "odd", "version": "1"}}
@@ -69,12 +87,26 @@ def answer(method: str, id: Any, params: Dict[str, Any]) -> None:
         write(id, result={"supportedVersions": versions, "capabilities": capabilities, **listed})
     elif not alone and method == "initialize":
         info = {"name": "odd", "version": "1"}
-        write(id, result={"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info})
+        write(
+            id,
+            result={
+                "protocolVersion": "2025-11-25",
+                "capabilities": capabilities,
+                "serverInfo": info,
+            },
+        )
     elif not alone and (method, params.get("level")) in EMPTY:
         write(id, result={})
     elif method in LISTS and ("cursor" not in params or ODD == "same cursor"):
         member, entries = LISTS[method]
-        write(id, result={member: entries, **listed, **({"nextCursor": CURSORS[ODD]} if ODD in CURSORS else {})})
+        write(
+            id,
+            result={
+                member: entries,
+                **listed,
+                **({"nextCursor": CURSORS[ODD]} if ODD in CURSORS else {}),
+            },
+        )
     elif method == "completion/complete" and ODD == "completes anything":
         write(id, result={"completion": {"values": []}, **stamp})
     elif method == "resources/read" and params["uri"] == "a://b":

@@ -37,9 +37,19 @@ def test_login_by_paste_and_what_uses_the_token(
     issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = []
-    monkeypatch.setattr(sys, "stderr", type("Stderr", (), {
-        "write": lambda self, text: shown.append(text), "flush": lambda self: None, "isatty": lambda self: False
-    })())
+    monkeypatch.setattr(
+        sys,
+        "stderr",
+        type(
+            "Stderr",
+            (),
+            {
+                "write": lambda self, text: shown.append(text),
+                "flush": lambda self: None,
+                "isatty": lambda self: False,
+            },
+        )(),
+    )
     monkeypatch.setattr(sys, "stdin", Paste(lambda: "".join(shown)))
     with protected(issuer, scopes=("read",)) as running:
         done = minimcp("whoami", running.url)

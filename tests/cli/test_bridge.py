@@ -176,7 +176,11 @@ def bridged(way: str, behind: Behind, revision: str, **options: Any) -> Iterator
 
 PAIRS = [
     *((way, name, name) for way in ("http", "memory") for name in NAMES),
-    *((way, *pair) for way in ("http", "memory") for pair in ((OLD, NEW), (NEW, OLD), (NEW, "2024-11-05"))),
+    *(
+        (way, *pair)
+        for way in ("http", "memory")
+        for pair in ((OLD, NEW), (NEW, OLD), (NEW, "2024-11-05"))
+    ),
 ]
 """How the client reaches the bridge; what the client speaks, and what the server."""
 
@@ -235,7 +239,9 @@ def test_members_that_nobody_knows_are_kept(pair: Any) -> None:
 
 def test_the_client_is_asked(pair: Any) -> None:
     way, spoken, known = pair
-    if known == "2024-11-05":  # knows no elicitation, and 2026-07-28 has no sampling that is not a round either
+    if (
+        known == "2024-11-05"
+    ):  # knows no elicitation, and 2026-07-28 has no sampling that is not a round either
         known_asks = "sample"
     else:
         known_asks = "elicit"
@@ -312,9 +318,15 @@ def _child(script: str, *arguments: str) -> StdioServer:
 
 @pytest.mark.parametrize("revision", [OLD, NEW])
 def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
-    with front(_child(script), "http") as url, connect(url, revision=revision, timeout=WAIT) as client:
+    with (
+        front(_child(script), "http") as url,
+        connect(url, revision=revision, timeout=WAIT) as client,
+    ):
         first = client.call_tool("pid").text
-        with pytest.raises(InternalError, match="no answer of the server behind the bridge, the next call begins anew"):
+        with pytest.raises(
+            InternalError,
+            match="no answer of the server behind the bridge, the next call begins anew",
+        ):
             client.call_tool("die")
         assert client.call_tool("pid").text != first
 
@@ -331,7 +343,11 @@ def test_a_server_that_cannot_start_is_told(tmp_path: Path) -> None:
 def test_each_session_has_a_process_and_all_may_share_one(script: str) -> None:
     for shared in (False, True):
         with front(_child(script), "http", shared=shared) as url:
-            with connect(url, revision=OLD) as one, connect(url, revision=OLD) as other, connect(url) as alone:
+            with (
+                connect(url, revision=OLD) as one,
+                connect(url, revision=OLD) as other,
+                connect(url) as alone,
+            ):
                 pids = {each.call_tool("pid").text for each in (one, other, alone)}
         assert len(pids) == (1 if shared else 3)
 
@@ -392,7 +408,10 @@ def _quietly(function: Callable[..., Any], *arguments: Any) -> None:
 def test_the_end_of_input_ends_all() -> None:
     behind = Behind(NEW)
     with behind.server.start_http() as running:
-        client = connect(StdioServer(command_line("bridge", running.url), env={"PYTHONPATH": str(ROOT)}), timeout=WAIT)
+        client = connect(
+            StdioServer(command_line("bridge", running.url), env={"PYTHONPATH": str(ROOT)}),
+            timeout=WAIT,
+        )
         with client:
             assert client.revision == NEW and client.call_tool("add", {"a": 1, "b": 2}).text == "3"
         done = run_process("bridge", running.url)
@@ -400,11 +419,15 @@ def test_the_end_of_input_ends_all() -> None:
     behind.server.close()
 
 
-@pytest.mark.parametrize("words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], []])
+@pytest.mark.parametrize(
+    "words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], []]
+)
 def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
     server = Server("locked", auth=Bearer.static("secret"))
     with server.start_http() as running:
-        command = StdioServer(command_line("bridge", running.url, *words), env={"PYTHONPATH": str(ROOT)})
+        command = StdioServer(
+            command_line("bridge", running.url, *words), env={"PYTHONPATH": str(ROOT)}
+        )
         if words:
             with connect(command, timeout=WAIT) as client:
                 assert client.server_info is not None and client.server_info.name == "locked"
@@ -460,7 +483,9 @@ def test_a_port_that_is_taken_is_told(minimcp: Callable[..., Done], script: str)
 
 
 def test_what_a_client_said_is_said_again_to_the_next_process(tmp_path: Path) -> None:
-    text = SERVER.replace("server.run()", """
+    text = SERVER.replace(
+        "server.run()",
+        """
 @server.resource("x://a")
 def read() -> str:
     "Read."
@@ -472,7 +497,8 @@ def tell(ctx: Context) -> str:
     server.resource_updated("x://a")
     return "ok"
 server.run()
-""")
+""",
+    )
     (tmp_path / "behind.py").write_text(text, encoding="utf-8")
     logged, updated = threading.Event(), threading.Event()
     with front(_child(str(tmp_path / "behind.py")), "http") as url, connect(
@@ -496,9 +522,14 @@ def test_a_question_goes_to_no_other_client(shared: bool) -> None:
         return {"name": "x"}
 
     with front(behind.server, "http", shared=shared) as url:
-        with connect(url, revision=OLD, elicit=elicit) as one, connect(url, revision=OLD, elicit=elicit) as other:
+        with (
+            connect(url, revision=OLD, elicit=elicit) as one,
+            connect(url, revision=OLD, elicit=elicit) as other,
+        ):
             token = CancelToken()
-            thread = threading.Thread(target=lambda: _quietly(lambda: other.call_tool("slow", cancel=token)))
+            thread = threading.Thread(
+                target=lambda: _quietly(lambda: other.call_tool("slow", cancel=token))
+            )
             thread.start()
             assert behind.begun.wait(WAIT)
             if shared:
@@ -515,7 +546,10 @@ def test_a_question_goes_to_no_other_client(shared: bool) -> None:
 def test_a_state_is_good_for_one_request() -> None:
     with bridged("http", Behind(OLD), NEW, elicit=lambda request: {"name": "x"}) as client:
         with pytest.raises(RpcError, match="no call waits for this requestState"):
-            client.request("tools/call", {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}})
+            client.request(
+                "tools/call",
+                {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}},
+            )
         with pytest.raises(RpcError, match="no call waits for this requestState"):
             client.request("tools/call", {"name": "add", "requestState": 1})
 
@@ -532,7 +566,10 @@ def test_a_stream_ends_with_its_server(script: str) -> None:
 
 def test_a_client_that_says_too_much_of_itself_is_refused() -> None:
     for revision in (OLD, NEW):
-        with front(Behind(revision).server, "http") as url, pytest.raises(Exception, match="at most 65536 bytes"):
+        with (
+            front(Behind(revision).server, "http") as url,
+            pytest.raises(Exception, match="at most 65536 bytes"),
+        ):
             connect(url, revision=revision, client_info={"name": "x" * 70_000, "version": "0"})
 
 

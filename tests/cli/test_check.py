@@ -20,7 +20,7 @@ from .conftest import Done, quoted
 
 # A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing, of those
 # that odd_server.py is not wrong in.
-PLAIN = '''
+PLAIN = """
 import json, sys
 WRONG = sys.argv[1] if len(sys.argv) > 1 else ""
 TOOL = {"name": "add", "inputSchema": {"type": "object"}}
@@ -74,14 +74,16 @@ for line in sys.stdin:
         answer(id, result={"prompts": []})
     else:
         error(id, -32601)
-'''
+"""
 
 WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15"}
 """What is no MUST there."""
 
 
 @pytest.fixture
-def check(tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> Callable[..., List[Any]]:
+def check(
+    tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., List[Any]]:
     """The verdicts of a run on the plain server, wrong in what is said."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain.py").write_text(PLAIN)
@@ -90,7 +92,9 @@ def check(tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.Monk
         command = quoted(sys.executable, "-S", "plain.py", wrong)
         done = minimcp("check", command, "--revision", "2025-11-25", "--output", "json", *options)
         verdicts: List[Any] = json.loads(done.out)
-        assert done.code == (1 if _of(verdicts, "fail") else 4 if _of(verdicts, "timeout") else 0), done
+        assert done.code == (
+            1 if _of(verdicts, "fail") else 4 if _of(verdicts, "timeout") else 0
+        ), done
         return verdicts
 
     return run
@@ -103,14 +107,38 @@ def _of(verdicts: List[Any], *outcomes: str) -> Set[str]:
 def test_a_server_that_is_right_passes(check: Callable[..., List[Any]]) -> None:
     verdicts = check("")
     assert len(verdicts) >= 25 and not _of(verdicts, "fail", "warn"), verdicts
-    missing = {"RES-03", "RES-10", "RES-08", "PRM-02", "PRM-11", "LOG-03", "LOG-07", "COMP-08", "RES-06", "TOOL-17"}
+    missing = {
+        "RES-03",
+        "RES-10",
+        "RES-08",
+        "PRM-02",
+        "PRM-11",
+        "LOG-03",
+        "LOG-07",
+        "COMP-08",
+        "RES-06",
+        "TOOL-17",
+    }
     assert _of(verdicts, "n/a") == missing
 
 
-@pytest.mark.parametrize("wrong", [
-    "LIFE-02", "LIFE-09", "BASE-05", "BASE-10", "LIFE-16", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15",
-])
-def test_each_breach_is_found_and_none_invented(wrong: str, check: Callable[..., List[Any]]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "LIFE-02",
+        "LIFE-09",
+        "BASE-05",
+        "BASE-10",
+        "LIFE-16",
+        "TOOL-10",
+        "TOOL-18",
+        "PAGE-08",
+        "BATCH-15",
+    ],
+)
+def test_each_breach_is_found_and_none_invented(
+    wrong: str, check: Callable[..., List[Any]]
+) -> None:
     verdicts = check(wrong)
     assert _of(verdicts, "warn" if wrong in WARNINGS else "fail") == {wrong}, verdicts
     assert not _of(verdicts, "fail" if wrong in WARNINGS else "warn")
@@ -121,26 +149,54 @@ def test_each_breach_is_found_and_none_invented(wrong: str, check: Callable[...,
 ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
 
 
-@pytest.mark.parametrize(("odd", "rows"), [
-    ("nothing", ""), ("no templates", ""), ("large schema", ""), ("foreign reference", ""), ("old dialect", ""),
-    ("chatty", ""), ("wrong schema", "TOOL-03 M:TOOL-4"), ("no ping", "PING-01"), ("null cursor", "PAGE-03"),
-    ("number as cursor", "PAGE-03 M:PAG-1"), ("same cursor", "PAGE-03 M:PAG-1"), ("array as name", "TOOL-03 M:TOOL-4"),
-    ("texts as tools", "TOOL-03 M:TOOL-4"), ("array as _meta", "M:RES-5"), ("text as data", "M:VER-S1"),
-    ("null versions", "M:DISC-1"),
-    ("deep line", "BASE-01 M:BASE-1"), ("binary line", "BASE-01 M:BASE-1"), ("death", "BASE-17 M:ERR-8"),
-    ("empty contents", "RES-06 M:RES-5"), ("completes anything", ""),
-])
-def test_what_is_odd_is_no_breach_unless_the_text_says_so(odd: str, rows: str, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("odd", "rows"),
+    [
+        ("nothing", ""),
+        ("no templates", ""),
+        ("large schema", ""),
+        ("foreign reference", ""),
+        ("old dialect", ""),
+        ("chatty", ""),
+        ("wrong schema", "TOOL-03 M:TOOL-4"),
+        ("no ping", "PING-01"),
+        ("null cursor", "PAGE-03"),
+        ("number as cursor", "PAGE-03 M:PAG-1"),
+        ("same cursor", "PAGE-03 M:PAG-1"),
+        ("array as name", "TOOL-03 M:TOOL-4"),
+        ("texts as tools", "TOOL-03 M:TOOL-4"),
+        ("array as _meta", "M:RES-5"),
+        ("text as data", "M:VER-S1"),
+        ("null versions", "M:DISC-1"),
+        ("deep line", "BASE-01 M:BASE-1"),
+        ("binary line", "BASE-01 M:BASE-1"),
+        ("death", "BASE-17 M:ERR-8"),
+        ("empty contents", "RES-06 M:RES-5"),
+        ("completes anything", ""),
+    ],
+)
+def test_what_is_odd_is_no_breach_unless_the_text_says_so(
+    odd: str, rows: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("check", quoted(sys.executable, "-S", ODD_SERVER, odd), "--output", "json")
     verdicts = json.loads(done.out)
-    assert _of(verdicts, "fail") == {*rows.split()} and not _of(verdicts, "timeout"), (odd, verdicts)
+    assert _of(verdicts, "fail") == {*rows.split()} and not _of(verdicts, "timeout"), (
+        odd,
+        verdicts,
+    )
     assert done.code == int(bool(rows))
     if not rows:
-        assert _of(verdicts, "warn") == ({"COMP-08", "M:CMP-5"} if odd == "completes anything" else set()), verdicts
+        assert _of(verdicts, "warn") == (
+            {"COMP-08", "M:CMP-5"} if odd == "completes anything" else set()
+        ), verdicts
 
 
-def test_a_tool_is_called_with_what_its_schema_asks_for(shop_url: str, minimcp: Callable[..., Done]) -> None:
-    done = minimcp("check", shop_url, "--only", "TOOL-17", "--verbose", "--call", "order", "item=5", "tags=a")
+def test_a_tool_is_called_with_what_its_schema_asks_for(
+    shop_url: str, minimcp: Callable[..., Done]
+) -> None:
+    done = minimcp(
+        "check", shop_url, "--only", "TOOL-17", "--verbose", "--call", "order", "item=5", "tags=a"
+    )
     assert done.code == 0 and done.out.startswith("PASS  2025-11-25 TOOL-17"), done
     done = minimcp("check", shop_url, "--only", "TOOL-17", "--call", "ordr")
     assert done.code == 2 and "the server has no tool 'ordr', did you mean order?" in done.err
@@ -149,7 +205,9 @@ def test_a_tool_is_called_with_what_its_schema_asks_for(shop_url: str, minimcp: 
 def test_a_revision_that_is_not_spoken_is_no_breach(minimcp: Callable[..., Done]) -> None:
     plain = quoted(sys.executable, "-S", ODD_SERVER, "nothing")
     done = minimcp("check", plain, "--revision", "2024-11-05")
-    assert (done.code, done.out) == (3, "") and done.err.endswith(": the server speaks 2025-11-25, not 2024-11-05\n")
+    assert (done.code, done.out) == (3, "") and done.err.endswith(
+        ": the server speaks 2025-11-25, not 2024-11-05\n"
+    )
 
 
 def test_a_server_that_dies_or_is_silent_is_started_again(
@@ -168,7 +226,9 @@ def test_a_server_that_dies_or_is_silent_is_started_again(
     monkeypatch.setattr(Pipe, "exchange", where_it_is_silent)
     verdicts = check("silence", "--timeout", str(WAIT))
     assert _of(verdicts, "timeout") == {"BASE-17"} and not _of(verdicts, "fail", "warn")
-    assert "no answer within 0.01 s" in next(each["evidence"] for each in verdicts if each["row"] == "BASE-17")
+    assert "no answer within 0.01 s" in next(
+        each["evidence"] for each in verdicts if each["row"] == "BASE-17"
+    )
 
 
 @pytest.fixture
@@ -201,51 +261,86 @@ def site() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-def test_our_server_passes_over_http(revision: str, site: str, minimcp: Callable[..., Done]) -> None:
+def test_our_server_passes_over_http(
+    revision: str, site: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("check", site, "--revision", revision, "--call", "price", "n=2", "--verbose")
-    assert done.code == 0 and "PASS" in done.out and "FAIL" not in done.out and "WARN" not in done.out, done.out
-    assert done.out.splitlines()[-1].endswith(f" 0 failed, 0 warnings, 1 do not apply; revisions {revision}")
+    assert (
+        done.code == 0 and "PASS" in done.out and "FAIL" not in done.out and "WARN" not in done.out
+    ), done.out
+    assert done.out.splitlines()[-1].endswith(
+        f" 0 failed, 0 warnings, 1 do not apply; revisions {revision}"
+    )
 
 
-def test_our_server_passes_over_stdio_in_both_eras(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+def test_our_server_passes_over_stdio_in_both_eras(
+    shop: str, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("check", shop, "--junit", str(tmp_path / "found.xml"))
     assert done.code == 0, done
-    assert done.out.endswith(" 0 failed, 0 warnings, 16 do not apply; revisions 2025-11-25, 2026-07-28\n")
+    assert done.out.endswith(
+        " 0 failed, 0 warnings, 16 do not apply; revisions 2025-11-25, 2026-07-28\n"
+    )
     suite = xml.parse(tmp_path / "found.xml").getroot()
     cases = suite.findall("testcase")
-    assert suite.get("failures") == "0" and suite.get("tests") == str(len(cases)) and suite.get("skipped") == "16"
-    assert cases[0].get("name") == "LIFE-02 the opening says revision, capabilities and who the server is"
+    assert (
+        suite.get("failures") == "0"
+        and suite.get("tests") == str(len(cases))
+        and suite.get("skipped") == "16"
+    )
+    assert (
+        cases[0].get("name")
+        == "LIFE-02 the opening says revision, capabilities and who the server is"
+    )
 
 
-def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(minimcp: Callable[..., Done]) -> None:
+def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(
+    minimcp: Callable[..., Done],
+) -> None:
     options = HttpOptions(allowed_origins=["http://attacker.example"], sessions=False)
     with Server("open", http=options).start_http(port=0) as running:
         done = minimcp("check", running.url, "--output", "json")
     verdicts = json.loads(done.out)
-    assert done.code == 1 and _of(verdicts, "fail") == {"SHTTP-02", "M:HTTP-10"} and not _of(verdicts, "warn"), verdicts
+    assert (
+        done.code == 1
+        and _of(verdicts, "fail") == {"SHTTP-02", "M:HTTP-10"}
+        and not _of(verdicts, "warn")
+    ), verdicts
     assert "any page that a user visits" in str(verdicts)
-    sessions = [each["evidence"] for each in verdicts if each["row"] in ("SHTTP-63", "SHTTP-65", "SHTTP-66")]
+    sessions = [
+        each["evidence"] for each in verdicts if each["row"] in ("SHTTP-63", "SHTTP-65", "SHTTP-66")
+    ]
     assert sessions == ["there are no sessions"] * 3
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    ([], 2, "the following arguments are required: TARGET"),
-    (["shop.py", "--only", "TOOL-99"], 2, "there is no check of TOOL-99: there are BASE-01, "),
-    (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
-    (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
-    (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
-    (["shop.py", "--token", "x"], 2, "apply to a server with a URL only"),
-])
-def test_wrong_usage(words: List[str], code: int, said: str, shop: str, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "the following arguments are required: TARGET"),
+        (["shop.py", "--only", "TOOL-99"], 2, "there is no check of TOOL-99: there are BASE-01, "),
+        (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
+        (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
+        (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
+        (["shop.py", "--token", "x"], 2, "apply to a server with a URL only"),
+    ],
+)
+def test_wrong_usage(
+    words: List[str], code: int, said: str, shop: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("check", *words)
     assert done.code == code and said in done.err, done
 
 
 def test_one_check_alone(shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("check", shop_url, "--only", "PING-01", "--only", "M:META-5", "--verbose")
-    assert [line[:24] for line in done.out.splitlines()[:2]] == ["PASS  2025-11-25 PING-01", "PASS  2026-07-28 M:META-"]
+    assert [line[:24] for line in done.out.splitlines()[:2]] == [
+        "PASS  2025-11-25 PING-01",
+        "PASS  2026-07-28 M:META-",
+    ]
 
 
 def test_every_check_is_about_a_row_of_the_manifest() -> None:
     rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row is not None}
-    assert rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36
+    assert (
+        rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36
+    )

@@ -45,13 +45,25 @@ def test_list(shop_url: str, minimcp: Callable[..., Done]) -> None:
     assert "\n    Order something.\n      item: What to buy.\n" in done.out
     assert "\nfail()\n    Fail.\n" in done.out
     done = minimcp("list", shop_url, "--output", "json")
-    assert [tool["name"] for tool in json.loads(done.out)["tools"]] == ["order", "fail", "slow", "pictures", "nothing"]
+    assert [tool["name"] for tool in json.loads(done.out)["tools"]] == [
+        "order",
+        "fail",
+        "slow",
+        "pictures",
+        "nothing",
+    ]
 
 
 def test_list_of_a_server_without_anything(shop: str, minimcp: Callable[..., Done]) -> None:
     bare = _write("bare.py", "from minimcp import Server\nServer('bare').run()\n")
     assert minimcp("list", bare).out == "bare, revision 2026-07-28\n\nno tools\n"
-    nothing = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": [], "extensions": {}}
+    nothing = {
+        "tools": [],
+        "resources": [],
+        "resourceTemplates": [],
+        "prompts": [],
+        "extensions": {},
+    }
     assert json.loads(minimcp("list", bare, "--output", "json").out) == nothing
 
 
@@ -102,7 +114,9 @@ def shelf_url() -> Iterator[str]:
 
 
 def test_list_of_resources_and_prompts(shelf_url: str, minimcp: Callable[..., Done]) -> None:
-    assert minimcp("list", shelf_url) == Done(0, """\
+    assert minimcp("list", shelf_url) == Done(
+        0,
+        """\
 shelf, revision 2026-07-28
 
 resources:
@@ -122,9 +136,13 @@ prompts:
 greet(name, [tone])
     Greet somebody.
       tone: How it sounds.
-""", "")
+""",
+        "",
+    )
     listed = json.loads(minimcp("list", shelf_url, "--output", "json").out)
-    assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [0, 2, 1, 1]
+    assert [
+        len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")
+    ] == [0, 2, 1, 1]
 
 
 BUG = """
@@ -166,13 +184,20 @@ for line in sys.stdin:
 """
 
 
-def test_a_list_that_fails_is_told_and_the_others_are_shown(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_a_list_that_fails_is_told_and_the_others_are_shown(
+    shop: str, minimcp: Callable[..., Done]
+) -> None:
     older = _write("older.py", OLDER)
     done = minimcp("list", older)
     assert (done.code, done.out) == (3, "older 1, revision 2025-06-18\n\ndie()\n")
-    assert done.err.endswith(" list: resources: database | down (-32603)\n") and done.err.count("\n") == 1
+    assert (
+        done.err.endswith(" list: resources: database | down (-32603)\n")
+        and done.err.count("\n") == 1
+    )
     listed = json.loads(minimcp("list", older, "--output", "json").out)
-    assert [len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")] == [1, 0, 0, 0]
+    assert [
+        len(listed[name]) for name in ("tools", "resources", "resourceTemplates", "prompts")
+    ] == [1, 0, 0, 0]
     _write("older.py", OLDER.replace('"database\\ndown"', '{"resources": []}'))
     assert minimcp("list", older) == Done(0, "older 1, revision 2025-06-18\n\ndie()\n", "")
 
@@ -190,7 +215,9 @@ def test_the_stderr_of_a_server_is_shown_on_request_or_when_the_connection_fails
     assert "ordering" not in minimcp("call", shop, "order", "item=a").err
 
 
-def test_what_the_library_warns_the_author_of_is_shown(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_what_the_library_warns_the_author_of_is_shown(
+    shop: str, minimcp: Callable[..., Done]
+) -> None:
     source = "from minimcp import Server\nserver = Server('s')\n@server.tool\ndef f() -> int: return 1\nserver.run()\n"
     done = minimcp("list", _write("bare.py", source))
     warned = " list: tool f has no description: a model has only its name to go by\n"
@@ -203,23 +230,60 @@ def test_what_the_library_warns_the_author_of_is_shown(shop: str, minimcp: Calla
 def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[..., Done]) -> None:
     _write("bug.py", BUG)
     done = minimcp("call", "bug.py", "half", "of=3")
-    told = "TypeError: unsupported operand type(s) for /: 'str' and 'int' (the traceback: --verbose)\n"
+    told = (
+        "TypeError: unsupported operand type(s) for /: 'str' and 'int' (the traceback: --verbose)\n"
+    )
     assert (done.code, done.out) == (1, "") and done.err.endswith(f" call: {told}")
-    assert "Traceback (most recent call last)" in minimcp("call", "bug.py", "half", "of=3", "--verbose").err
+    assert (
+        "Traceback (most recent call last)"
+        in minimcp("call", "bug.py", "half", "of=3", "--verbose").err
+    )
 
 
-@pytest.mark.parametrize(("words", "expected"), [
-    (["item=7", "count=2", "price=3", "tags=a", "tags=b", "gift=yes", "size=s", 'more={"x": 1}'],
-     {"item": "7", "count": 2, "price": 3, "tags": ["a", "b"], "gift": True, "size": "s", "more": {"x": 1}}),
-    (["item=京", "--json", '{"item": "b", "count": 3}', "gift=on"], {"item": "京", "count": 3, "gift": True}),
-    (["-", "--json", '{"count": 8}', "item=y"], {"item": "y", "count": 8, "gift": True}),
-])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            [
+                "item=7",
+                "count=2",
+                "price=3",
+                "tags=a",
+                "tags=b",
+                "gift=yes",
+                "size=s",
+                'more={"x": 1}',
+            ],
+            {
+                "item": "7",
+                "count": 2,
+                "price": 3,
+                "tags": ["a", "b"],
+                "gift": True,
+                "size": "s",
+                "more": {"x": 1},
+            },
+        ),
+        (
+            ["item=京", "--json", '{"item": "b", "count": 3}', "gift=on"],
+            {"item": "京", "count": 3, "gift": True},
+        ),
+        (["-", "--json", '{"count": 8}', "item=y"], {"item": "y", "count": 8, "gift": True}),
+    ],
+)
 def test_call_reads_arguments_by_the_schema(
-    words: List[str], expected: Any, shop_url: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    words: List[str],
+    expected: Any,
+    shop_url: str,
+    minimcp: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"item": "x", "count": 9, "gift": true}'))
     done = minimcp("call", "--quiet", shop_url, "order", *words)
-    assert (done.code, done.err) == (0, "ordering\n")  # which the server says, in this process: no progress
+    assert (done.code, done.err) == (
+        0,
+        "ordering\n",
+    )  # which the server says, in this process: no progress
     said = json.loads(done.out)
     assert {name: said[name] for name in expected} == expected
 
@@ -238,7 +302,11 @@ def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     shown = "a\x1b[31mb 京\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
     assert minimcp("call", shop_url, "pictures").out == shown
     done = minimcp("call", shop_url, "pictures", "--output", "json", "--revision", "2025-06-18")
-    assert [block["type"] for block in json.loads(done.out)["content"]] == ["text", "image", "resource_link"]
+    assert [block["type"] for block in json.loads(done.out)["content"]] == [
+        "text",
+        "image",
+        "resource_link",
+    ]
     assert "a\\u001b[31mb 京" in done.out, "JSON is readable, and a terminal does not obey it"
     assert minimcp("call", shop_url, "nothing") == Done(0, "null\n", "")
     done = minimcp("call", shop_url, "fail")
@@ -246,10 +314,14 @@ def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", shop_url, "fail", "--output", "json")
     assert (done.code, json.loads(done.out)["isError"]) == (1, True)
     done = minimcp("call", shop_url, "order", "item=a", "cuont=2")
-    assert (done.code, done.out) == (1, "") and "cuont" in done.err, "wrong arguments are the server's to judge"
+    assert (done.code, done.out) == (1, "") and "cuont" in done.err, (
+        "wrong arguments are the server's to judge"
+    )
 
 
-def test_bytes_are_printed_or_saved(shop_url: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+def test_bytes_are_printed_or_saved(
+    shop_url: str, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
     raw = minimcp("call", shop_url, "pictures", "--output", "raw").out
     assert raw.startswith("a\x1b[31mb 京12345{") and '"file:///x"' in raw
     folder = tmp_path / "new" / "folder"
@@ -263,24 +335,42 @@ def test_bytes_are_printed_or_saved(shop_url: str, tmp_path: Path, minimcp: Call
 
 
 def test_any_text_comes_out_where_the_encoding_has_no_letters_for_it(shelf_url: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONUTF8": "0",
+    }
     for options in ([], ["--output", "json"]):
-        done = run_process("prompt", shelf_url, "greet", "name=京 \U0001f600", *options, env=environment)
+        done = run_process(
+            "prompt", shelf_url, "greet", "name=京 \U0001f600", *options, env=environment
+        )
         assert (done.code, done.err) == (0, "") and "\\u4eac" in done.out, done
     assert json.loads(done.out)["messages"][0]["content"]["text"] == "京 \U0001f600, plain"
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
-    (["ordre"], "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing"),
-    (["picture"], "did you mean pictures?"),
-    (["order"], "item is missing: order(item: string, count: integer = 1, price: number = 0.5, "),
-    (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
-    (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
-    (["order", "item"], "'item' is not key=value"),
-    (["order", "--json", "[]"], "--json: a JSON object was expected"),
-])
-def test_wrong_usage_of_call(words: str, said: str, shop_url: str, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nix"], "the server has no tool 'nix': it has order, fail, slow, pictures, nothing"),
+        (
+            ["ordre"],
+            "the server has no tool 'ordre', did you mean order? It has order, fail, slow, pictures, nothing",
+        ),
+        (["picture"], "did you mean pictures?"),
+        (
+            ["order"],
+            "item is missing: order(item: string, count: integer = 1, price: number = 0.5, ",
+        ),
+        (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
+        (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
+        (["order", "item"], "'item' is not key=value"),
+        (["order", "--json", "[]"], "--json: a JSON object was expected"),
+    ],
+)
+def test_wrong_usage_of_call(
+    words: str, said: str, shop_url: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("call", shop_url, *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
 
@@ -339,7 +429,11 @@ def test_tasks(
     assert run("tasks get", baked, "--wait") == Done(0, "3 loaves\n", "")
     assert run("tasks get", baked).out == "3 loaves\n"
     said = json.loads(run("tasks get", baked, "--output", "json").out)
-    assert (said["taskId"], said["status"], said["result"]["content"][0]["text"]) == (baked, "completed", "3 loaves")
+    assert (said["taskId"], said["status"], said["result"]["content"][0]["text"]) == (
+        baked,
+        "completed",
+        "3 loaves",
+    )
     done = run("tasks get", begin("burn"), "--wait")
     assert (done.code, done.out) == (1, "") and done.err.endswith(": burnt\n")
     done = run("tasks get", begin("ask"), "--wait")
@@ -349,7 +443,9 @@ def test_tasks(
     assert run("tasks get", waiting).out == f"{waiting} working the oven is warm\\x1b\n"
     wait = Task.wait
     with monkeypatch.context() as patched:
-        patched.setattr(Task, "wait", lambda task, seconds: wait(task, seconds / 3000))  # connecting may take all
+        patched.setattr(
+            Task, "wait", lambda task, seconds: wait(task, seconds / 3000)
+        )  # connecting may take all
         done = run("tasks get", waiting, "--wait", "--timeout", "30")
     assert done.code == 4 and "did not end within 0.01 s" in done.err
     done = run("tasks cancel", waiting, who="b")
@@ -368,17 +464,26 @@ def test_tasks(
 
 def test_a_list_shows_extensions(bakery_url: str, minimcp: Callable[..., Done]) -> None:
     shown = minimcp("list", bakery_url, "--token", "a").out
-    assert shown.splitlines()[:2] == ["bakery, revision 2026-07-28", "  extensions: io.modelcontextprotocol/tasks"]
+    assert shown.splitlines()[:2] == [
+        "bakery, revision 2026-07-28",
+        "  extensions: io.modelcontextprotocol/tasks",
+    ]
     listed = json.loads(minimcp("list", bakery_url, "--token", "a", "--output", "json").out)
     assert listed["extensions"] == {"io.modelcontextprotocol/tasks": {}}
 
 
 def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("call", "--task", shop_url, "nothing")
-    assert (done.code, done.out) == (3, "") and "declares no extension io.modelcontextprotocol/tasks" in done.err
+    assert (done.code, done.out) == (
+        3,
+        "",
+    ) and "declares no extension io.modelcontextprotocol/tasks" in done.err
     for command in "get", "cancel":
         done = minimcp("tasks", command, shop_url, "any")
-        assert (done.code, done.out) == (3, "") and "declares no extension io.modelcontextprotocol/tasks" in done.err
+        assert (done.code, done.out) == (
+            3,
+            "",
+        ) and "declares no extension io.modelcontextprotocol/tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-11-25")
         assert (done.code, done.out) == (3, "") and "declares no tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
@@ -387,11 +492,19 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
         assert (done.code, done.out) == (2, "") and "argument ID: it is empty" in done.err
 
 
-def test_a_tool_that_is_a_task_only_is_called(bakery_url: str, minimcp: Callable[..., Done]) -> None:
+def test_a_tool_that_is_a_task_only_is_called(
+    bakery_url: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2026-07-28")
-    assert (done.code, done.out) == (2, "") and "'ask' needs a client with the extension" in done.err
+    assert (done.code, done.out) == (
+        2,
+        "",
+    ) and "'ask' needs a client with the extension" in done.err
     assert done.err.endswith(": write call --task, and then tasks get --wait\n")
-    assert minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2025-11-25").out == "decline\n"
+    assert (
+        minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2025-11-25").out
+        == "decline\n"
+    )
 
 
 @pytest.mark.parametrize("words", [[], ["bake"]])
@@ -409,14 +522,21 @@ def test_read(
     assert minimcp("read", shelf_url, "notes://all") == Done(0, "# n\x1b[31motes\n", "")
     assert minimcp("read", shelf_url, "hello://Ada").out == "hello Ada\n"
     said = json.loads(minimcp("read", shelf_url, "bin://data", "--output", "json").out)
-    assert said["contents"] == [{"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}]
+    assert said["contents"] == [
+        {"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "AP8K"}
+    ]
     done = minimcp("read", shelf_url, "none://here")
     assert (done.code, done.out) == (3, "") and "Resource not found: none://here" in done.err
-    raw = subprocess.run(command_line("read", shelf, "bin://data"), capture_output=True, timeout=3 * WAIT, check=True)
+    raw = subprocess.run(
+        command_line("read", shelf, "bin://data"), capture_output=True, timeout=3 * WAIT, check=True
+    )
     assert raw.stdout == b"\x00\xff\n", "bytes are written as they are"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     assert minimcp("read", shelf_url, "notes://all").out == "# n\\x1b[31motes\n"
-    assert minimcp("read", shelf_url, "bin://data").out == "[content, bin://data, application/octet-stream, 3 bytes]\n"
+    assert (
+        minimcp("read", shelf_url, "bin://data").out
+        == "[content, bin://data, application/octet-stream, 3 bytes]\n"
+    )
 
 
 def test_prompt(shelf_url: str, minimcp: Callable[..., Done]) -> None:
@@ -425,8 +545,11 @@ def test_prompt(shelf_url: str, minimcp: Callable[..., Done]) -> None:
     said = minimcp("prompt", "--output", "json", shelf_url, "greet", "name=京").out
     assert json.loads(said)["messages"][0]["content"]["text"] == "京, plain" and "京" in said
     for words, code, text in (
-        (["greet"], 3, "name"), (["nope"], 3, "Unknown prompt: nope"), (["greet", "Ada"], 2, "is not key=value"),
-        (["greet", "=Ada"], 2, "is not key=value"), ([], 2, "NAME"),
+        (["greet"], 3, "name"),
+        (["nope"], 3, "Unknown prompt: nope"),
+        (["greet", "Ada"], 2, "is not key=value"),
+        (["greet", "=Ada"], 2, "is not key=value"),
+        ([], 2, "NAME"),
     ):
         done = minimcp("prompt", shelf_url, *words)
         assert (done.code, done.out) == (code, "") and text in done.err
@@ -436,9 +559,14 @@ def test_prompt(shelf_url: str, minimcp: Callable[..., Done]) -> None:
 def test_ping(shop_url: str, revision: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("ping", shop_url, "--revision", revision)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("shop 3 answered in ") and done.out.endswith(f" ms, revision {revision}\n")
+    assert done.out.startswith("shop 3 answered in ") and done.out.endswith(
+        f" ms, revision {revision}\n"
+    )
     said = json.loads(minimcp("ping", shop_url, "--output", "json", "--revision", "handshake").out)
-    assert (said["serverInfo"], said["revision"]) == ({"name": "shop", "version": "3"}, "2025-11-25")
+    assert (said["serverInfo"], said["revision"]) == (
+        {"name": "shop", "version": "3"},
+        "2025-11-25",
+    )
     assert said["seconds"] > 0
 
 
@@ -452,42 +580,83 @@ def test_the_commands_as_processes_with_a_command_line_as_target(shop: str) -> N
 
 
 def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done]) -> None:
-    servers = {"my-shop": {"command": sys.executable, "args": ["shop.py"]}, "my shop": {"command": "x", "args": 5},
-               "shop.py": {"command": "no-such-program"}, "far": {"url": "ftp://example.com"},
-               "there": {"command": sys.executable, "args": [os.path.abspath(shop)]},
-               "any": {"command": "python3", "args": [shop]}}
+    servers = {
+        "my-shop": {"command": sys.executable, "args": ["shop.py"]},
+        "my shop": {"command": "x", "args": 5},
+        "shop.py": {"command": "no-such-program"},
+        "far": {"url": "ftp://example.com"},
+        "there": {"command": sys.executable, "args": [os.path.abspath(shop)]},
+        "any": {"command": "python3", "args": [shop]},
+    }
     for name in ("mcp.json", "other.json"):
         _write(name, json.dumps({"mcpServers": servers}))
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
-    assert done.err.endswith(f": my-shop is a server of {os.path.abspath('mcp.json')}\n") and done.err.count("\n") == 1
+    assert (
+        done.err.endswith(f": my-shop is a server of {os.path.abspath('mcp.json')}\n")
+        and done.err.count("\n") == 1
+    )
     assert minimcp("ping", "there", "--config", "other.json").err == ""
     done = minimcp("ping", "my-shop", "--config", "other.json")
     assert done.code == 0 and f"hosts start elsewhere: write {os.path.abspath(shop)}" in done.err
     done = minimcp("ping", "any", "--config", "other.json")
-    assert f"python3 may be another Python where a host starts it: write {sys.executable}" in done.err
-    assert " for the server 'shop.py' of other.json: " in minimcp("ping", "shop.py", "--config", "other.json").err
+    assert (
+        f"python3 may be another Python where a host starts it: write {sys.executable}" in done.err
+    )
+    assert (
+        " for the server 'shop.py' of other.json: "
+        in minimcp("ping", "shop.py", "--config", "other.json").err
+    )
     for target, options, problem in (
         ("far", [], "mcp.json: server 'far': url: a URL begins"),
-        ("my-shpo", ["--config", "other.json"], "other.json has no server 'my-shpo', did you mean 'my-shop'? it has"),
-        ("my shop", ["--config", "other.json"], "other.json: server 'my shop': args: must be a list of strings"),
+        (
+            "my-shpo",
+            ["--config", "other.json"],
+            "other.json has no server 'my-shpo', did you mean 'my-shop'? it has",
+        ),
+        (
+            "my shop",
+            ["--config", "other.json"],
+            "other.json: server 'my shop': args: must be a list of strings",
+        ),
         ("my-shop", ["--config", "none.json"], "none.json: No such file or directory"),
         ("my-shop", ["--token", "t"], "part of the config"),
     ):
         done = minimcp("list", target, *options)
-        assert done.code == 2 and " list: " in done.err and problem in done.err and done.err.count("\n") == 1
+        assert (
+            done.code == 2
+            and " list: " in done.err
+            and problem in done.err
+            and done.err.count("\n") == 1
+        )
     assert minimcp("ping", "no-such-program-here").code == 3
     _write("mcp.json", "{")
     assert "mcp.json: line 1" in minimcp("ping", "my-shop").err
-    assert minimcp("ping", f"{quoted(sys.executable)} no-such.py").code == 3, "a command line is no name"
+    assert minimcp("ping", f"{quoted(sys.executable)} no-such.py").code == 3, (
+        "a command line is no name"
+    )
 
 
 def test_a_url_gets_headers_and_a_token(minimcp: Callable[..., Done]) -> None:
     with Peer() as peer:
-        done = minimcp("call", peer.url, "echo", "--header", "X-One: a:b", "--header", "x-two:", "--token", "s3cret")
+        done = minimcp(
+            "call",
+            peer.url,
+            "echo",
+            "--header",
+            "X-One: a:b",
+            "--header",
+            "x-two:",
+            "--token",
+            "s3cret",
+        )
         assert done.code == 3 and "Method not found" in done.err, done
         heard = peer.wait_for("tools/list").headers
-        assert (heard["x-one"], heard["x-two"], heard["authorization"]) == ("a:b", "", "Bearer s3cret")
+        assert (heard["x-one"], heard["x-two"], heard["authorization"]) == (
+            "a:b",
+            "",
+            "Bearer s3cret",
+        )
         url = peer.url
     done = minimcp("ping", url)
     assert done.code == 3 and "no connection" in done.err and done.err.count("\n") == 1

@@ -39,7 +39,11 @@ def printed() -> str:
 
 
 def test_the_chapters_and_messages_in_order(printed: str) -> None:
-    titles = [(chapter.__doc__ or "").split("\n")[0] for _, chapters in CONVERSATIONS for chapter in chapters]
+    titles = [
+        (chapter.__doc__ or "").split("\n")[0]
+        for _, chapters in CONVERSATIONS
+        for chapter in chapters
+    ]
     assert len(set(titles)) == len(titles)
     assert re.findall(r"^\d+\. (.*)$", printed, re.M) == titles
 
@@ -50,14 +54,41 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
     progress = ("<--", "notifications/progress")
     seen = re.findall(r"^  client (-->|<--) server   (.*) \(.*\)$", printed, re.M)
     assert seen == [
-        *discover, *both("tools/list"), *call, call[0], progress, progress, progress, call[1], *call, *call,
-        *both("resources/list"), *both("resources/read"), *both("prompts/list"), *both("prompts/get"), *call, *call,
-        ("-->", "subscriptions/listen"), ("<--", "notifications/subscriptions/acknowledged"),
-        *call, ("<--", "notifications/resources/updated"), ("-->", "notifications/cancelled"),
-        call[0], progress, ("-->", "notifications/cancelled"), *discover,
-        ("-->", "initialize"), ("<--", "answer to initialize"), ("-->", "notifications/initialized"),
-        *both("tools/list"), *call,
-        call[0], ("<--", "elicitation/create"), ("-->", "answer to elicitation/create"), call[1], *both("ping"),
+        *discover,
+        *both("tools/list"),
+        *call,
+        call[0],
+        progress,
+        progress,
+        progress,
+        call[1],
+        *call,
+        *call,
+        *both("resources/list"),
+        *both("resources/read"),
+        *both("prompts/list"),
+        *both("prompts/get"),
+        *call,
+        *call,
+        ("-->", "subscriptions/listen"),
+        ("<--", "notifications/subscriptions/acknowledged"),
+        *call,
+        ("<--", "notifications/resources/updated"),
+        ("-->", "notifications/cancelled"),
+        call[0],
+        progress,
+        ("-->", "notifications/cancelled"),
+        *discover,
+        ("-->", "initialize"),
+        ("<--", "answer to initialize"),
+        ("-->", "notifications/initialized"),
+        *both("tools/list"),
+        *call,
+        call[0],
+        ("<--", "elicitation/create"),
+        ("-->", "answer to elicitation/create"),
+        call[1],
+        *both("ping"),
     ]
     for block in re.split(r"^  client ", printed, flags=re.M)[1:]:
         lines = block.split("\n\n")[0].splitlines()[1:]
@@ -68,22 +99,38 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
 def test_a_question_is_asked_in_both_ways(printed: str) -> None:
     titles = ("A question to the user", "A question in a session")
     modern, session = (printed.split(f". {title}\n")[1] for title in titles)
-    steps = [modern.index(each) for each in ('"input_required"', '"inputResponses"', "2 loaves of rye bread are")]
+    steps = [
+        modern.index(each)
+        for each in ('"input_required"', '"inputResponses"', "2 loaves of rye bread are")
+    ]
     assert steps == sorted(steps)
     assert modern.count('"requestState": "..."') == 2, "another one each time, and nothing to read"
-    assert session.index('"method": "elicitation/create"') < session.index("2 loaves of rye bread are yours")
+    assert session.index('"method": "elicitation/create"') < session.index(
+        "2 loaves of rye bread are yours"
+    )
 
 
 def test_a_notification_is_shown_behind_the_answer_wherever_it_came() -> None:
-    call, done = Entry("-->", {"method": "tools/call", "id": 1}, "tools/call"), Entry("<--", {"id": 1}, "tools/call")
+    call, done = (
+        Entry("-->", {"method": "tools/call", "id": 1}, "tools/call"),
+        Entry("<--", {"id": 1}, "tools/call"),
+    )
     over = Entry("-->", {"method": "notifications/cancelled"}, "notifications/cancelled")
-    changed = Entry("<--", {"method": "notifications/resources/updated"}, "notifications/resources/updated")
-    for came in ([call, changed, done, over], [call, done, changed, over], [call, done, over, changed]):
+    changed = Entry(
+        "<--", {"method": "notifications/resources/updated"}, "notifications/resources/updated"
+    )
+    for came in (
+        [call, changed, done, over],
+        [call, done, changed, over],
+        [call, done, over, changed],
+    ):
         assert _in_order(came) == [call, done, changed, over]
     assert _in_order([changed]) == [changed]
 
 
-def test_it_is_the_same_each_time_and_fits_any_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
+def test_it_is_the_same_each_time_and_fits_any_terminal(
+    printed: str, minimcp: Callable[..., Done]
+) -> None:
     assert told(minimcp("demo", "--all").out) == printed
     assert max(map(len, printed.splitlines())) <= WIDTH
     assert printed.isascii() and "\x1b" not in printed and "Traceback" not in printed
@@ -102,30 +149,43 @@ def _pythons() -> List[str]:
 @pytest.mark.parametrize("python", _pythons())
 def test_it_needs_a_python_and_nothing_else(python: str, printed: str, tmp_path: Path) -> None:
     command = [python, "-I", "-S", "-c", BARE.format(root=str(ROOT))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=3 * WAIT, cwd=tmp_path, env={}
+    )
     assert (done.returncode, done.stderr, told(done.stdout)) == (0, "", printed)
 
 
-def test_it_shows_the_first_chapters_and_names_the_others(printed: str, minimcp: Callable[..., Done]) -> None:
+def test_it_shows_the_first_chapters_and_names_the_others(
+    printed: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("demo")
     titles = re.findall(r"^(\d+)\. (.*)\n", printed, re.M)
     begin, _, more = told(done.out).partition("Other chapters: ")
     assert (done.code, done.err) == (0, "") and len(done.out.splitlines()) < 100
-    assert printed.startswith(begin.rpartition("\n\n")[0]) and "\n3. Calling a tool" in begin and "\n4. " not in begin
+    assert (
+        printed.startswith(begin.rpartition("\n\n")[0])
+        and "\n3. Calling a tool" in begin
+        and "\n4. " not in begin
+    )
     shown = " ".join(more.split())
     for number, title in titles[3:]:
         assert f"{number} {title}" in shown
     for word in ("host", "model", "JSON-RPC"):
         assert word in begin[:700]
     assert minimcp("demo", "16", "7").out.strip() in {
-        "\n\n".join(each.strip() for each in re.split(r"\n(?=\d+\. )", printed) if re.match("(7|16). ", each))
-        .partition("\n\nThat is all")[0]
+        "\n\n".join(
+            each.strip()
+            for each in re.split(r"\n(?=\d+\. )", printed)
+            if re.match("(7|16). ", each)
+        ).partition("\n\nThat is all")[0]
     }
 
 
 def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
     done = run_process("demo", cwd=tmp_path)
-    _, code, told_more = re.split(r"(?s)^1\. .*?\n\n(?=    from)|\n\n(?=2\. )", done.out, flags=re.M)
+    _, code, told_more = re.split(
+        r"(?s)^1\. .*?\n\n(?=    from)|\n\n(?=2\. )", done.out, flags=re.M
+    )
     (tmp_path / "server.py").write_text(textwrap.dedent(code), encoding="utf-8")
     (command,) = re.findall(r"2\. Call it: .* -m minimcp (.*)", told_more)
     assert run_process(*command.split(), cwd=tmp_path).out == "Hello, Ada!\n"
@@ -134,12 +194,16 @@ def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
     assert run_process("call", "hello", "greet", "name=Ada", cwd=tmp_path).out == "Hello, Ada!\n"
 
 
-def test_it_says_which_python_a_host_has_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_it_says_which_python_a_host_has_to_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "minimcp").mkdir()
     (tmp_path / "minimcp" / "__init__.py").touch()
     monkeypatch.setattr(sys, "meta_path", [PathFinder])
     for folder, path, installed in (
-        (ROOT, [str(ROOT)], False), (ROOT, ["", str(tmp_path)], True), (ROOT, ["", str(ROOT)], True),
+        (ROOT, [str(ROOT)], False),
+        (ROOT, ["", str(tmp_path)], True),
+        (ROOT, ["", str(ROOT)], True),
         (tmp_path, [], True),
     ):
         monkeypatch.chdir(folder)
@@ -148,7 +212,10 @@ def test_it_says_which_python_a_host_has_to_start(monkeypatch: pytest.MonkeyPatc
         if installed:
             assert "the Python of the environment where minimcp is installed" in told
         else:
-            assert f"not installed in this Python: server.py has to stay in {ROOT}; or pip install" in told
+            assert (
+                f"not installed in this Python: server.py has to stay in {ROOT}; or pip install"
+                in told
+            )
 
 
 @pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])
@@ -165,12 +232,16 @@ def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printe
     assert ("What to do next" in done.out) is (chapters == 16)
 
 
-def test_a_step_waits_for_nobody_where_there_is_no_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
+def test_a_step_waits_for_nobody_where_there_is_no_terminal(
+    printed: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("demo", "--step")
     assert (done.code, done.err, told(done.out)) == (0, "", printed)
 
 
-def test_a_python_that_cannot_run_it_is_told_why(monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]) -> None:
+def test_a_python_that_cannot_run_it_is_told_why(
+    monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
+) -> None:
     done = run_process("demo", env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONOPTIMIZE": "2"})
     assert (done.code, done.out) == (2, "") and "python -OO leaves out docstrings" in done.err
     monkeypatch.setattr(sys, "executable", "")
@@ -183,17 +254,27 @@ class _Terminal:
         return True
 
 
-@pytest.mark.parametrize(("variables", "wanted"), [
-    ({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False),
-])
-def test_colour_is_for_terminals_that_want_it(variables: Any, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variables", "wanted"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+    ],
+)
+def test_colour_is_for_terminals_that_want_it(
+    variables: Any, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "environ", variables)
     assert (wants_colour(_Terminal()), wants_colour(None)) == (wanted, False)
     assert (styled("a", "bold", True), styled("a", "bold", False)) == ("\x1b[1ma\x1b[0m", "a")
 
 
 def test_only_long_messages_are_shortened() -> None:
-    long = {"id": 1, "result": {"list": [{"text": "long " * 50, "deep": {"er": [1]}}] * 50, "empty": [{}, []]}}
+    long = {
+        "id": 1,
+        "result": {"list": [{"text": "long " * 50, "deep": {"er": [1]}}] * 50, "empty": [{}, []]},
+    }
     lines = shortened(long, in_full=True)
     assert len(lines) <= 5 and "..." in "".join(lines)
     short = {"a": [1, {"b": None}], "c": "\u00e9\n"}

@@ -71,13 +71,18 @@ def test_a_server_is_written_once_and_taken_out_again(
 ) -> None:
     path, table = _file(client), HOSTS[client].table
     done = minimcp("install", shop, "--client", client)
-    assert (done.code, done.err) == (0, "") and f"{path} has shop: start {HOSTS[client].title} anew" in done.out
+    assert (done.code, done.err) == (
+        0,
+        "",
+    ) and f"{path} has shop: start {HOSTS[client].title} anew" in done.out
     entry = json.loads(path.read_text("utf-8"))[table]["shop"]
     assert (entry["command"], entry["args"]) == (sys.executable, [os.path.abspath(shop)])
     assert entry.get("type") == ("stdio" if client == "vscode" else None) and "env" not in entry
     before = path.read_bytes()
     assert minimcp("install", shop, "--client", client).out == f"{path}: nothing to change\n"
-    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name], "nothing to keep a copy of"
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name], (
+        "nothing to keep a copy of"
+    )
     assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
     assert minimcp("install", shop, "--client", client, "--remove").code == 0
     assert json.loads(path.read_text("utf-8")) == {table: {}}
@@ -86,8 +91,20 @@ def test_a_server_is_written_once_and_taken_out_again(
     assert done.code == 2 and "has no server that starts" in done.err and "it has none" in done.err
 
 
-def test_the_file_of_a_project_variables_and_another_name(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
-    words = ["install", shop, "--client", "cursor", "--project", "--name", "my shop", "--env", "A=b=c"]
+def test_the_file_of_a_project_variables_and_another_name(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    words = [
+        "install",
+        shop,
+        "--client",
+        "cursor",
+        "--project",
+        "--name",
+        "my shop",
+        "--env",
+        "A=b=c",
+    ]
     assert minimcp(*words).code == 0
     entry = {"command": sys.executable, "args": [os.path.abspath(shop)], "env": {"A": "b=c"}}
     path = Path(".cursor", "mcp.json")
@@ -129,13 +146,17 @@ def test_all_that_is_there_stays(shop: str, home: Path, minimcp: Callable[..., D
     assert path.read_text("utf-8") == Path(str(path) + BACKUP).read_text("utf-8") == PLAIN
 
 
-def test_a_file_with_comments_is_left_to_the_user(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+def test_a_file_with_comments_is_left_to_the_user(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
     path = _file("vscode", COMMENTED)
     done = minimcp("install", shop, "--client", "vscode")
-    assert done.code == 2 and "which would be lost: put in by hand, in servers: \"shop\": {" in done.err
+    assert (
+        done.code == 2 and 'which would be lost: put in by hand, in servers: "shop": {' in done.err
+    )
     assert os.path.abspath(shop) in done.err
     done = minimcp("install", shop, "--client", "vscode", "--remove", "--name", "near")
-    assert done.code == 2 and "take out by hand, in servers: \"near\": {" in done.err
+    assert done.code == 2 and 'take out by hand, in servers: "near": {' in done.err
     assert path.read_text("utf-8") == COMMENTED and os.listdir(path.parent) == [path.name]
 
 
@@ -149,8 +170,15 @@ def test_a_link_is_followed_and_a_server_of_a_class_is_run(
     plain.write_text(f"import minimcp\nclass Till:\n{pay}")
     done = minimcp("install", str(plain), "--client", "cursor")
     if done.code == 2:
-        assert "No module named minimcp" in done.err, done  # in a checkout that is not installed hosts find none, too
-        assert minimcp("install", f"{plain}:Till", "--client", "cursor", "--no-check", "--name", "till").code == 0
+        assert "No module named minimcp" in done.err, (
+            done
+        )  # in a checkout that is not installed hosts find none, too
+        assert (
+            minimcp(
+                "install", f"{plain}:Till", "--client", "cursor", "--no-check", "--name", "till"
+            ).code
+            == 0
+        )
     written = json.loads((tmp_path / "real.json").read_text("utf-8-sig"))["mcpServers"]["till"]
     assert written["args"][:3] == ["-m", "minimcp", "run"] and _file("cursor").is_symlink()
 
@@ -163,17 +191,34 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
     assert not Path(HOSTS["claude"].user_path).parent.exists()
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["none.py", "--client", "cursor"], "there is no file 'none.py' in "),
-    (["shop.py"], "the following arguments are required: --client"),
-    (["shop.py", "--client", "emacs"], "invalid choice: 'emacs'"),
-    (["shop.py", "--client", "claude", "--project"], "Claude Desktop has no file for a project"),
-    (["shop.py", "--client", "claude"], "Claude Desktop seems not to be installed: there is no folder"),
-    (["shop.py", "--client", "vscode"], "or write its file for this folder: --project (.vscode/mcp.json)"),
-    (["broken.py", "--client", "cursor"], "the server does not answer, so nothing was written (--no-check writes"),
-    (["shop.py", "--client", "claude-code"], "is no JSON, and was not changed: Expecting"),
-])
-def test_what_cannot_be_installed(words: Any, said: str, shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.py", "--client", "cursor"], "there is no file 'none.py' in "),
+        (["shop.py"], "the following arguments are required: --client"),
+        (["shop.py", "--client", "emacs"], "invalid choice: 'emacs'"),
+        (
+            ["shop.py", "--client", "claude", "--project"],
+            "Claude Desktop has no file for a project",
+        ),
+        (
+            ["shop.py", "--client", "claude"],
+            "Claude Desktop seems not to be installed: there is no folder",
+        ),
+        (
+            ["shop.py", "--client", "vscode"],
+            "or write its file for this folder: --project (.vscode/mcp.json)",
+        ),
+        (
+            ["broken.py", "--client", "cursor"],
+            "the server does not answer, so nothing was written (--no-check writes",
+        ),
+        (["shop.py", "--client", "claude-code"], "is no JSON, and was not changed: Expecting"),
+    ],
+)
+def test_what_cannot_be_installed(
+    words: Any, said: str, shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
     Path("broken.py").write_text("raise RuntimeError('no')\n")
     _file("cursor")
     (home / ".claude.json").write_text('{"a": }')
@@ -182,36 +227,59 @@ def test_what_cannot_be_installed(words: Any, said: str, shop: str, home: Path, 
     assert (home / ".claude.json").read_text() == '{"a": }' and not _file("cursor").exists()
 
 
-@pytest.mark.parametrize("text", [
-    "", "{}", "{ }", "{\n}\n", '{"other": 1}', '{"servers": {}}', '{"servers": {"b": {}}}', PLAIN, "\ufeff{}",
-    '{\r\n    "servers": {\r\n        "b": {}\r\n    }\r\n}',
-    '{"a": "{\\"servers\\": {", "servers": {"b": {"args": ["}"]}, "c": {}}}',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "{ }",
+        "{\n}\n",
+        '{"other": 1}',
+        '{"servers": {}}',
+        '{"servers": {"b": {}}}',
+        PLAIN,
+        "\ufeff{}",
+        '{\r\n    "servers": {\r\n        "b": {}\r\n    }\r\n}',
+        '{"a": "{\\"servers\\": {", "servers": {"b": {"args": ["}"]}, "c": {}}}',
+    ],
+)
 def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
     expected: Dict[str, Any] = json.loads(text.lstrip("\ufeff") or "{}")
     expected.setdefault("servers", {})
     for name in ("new", "b", "near"):
         entry = {"command": "x", "args": ["京"]}
         new = _changed("f", text, "servers", name, entry, True)
-        assert json.loads(new) == {**expected, "servers": {**expected["servers"], name: entry}} and "京" in new
+        assert (
+            json.loads(new) == {**expected, "servers": {**expected["servers"], name: entry}}
+            and "京" in new
+        )
         assert ("\r\n" in text) == ("\r\n" in new) and new.count("\n") >= new.count("\r\n")
         assert _changed("f", new, "servers", name, entry, True) == new
         gone = _changed("f", new, "servers", name, None, True)
-        assert json.loads(gone)["servers"] == {key: each for key, each in expected["servers"].items() if key != name}
+        assert json.loads(gone)["servers"] == {
+            key: each for key, each in expected["servers"].items() if key != name
+        }
 
 
-@pytest.mark.parametrize("text", ["[]", '{"servers": []}', "{", '{"servers": {"a": 1}, "servers": {}}'])
+@pytest.mark.parametrize(
+    "text", ["[]", '{"servers": []}', "{", '{"servers": {"a": 1}, "servers": {}}']
+)
 def test_what_is_no_config_is_not_changed(text: str) -> None:
     with pytest.raises(UsageError, match="was not changed"):
         _changed("f", text, "servers", "a", {"command": "x"}, True)
 
 
-def test_all_servers_of_all_hosts_are_listed(shop: str, home: Path, minimcp: Callable[..., Done]) -> None:
+def test_all_servers_of_all_hosts_are_listed(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
     assert minimcp("list", "--all") == Done(0, "no host's file was found\n", "")
     _file("vscode", COMMENTED)
     entries = {
-        "on": {"command": "x", "args": ["a b"], "env": {"KEY": "secret"}}, "off": {"command": "y", "disabled": True},
-        "bad": {"command": 5}, "${X}": {"url": "http://${NO_SUCH_HOST}/"}, "no": 1,
+        "on": {"command": "x", "args": ["a b"], "env": {"KEY": "secret"}},
+        "off": {"command": "y", "disabled": True},
+        "bad": {"command": 5},
+        "${X}": {"url": "http://${NO_SUCH_HOST}/"},
+        "no": 1,
     }
     _file("cursor", json.dumps({"mcpServers": entries}))
     _file("claude-code", '{"numStartups": 3}')
@@ -221,12 +289,14 @@ def test_all_servers_of_all_hosts_are_listed(shop: str, home: Path, minimcp: Cal
     assert done.code == 0 and lines[0].startswith("Claude Desktop: ") and "no JSON" in lines[0]
     assert lines[1:] == [
         f"Cursor: {HOSTS['cursor'].user_path}",
-        "    on: x 'a b'", "    off: y  (disabled: it is)",
+        "    on: x 'a b'",
+        "    off: y  (disabled: it is)",
         "    bad: 5  (command: must be a string, not the number 5)",
         "    ${X}: http://${NO_SUCH_HOST}/  (url: the environment variable NO_SUCH_HOST is not set)",
         "    no: no object  (must be an object, not the number 1)",
         f"VS Code: {HOSTS['vscode'].user_path}",
-        "    far: http://far.example/mcp  (the host asks for an input)", "    near: npx -y it",
+        "    far: http://far.example/mcp  (the host asks for an input)",
+        "    near: npx -y it",
     ]
     found = json.loads(minimcp("list", "--all", "--output", "json").out)["servers"]
     assert [each["name"] for each in found] == ["on", "off", "bad", "${X}", "no", "far", "near"]

@@ -27,36 +27,52 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         assert (done.code, done.err) == (0, "") and done.out.startswith("usage: ")
     assert minimcp("--version") == Done(0, f"minimcp {VERSION}\n", "")
     done = run_process()
-    assert (done.code, done.err) == (2, "") and done.out.startswith(f"usage: {PYTHON} -m minimcp COMMAND")
+    assert (done.code, done.err) == (2, "") and done.out.startswith(
+        f"usage: {PYTHON} -m minimcp COMMAND"
+    )
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["chek"], "there is no command 'chek', did you mean check? There are demo, list,"),
-    (["bake"], "there is no command 'bake': demo, list, call, tasks, read, prompt, ping, login, logout, whoami,"),
-    (["call"], "the following arguments are required: TARGET, TOOL"),
-    (["read", "x.py"], "the following arguments are required: URI"),
-    (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
-    (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
-    (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
-    (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
-    (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
-    (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
-    (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-    (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
-    (["ping", ""], "an empty command starts nothing"),
-    (["demo", "now"], "invalid int value: 'now'"), (["demo", "17"], "they are 1 to 16"),
-])
-def test_wrong_usage_is_one_line_and_exit_code_2(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chek"], "there is no command 'chek', did you mean check? There are demo, list,"),
+        (
+            ["bake"],
+            "there is no command 'bake': demo, list, call, tasks, read, prompt, ping, login, logout, whoami,",
+        ),
+        (["call"], "the following arguments are required: TARGET, TOOL"),
+        (["read", "x.py"], "the following arguments are required: URI"),
+        (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
+        (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
+        (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
+        (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
+        (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
+        (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
+        (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
+        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
+        (["ping", ""], "an empty command starts nothing"),
+        (["demo", "now"], "invalid int value: 'now'"),
+        (["demo", "17"], "they are 1 to 16"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    arguments: List[str], said: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
 
 
-@pytest.mark.parametrize(("target", "said"), [
-    ("no-such-program --flag", "cannot start no-such-program --flag"),
-    (quoted("sh", "-c", "exit 7"), "exited with code 7"),
-    ("gone.py", " list: there is no file 'gone.py'"),
-])
-def test_a_server_that_does_not_start_is_exit_code_3(target: str, said: str, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("no-such-program --flag", "cannot start no-such-program --flag"),
+        (quoted("sh", "-c", "exit 7"), "exited with code 7"),
+        ("gone.py", " list: there is no file 'gone.py'"),
+    ],
+)
+def test_a_server_that_does_not_start_is_exit_code_3(
+    target: str, said: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("list", target)
     assert (done.code, done.out) == (3, "") and said in done.err and "Traceback" not in done.err
 
@@ -68,8 +84,12 @@ def test_a_package_that_is_missing_is_told_in_one_line(
     needs = "a server that is named by a URL needs the package 'requests': install it with: pip install requests\n"
     for command in ("list", "login"):
         done = minimcp(command, "http://127.0.0.1:9/mcp")
-        assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and done.err.endswith(f" {command}: {needs}")
-    monkeypatch.setitem(sys.modules, "minimcp.cli.demo", None)  # what is missing of our own is a fault of ours
+        assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and done.err.endswith(
+            f" {command}: {needs}"
+        )
+    monkeypatch.setitem(
+        sys.modules, "minimcp.cli.demo", None
+    )  # what is missing of our own is a fault of ours
     with pytest.raises(ImportError, match="demo"):
         main(["demo"])
 
@@ -78,16 +98,25 @@ def test_a_server_that_says_nothing_is_a_timeout(minimcp: Callable[..., Done]) -
     assert minimcp("ping", "sleep 60", "--timeout", "0.2").code == 4
 
 
-def test_the_stderr_of_a_server_that_ends_at_once_is_shown(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_the_stderr_of_a_server_that_ends_at_once_is_shown(
+    shop: str, minimcp: Callable[..., Done]
+) -> None:
     with open("crash.py", "w", encoding="utf-8") as file:
-        file.write("import sys\nopen('started', 'a').write('x')\nprint('loading')\nsys.exit('no \\x1b' + 'database')\n")
+        file.write(
+            "import sys\nopen('started', 'a').write('x')\nprint('loading')\nsys.exit('no \\x1b' + 'database')\n"
+        )
     for options, before in (([], []), (["--verbose"], ["no \x1bdatabase"])):
         done = minimcp("list", "crash.py", *options)
         assert (done.code, done.out) == (3, "")
         *shown, line, ended, last = done.err.splitlines()
-        assert shown == before and (ended, last) == ("its stderr ended with:", "    no \\x1bdatabase")
-        assert line.endswith("crash.py': the server closed the connection; it wrote a line that is no message: "
-                             "loading; the server exited with code 1")
+        assert shown == before and (ended, last) == (
+            "its stderr ended with:",
+            "    no \\x1bdatabase",
+        )
+        assert line.endswith(
+            "crash.py': the server closed the connection; it wrote a line that is no message: "
+            "loading; the server exited with code 1"
+        )
     assert Path("started").read_text("utf-8") == "xx"
 
 
@@ -105,7 +134,9 @@ def test_the_page_has_every_exit_code() -> None:
 
 def test_ctrl_c_ends_quietly(shop: str) -> None:
     command = command_line("call", shop, "slow", "--verbose")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
         assert child.stderr is not None
         assert child.stderr.readline() == "slow has begun\n"
         child.send_signal(signal.SIGINT)
@@ -124,4 +155,7 @@ def test_output_that_cannot_be_written() -> None:
         os.close(writing)
     with open("/dev/full", "w", encoding="ascii") as full:
         done = run_process("--version", stdout=full.fileno())
-    assert (done.code, done.err) == (3, f"{PYTHON} -m minimcp --version: stdout: No space left on device\n")
+    assert (done.code, done.err) == (
+        3,
+        f"{PYTHON} -m minimcp --version: stdout: No space left on device\n",
+    )

@@ -60,13 +60,22 @@ def _file(folder: Path, text: str, name: str = "some_server.py") -> str:
 def test_it_serves_until_its_input_ends(tmp_path: Path, name: str) -> None:
     path = _file(tmp_path, TWO + "import os; os.write(2, b'loaded')\n", name)
     done = run_process("run", f"{path}:second", input=json.dumps(INITIALIZE) + "\n")
-    assert (done.code, sorted(done.err)) == (0, sorted("noise\nloaded"))  # Python's buffer may come second
+    assert (done.code, sorted(done.err)) == (
+        0,
+        sorted("noise\nloaded"),
+    )  # Python's buffer may come second
     assert json.loads(done.out)["result"]["serverInfo"]["name"] == "two"
 
 
-@pytest.mark.parametrize(("more", "name"), [
-    ("", ""), ("", "Notes"), ("notes = Notes('y')\nother = 5\n", ""), ("notes = Notes('y')\n", "notes"),
-])
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ("", ""),
+        ("", "Notes"),
+        ("notes = Notes('y')\nother = 5\n", ""),
+        ("notes = Notes('y')\n", "notes"),
+    ],
+)
 def test_a_plain_class_or_an_object_of_it_is_served(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, name: str
 ) -> None:
@@ -85,32 +94,49 @@ def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
             find_server(load(path), name, path)
 
 
-@pytest.mark.parametrize(("text", "name", "said"), [
-    (TWO, "", "has several servers, say which: {path}:first, {path}:second"),
-    (TWO, ":third", "has no variable 'third': its servers are first, second"),
-    ("x = 1\n", ":x", "'x' in {path} is no server but int"),
-    ("from minimcp import Server\n", "", "has no server object: write"),
-    ("from minimcp import Server\n", ":Server", "is no server but type"),
-    ("x = 1\n", ":y", "has no variable 'y'\n"),
-    ("x = 1\nx = 1 / 0\n", "", "cannot be imported: line 2: ZeroDivisionError: division by zero"),
-    ("x = 1\nx = (\n", "", "cannot be imported: line 2: SyntaxError: "),
-    ("import no_such_module_at_all\n", "", "cannot be imported: line 1: ModuleNotFoundError: "),
-    ("raise SystemExit(5)\n", "", "cannot be imported: line 1: SystemExit: 5"),
-])
-def test_mistakes_in_a_file(text: str, name: str, said: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        (TWO, "", "has several servers, say which: {path}:first, {path}:second"),
+        (TWO, ":third", "has no variable 'third': its servers are first, second"),
+        ("x = 1\n", ":x", "'x' in {path} is no server but int"),
+        ("from minimcp import Server\n", "", "has no server object: write"),
+        ("from minimcp import Server\n", ":Server", "is no server but type"),
+        ("x = 1\n", ":y", "has no variable 'y'\n"),
+        (
+            "x = 1\nx = 1 / 0\n",
+            "",
+            "cannot be imported: line 2: ZeroDivisionError: division by zero",
+        ),
+        ("x = 1\nx = (\n", "", "cannot be imported: line 2: SyntaxError: "),
+        ("import no_such_module_at_all\n", "", "cannot be imported: line 1: ModuleNotFoundError: "),
+        ("raise SystemExit(5)\n", "", "cannot be imported: line 1: SystemExit: 5"),
+    ],
+)
+def test_mistakes_in_a_file(
+    text: str, name: str, said: str, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
     path = _file(tmp_path, text)
     done = minimcp("run", path + name)
     assert (done.code, done.out) == (2, "") and said.format(path=path) in done.err
     assert done.err.count("\n") == 1 + ("noise" in done.err)
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["no/such.py"], "there is no file 'no/such.py'"), (["no/such.py:server"], "there is no file 'no/such.py'"),
-    (["shop.txt"], "shop.txt is no Python file"), (["C:\\a.py"], "there is no file 'C:\\\\a.py'"),
-    (["shop.py", "--http", "here"], "is no [HOST:]PORT"), (["shop.py", "--http", ":80"], "is no [HOST:]PORT"),
-    (["shop.py", "--http", "65536"], "is no [HOST:]PORT"), (["shop.py", "--sse"], "--sse goes with --http"),
-    (["shop.py", "--reload"], "--reload goes with --http"), (["shop.py", "--http", "0.0.0.0:0"], "allowed_hosts"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no/such.py"], "there is no file 'no/such.py'"),
+        (["no/such.py:server"], "there is no file 'no/such.py'"),
+        (["shop.txt"], "shop.txt is no Python file"),
+        (["C:\\a.py"], "there is no file 'C:\\\\a.py'"),
+        (["shop.py", "--http", "here"], "is no [HOST:]PORT"),
+        (["shop.py", "--http", ":80"], "is no [HOST:]PORT"),
+        (["shop.py", "--http", "65536"], "is no [HOST:]PORT"),
+        (["shop.py", "--sse"], "--sse goes with --http"),
+        (["shop.py", "--reload"], "--reload goes with --http"),
+        (["shop.py", "--http", "0.0.0.0:0"], "allowed_hosts"),
+    ],
+)
 def test_wrong_usage(words: List[str], said: str, shop: str, minimcp: Callable[..., Done]) -> None:
     Path("shop.txt").touch()
     done = minimcp("run", *words)
@@ -136,7 +162,9 @@ def test_a_server_of_a_copied_package_counts() -> None:
     foreign = Foreign()
     assert find_server({"a": 1, "Foreign": Foreign, "it": foreign}, "", "x.py") is foreign
     assert [address(text) for text in ("8000", "localhost:0", "[::1]:80")] == [
-        ("127.0.0.1", 8000), ("localhost", 0), ("::1", 80),
+        ("127.0.0.1", 8000),
+        ("localhost", 0),
+        ("::1", 80),
     ]
 
 
@@ -170,12 +198,17 @@ class Served:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.process = subprocess.Popen(
-            command_line("run", "shop.py", "--http", "0", *options), cwd=folder, stderr=subprocess.PIPE, text=True,
+            command_line("run", "shop.py", "--http", "0", *options),
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         assert self.process.stderr is not None
         self.lines = self.process.stderr
-        self._killer = threading.Timer(4 * WAIT, self.process.kill)  # so that every wait for a line ends
+        self._killer = threading.Timer(
+            4 * WAIT, self.process.kill
+        )  # so that every wait for a line ends
         self._killer.start()
         self.url = self.next(r"serves at (\S+)")
 
@@ -216,7 +249,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         yield start
 
 
-def test_the_other_commands_find_it_at_its_urls(serve: Callable[..., Served], minimcp: Callable[..., Done]) -> None:
+def test_the_other_commands_find_it_at_its_urls(
+    serve: Callable[..., Served], minimcp: Callable[..., Done]
+) -> None:
     served = serve("--sse")
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", served.url)
     older = served.url.replace("/mcp", "/sse")
@@ -239,7 +274,9 @@ def test_a_port_that_is_taken(shop: str, minimcp: Callable[..., Done]) -> None:
     assert done.code == 3 and done.err.count("cannot listen") == done.err.count("\n") == 1
 
 
-def test_it_is_started_anew_when_a_file_changes(tmp_path: Path, serve: Callable[..., Served]) -> None:
+def test_it_is_started_anew_when_a_file_changes(
+    tmp_path: Path, serve: Callable[..., Served]
+) -> None:
     def answer() -> str:
         with connect(served.url) as client:
             return client.call_tool("answer").text
@@ -249,7 +286,9 @@ def test_it_is_started_anew_when_a_file_changes(tmp_path: Path, serve: Callable[
     _file(tmp_path, changing, "beside.py")
     served = serve("--reload")
     assert answer() == "one"
-    _file(tmp_path, changing.replace("'one'", "'two'"), "beside.py")  # as long as before, in the same second
+    _file(
+        tmp_path, changing.replace("'one'", "'two'"), "beside.py"
+    )  # as long as before, in the same second
     served.next("it ends")
     assert served.next(r"serves at (\S+)") == served.url
     assert answer() == "two"
@@ -268,4 +307,6 @@ def test_what_is_watched(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     os.symlink("nowhere.py", tmp_path / "broken.py")
-    assert sorted(look(str(tmp_path / "shop.py"))) == sorted(str(tmp_path / name) for name in watched)
+    assert sorted(look(str(tmp_path / "shop.py"))) == sorted(
+        str(tmp_path / name) for name in watched
+    )

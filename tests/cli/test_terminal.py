@@ -100,22 +100,41 @@ def test_a_form_is_filled_in_field_by_field(
         "  Your name (string):   name: expected at least 2 characters, got 1\n"
         "  Your name (string): "
         "  seats (integer) [2]:   seats: expected an integer, got the string 'many'\n"
-        "  seats (integer) [2]:   window (boolean) [false]:   size (\"s\" = Small or \"l\" = Large): "
+        '  seats (integer) [2]:   window (boolean) [false]:   size ("s" = Small or "l" = Large): '
         "  size: expected 's' or 'l', got the string 'm'\n"
         '  size ("s" = Small or "l" = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
     )
 
 
-@pytest.mark.parametrize(("typed", "words", "printed", "shown"), [
-    ("y\n", ["call", "pay"], "accept\n", "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] "),
-    ("y\n", ["call", "pay_odd"], "accept\n",
-     "if you trust xn--pple-43d.example (a name with letters beyond ASCII: it may look like another one):\nhttps://xn--"),
-    ("\n", ["call", "pay"], "decline\n", ""), ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
-    ("Ada\n", ["read", "ask://me"], "Ada\n", ""), ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
-    ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
-])
+@pytest.mark.parametrize(
+    ("typed", "words", "printed", "shown"),
+    [
+        (
+            "y\n",
+            ["call", "pay"],
+            "accept\n",
+            "if you trust pay.example:\nhttps://pay.example/1\nAgree? [y/N] ",
+        ),
+        (
+            "y\n",
+            ["call", "pay_odd"],
+            "accept\n",
+            "if you trust xn--pple-43d.example (a name with letters beyond ASCII: it may look like another one):\nhttps://xn--",
+        ),
+        ("\n", ["call", "pay"], "decline\n", ""),
+        ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
+        ("Ada\n", ["read", "ask://me"], "Ada\n", ""),
+        ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
+        ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
+    ],
+)
 def test_yes_no_and_the_end_of_input(
-    typed: str, words: Any, printed: str, shown: str, curious: str, minimcp: Callable[..., Done],
+    typed: str,
+    words: Any,
+    printed: str,
+    shown: str,
+    curious: str,
+    minimcp: Callable[..., Done],
     types: Callable[[str], object],
 ) -> None:
     types(typed)
@@ -123,11 +142,19 @@ def test_yes_no_and_the_end_of_input(
     assert (done.code, done.out) == (0, printed) and shown in done.err
 
 
-@pytest.mark.parametrize(("answer", "action", "unused"), [
-    ("agree=yes", "accept", []), ("agree=no", "decline", []), ("agree:=true", "accept", []),
-    ("agree=maybe", "decline", []), ("other=yes", "decline", ["other"]),
-])
-def test_a_form_without_fields_is_answered_beforehand(answer: str, action: str, unused: List[str]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "action", "unused"),
+    [
+        ("agree=yes", "accept", []),
+        ("agree=no", "decline", []),
+        ("agree:=true", "accept", []),
+        ("agree=maybe", "decline", []),
+        ("other=yes", "decline", ["other"]),
+    ],
+)
+def test_a_form_without_fields_is_answered_beforehand(
+    answer: str, action: str, unused: List[str]
+) -> None:
     server = library.Server("x")
 
     @server.tool
@@ -141,30 +168,47 @@ def test_a_form_without_fields_is_answered_beforehand(answer: str, action: str, 
     assert list(asker.unused) == unused
 
 
-def test_without_a_terminal_everything_is_declined(curious: str, minimcp: Callable[..., Done]) -> None:
+def test_without_a_terminal_everything_is_declined(
+    curious: str, minimcp: Callable[..., Done]
+) -> None:
     done = minimcp("call", curious, "book", "--quiet")
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
-    assert done.err == ("curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask, "
-                        "and there is no --answer name=...\n")
+    assert done.err == (
+        "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask, "
+        "and there is no --answer name=...\n"
+    )
     assert minimcp("read", curious, "ask://me").code == 3
 
 
-@pytest.mark.parametrize(("answers", "content", "said"), [
-    (["name=Ada", "size=l", "extras=tea", "extras=jam"],
-     {"name": "Ada", "size": "l", "extras": ["tea", "jam"], "seats": 2, "window": False}, ""),
-    (["name:=\"Ada\"", "size=s", "seats=4"], {"name": "Ada", "size": "s", "seats": 4, "window": False}, ""),
-    (["name=Ada"], None, "and there is no --answer size=..."),
-    (["name=A", "size=l"], None, "declined: --answer: name: expected at least 2 characters"),
-    (["nmae=Ada", "size=l"], None, "nobody asked for nmae: --answer was not used"),
-    (["name=Ada", "size=l", "name=@no file"], None, "--answer: name=@no file: No such file"),
-])
+@pytest.mark.parametrize(
+    ("answers", "content", "said"),
+    [
+        (
+            ["name=Ada", "size=l", "extras=tea", "extras=jam"],
+            {"name": "Ada", "size": "l", "extras": ["tea", "jam"], "seats": 2, "window": False},
+            "",
+        ),
+        (
+            ['name:="Ada"', "size=s", "seats=4"],
+            {"name": "Ada", "size": "s", "seats": 4, "window": False},
+            "",
+        ),
+        (["name=Ada"], None, "and there is no --answer size=..."),
+        (["name=A", "size=l"], None, "declined: --answer: name: expected at least 2 characters"),
+        (["nmae=Ada", "size=l"], None, "nobody asked for nmae: --answer was not used"),
+        (["name=Ada", "size=l", "name=@no file"], None, "--answer: name=@no file: No such file"),
+    ],
+)
 def test_answers_are_given_beforehand(
     answers: List[str], content: Any, said: str, curious: str, minimcp: Callable[..., Done]
 ) -> None:
     words = [word for answer in answers for word in ("--answer", answer)]
     done = minimcp("call", curious, "book", "--quiet", *words)
     action = "decline" if content is None else "accept"
-    assert (done.code, json.loads(done.out)) == (0, {"action": action, "content": content}) and said in done.err
+    assert (done.code, json.loads(done.out)) == (
+        0,
+        {"action": action, "content": content},
+    ) and said in done.err
 
 
 def test_what_is_answered_beforehand_is_not_asked(
@@ -172,34 +216,57 @@ def test_what_is_answered_beforehand_is_not_asked(
 ) -> None:
     types("\n\nl\n\n\n")
     done = minimcp("call", curious, "book", "--quiet", "--answer", "name=Ada")
-    assert json.loads(done.out)["content"] == {"name": "Ada", "seats": 2, "window": False, "size": "l"}
-    assert "Your name" not in done.err and minimcp("call", curious, "book", "--answer", "name").code == 2
+    assert json.loads(done.out)["content"] == {
+        "name": "Ada",
+        "seats": 2,
+        "window": False,
+        "size": "l",
+    }
+    assert (
+        "Your name" not in done.err
+        and minimcp("call", curious, "book", "--answer", "name").code == 2
+    )
 
 
-def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(types: Callable[[str], object]) -> None:
+def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(
+    types: Callable[[str], object],
+) -> None:
     types("a" * 40 + "!\n")
     slow = {"type": "string", "pattern": "^(a+)+$"}
-    answer = Asker()(ElicitRequest("?", {"type": "object", "properties": {"a": slow}, "required": ["a"]}))
+    answer = Asker()(
+        ElicitRequest("?", {"type": "object", "properties": {"a": slow}, "required": ["a"]})
+    )
     assert answer.content == {"a": "a" * 40 + "!"}
 
 
 def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
     types("y\n5\n[6]\nx\nn\n")
-    assert Asker()(ElicitRequest("?", {"type": "object"})).content == {}, "without fields it asks yes or no"
-    odd = {"a": True, "b": {"type": "array", "items": {"type": "integer"}}, "c": {"$schema": "x:y", "type": "string"}}
+    assert Asker()(ElicitRequest("?", {"type": "object"})).content == {}, (
+        "without fields it asks yes or no"
+    )
+    odd = {
+        "a": True,
+        "b": {"type": "array", "items": {"type": "integer"}},
+        "c": {"$schema": "x:y", "type": "string"},
+    }
     answer = Asker()(ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"}))
     assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
     request = ElicitRequest("?", mode="url", url="nonsense")
     request.server = Implementation("a\nb", "1")
     assert Asker()(request).action == "decline"
-    assert "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
+    assert (
+        "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
+    )
 
 
 def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
     asker, answers = Asker(), []  # type: ignore[var-annotated]
     form = {"type": "object", "properties": {"x": {"type": "integer"}}}
     threads = [
-        threading.Thread(target=lambda: answers.append(asker(ElicitRequest("?", form)).content["x"])) for _ in range(2)
+        threading.Thread(
+            target=lambda: answers.append(asker(ElicitRequest("?", form)).content["x"])
+        )
+        for _ in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -224,45 +291,77 @@ ANY_OF = {"anyOf": [{"type": "string"}, {"type": "number"}]}
 MAYBE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 
 
-@pytest.mark.parametrize(("schema", "text", "value"), [
-    ({"type": "string"}, "1", "1"), ({"type": "string"}, "a=b", "a=b"), ({"type": "string"}, "", ""),
-    ({"type": "integer"}, "-12", -12), ({"type": "number"}, "12", 12), ({"type": "number"}, "1e3", 1000.0),
-    ({"type": "boolean"}, "True", True), ({"type": "boolean"}, "no", False), ({"type": "null"}, "null", None),
-    ({"type": "object"}, '{"a": [1]}', {"a": [1]}), ({"type": "array"}, "[1, 2]", [1, 2]),
-    ({"type": "array", "items": {"type": "integer"}}, "5", [5]),
-    ({"type": "array", "items": {"type": "string"}}, "x", ["x"]),
-    ({"type": ["string", "null"]}, "null", None),
-    ({"type": ["string", "integer"]}, "7", 7), ({"type": ["string", "integer"]}, "seven", "seven"),
-    (ANY_OF, "2.5", 2.5), (ANY_OF, "two", "two"),
-    ({"oneOf": [{"$ref": "#/$defs/Colour"}, {"type": "boolean"}]}, "yes", True),
-    ({"$ref": "#/$defs/Colour"}, "red", "red"), ({"$ref": "#/$defs/Colour"}, "3", 3),
-    ({"$ref": "#/$defs/Colour"}, "null", None), ({"$ref": "#/$defs/a~1b"}, "3", 3),
-    ({"const": 5}, "5", 5), ({"type": "strange"}, "5", 5),
-    ({}, "5", 5), ({}, "five", "five"), ({}, "NaN", "NaN"), ({}, "[" * 100_000, "[" * 100_000), (True, "[]", []),
-    ({"$ref": "#/$defs/Missing/deeper"}, "5", 5), ({"type": "boolean"}, "1", True), ({"type": "null"}, "", None),
-    ({"$ref": "https://example.org/schema"}, "5", 5),
-    ({"allOf": [{"$ref": "#/$defs/a~1b"}, {"minimum": 1}]}, "3", 3),
-    ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}),
-    ({"oneOf": [{"const": 1}, {"const": "b"}]}, "1", 1),
-])
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "1", "1"),
+        ({"type": "string"}, "a=b", "a=b"),
+        ({"type": "string"}, "", ""),
+        ({"type": "integer"}, "-12", -12),
+        ({"type": "number"}, "12", 12),
+        ({"type": "number"}, "1e3", 1000.0),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "boolean"}, "no", False),
+        ({"type": "null"}, "null", None),
+        ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
+        ({"type": "array"}, "[1, 2]", [1, 2]),
+        ({"type": "array", "items": {"type": "integer"}}, "5", [5]),
+        ({"type": "array", "items": {"type": "string"}}, "x", ["x"]),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": ["string", "integer"]}, "7", 7),
+        ({"type": ["string", "integer"]}, "seven", "seven"),
+        (ANY_OF, "2.5", 2.5),
+        (ANY_OF, "two", "two"),
+        ({"oneOf": [{"$ref": "#/$defs/Colour"}, {"type": "boolean"}]}, "yes", True),
+        ({"$ref": "#/$defs/Colour"}, "red", "red"),
+        ({"$ref": "#/$defs/Colour"}, "3", 3),
+        ({"$ref": "#/$defs/Colour"}, "null", None),
+        ({"$ref": "#/$defs/a~1b"}, "3", 3),
+        ({"const": 5}, "5", 5),
+        ({"type": "strange"}, "5", 5),
+        ({}, "5", 5),
+        ({}, "five", "five"),
+        ({}, "NaN", "NaN"),
+        ({}, "[" * 100_000, "[" * 100_000),
+        (True, "[]", []),
+        ({"$ref": "#/$defs/Missing/deeper"}, "5", 5),
+        ({"type": "boolean"}, "1", True),
+        ({"type": "null"}, "", None),
+        ({"$ref": "https://example.org/schema"}, "5", 5),
+        ({"allOf": [{"$ref": "#/$defs/a~1b"}, {"minimum": 1}]}, "3", 3),
+        ({"properties": {"a": {}}}, '{"a": 1}', {"a": 1}),
+        ({"oneOf": [{"const": 1}, {"const": "b"}]}, "1", 1),
+    ],
+)
 def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> None:
     read = read_pairs([f"x={text}"], {**SCHEMAS, "properties": {"x": schema}})
     assert read == {"x": value} and type(read["x"]) is type(value)
 
 
-@pytest.mark.parametrize(("schema", "words", "said"), [
-    ({"type": "integer"}, ["x=1.5"], "x: expected an integer, got the number 1.5"),
-    ({"type": "number"}, ["x=inf"], "x: expected a number, got the string 'inf'"),
-    ({"type": "boolean"}, ["x=2"], "x: expected true or false, got the number 2"),
-    ({"type": "object"}, ["x=[]"], "x: expected an object, got an empty list"),
-    (MAYBE, ["x=a"], "x: expected an integer or null, got the string 'a'"),
-    ({"enum": ["京", 1]}, ["x=b"], "x: expected one of '京' or 1, got the string 'b'"),
-    ({"type": "integer"}, ["x=1", "x=2"], "x: expected an integer, got a list of 2"),
-    ({"type": "string", "pattern": "^a+$"}, ["x=A"], "x: expected a string that matches ^a+$, got the string 'A'"),
-    ({"$ref": "#/$defs/Round"}, ["x=5"], "x is missing: the schema refers to itself without end"),
-    ({}, ["x"], "'x' is not key=value, such as name=Ada"),
-    ({}, ["=x"], "'=x' is not key=value, such as name=Ada"),
-])
+@pytest.mark.parametrize(
+    ("schema", "words", "said"),
+    [
+        ({"type": "integer"}, ["x=1.5"], "x: expected an integer, got the number 1.5"),
+        ({"type": "number"}, ["x=inf"], "x: expected a number, got the string 'inf'"),
+        ({"type": "boolean"}, ["x=2"], "x: expected true or false, got the number 2"),
+        ({"type": "object"}, ["x=[]"], "x: expected an object, got an empty list"),
+        (MAYBE, ["x=a"], "x: expected an integer or null, got the string 'a'"),
+        ({"enum": ["京", 1]}, ["x=b"], "x: expected one of '京' or 1, got the string 'b'"),
+        ({"type": "integer"}, ["x=1", "x=2"], "x: expected an integer, got a list of 2"),
+        (
+            {"type": "string", "pattern": "^a+$"},
+            ["x=A"],
+            "x: expected a string that matches ^a+$, got the string 'A'",
+        ),
+        (
+            {"$ref": "#/$defs/Round"},
+            ["x=5"],
+            "x is missing: the schema refers to itself without end",
+        ),
+        ({}, ["x"], "'x' is not key=value, such as name=Ada"),
+        ({}, ["=x"], "'=x' is not key=value, such as name=Ada"),
+    ],
+)
 def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_pairs(words, {**SCHEMAS, "properties": {"x": schema}})
@@ -270,21 +369,36 @@ def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str],
 
 
 def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {"text": {"type": "string"}, "data": {"$ref": "#/$defs/bytes"}, "list": {"type": "array"}}
-    schema = {"properties": fields, "$defs": {"bytes": {"type": "string", "contentEncoding": "base64"}}}
+    fields = {
+        "text": {"type": "string"},
+        "data": {"$ref": "#/$defs/bytes"},
+        "list": {"type": "array"},
+    }
+    schema = {
+        "properties": fields,
+        "$defs": {"bytes": {"type": "string", "contentEncoding": "base64"}},
+    }
     (tmp_path / "a.json").write_bytes(b"\xef\xbb\xbf[1, 2]\n")
     (tmp_path / "bytes").write_bytes(b"\xff\x00")
     monkeypatch.chdir(tmp_path)
     for word, value in {
-        "text=@a.json": "[1, 2]\n", "list=@a.json": [1, 2], "data=@bytes": "/wA=", "other=@a.json": "[1, 2]\n",
-        'text:="@a.json"': "@a.json", 'text:={"a": [null]}': {"a": [None]}, "a.b=@a.json": "[1, 2]\n",
+        "text=@a.json": "[1, 2]\n",
+        "list=@a.json": [1, 2],
+        "data=@bytes": "/wA=",
+        "other=@a.json": "[1, 2]\n",
+        'text:="@a.json"': "@a.json",
+        'text:={"a": [null]}': {"a": [None]},
+        "a.b=@a.json": "[1, 2]\n",
     }.items():
         name = word.partition("=")[0].rstrip(":")
         assert read_pairs([word], schema) == {name: value}, word
     for word, said in {
-        "text=@bytes": "it is no text in UTF-8, and text is no base64", "text=@": "No such file",
+        "text=@bytes": "it is no text in UTF-8, and text is no base64",
+        "text=@": "No such file",
         "text=@none": "No such file or directory (the text itself is written 'text:=\"@none\"')",
-        "text:={": "text:={ is no JSON", "list=@bytes": "it is no text", ":=1": "is not key=value",
+        "text:={": "text:={ is no JSON",
+        "list=@bytes": "it is no text",
+        ":=1": "is not key=value",
     }.items():
         with pytest.raises(UsageError) as caught:
             read_pairs([word], schema)
@@ -294,7 +408,11 @@ def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_key_that_comes_twice_makes_a_list() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
     assert read_pairs(["x=1", "x=2", "y=a", "y=b"], schema) == {"x": [1, 2], "y": ["a", "b"]}
-    maybe = {"properties": {"x": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]}}}
+    maybe = {
+        "properties": {
+            "x": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]}
+        }
+    }
     assert read_pairs(["x=1", "x=2"], maybe) == {"x": ["1", "2"]}
     assert read_pairs(["x=1"], {}) == {"x": 1}
 
@@ -306,10 +424,20 @@ def test_what_is_no_object(text: str) -> None:
 
 
 def test_circular_and_odd_schemas_are_shown() -> None:
-    root = {"$defs": {"A": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/A"}}]}}}
+    root = {
+        "$defs": {
+            "A": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/A"}}]}
+        }
+    }
     assert kind({"$ref": "#/$defs/A"}, root).startswith("integer or array of integer or array of ")
-    assert [kind(each) for each in ({"type": "string", "format": ["date"]}, True, {"type": 5}, {"enum": ["京"]})] == [
-        "string", "any", "any", 'one of "京"',
+    assert [
+        kind(each)
+        for each in ({"type": "string", "format": ["date"]}, True, {"type": 5}, {"enum": ["京"]})
+    ] == [
+        "string",
+        "any",
+        "any",
+        'one of "京"',
     ]
 
 
@@ -318,8 +446,13 @@ def test_a_schema_of_forms_within_forms_is_shown_in_few_words() -> None:
     root = {"anyOf": [{"type": "integer"}, *[{"$ref": "#/anyOf"}, {"$ref": "#/$defs/a"}] * 50]}
     root["$defs"] = {"a": {"oneOf": [root, root]}}
     shown = kind(root, root)
-    assert shown.startswith("integer or any or ") and shown.endswith(" or ...") and len(shown) < 10_000
-    assert kind({"anyOf": [{"const": number} for number in range(9)]}) == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 or ..."
+    assert (
+        shown.startswith("integer or any or ") and shown.endswith(" or ...") and len(shown) < 10_000
+    )
+    assert (
+        kind({"anyOf": [{"const": number} for number in range(9)]})
+        == "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 or ..."
+    )
 
 
 def test_what_objects_hold_is_shown() -> None:
@@ -327,7 +460,10 @@ def test_what_objects_hold_is_shown() -> None:
     where = {"type": "object", "properties": {"room": {"type": "string"}}}
     fields = {"due": due, "done": {"default": False}, "where": where}
     root = {"$defs": {"Todo": {"type": "object", "required": ["due"], "properties": fields}}}
-    todos, at = {"type": "array", "items": {"$ref": "#/$defs/Todo"}}, {"type": "string", "format": "date-time"}
+    todos, at = (
+        {"type": "array", "items": {"$ref": "#/$defs/Todo"}},
+        {"type": "string", "format": "date-time"},
+    )
     words = "array of object (due: date or null, done: any = false, [where: object])"
     schema = {"properties": {"all": todos, "at": at}, "required": ["at"]}
     assert parameters(schema, root) == f"[all: {words}], at: date and time"

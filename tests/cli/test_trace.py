@@ -24,18 +24,28 @@ from .conftest import Done, command_line
 
 ECHO = "import os\nwhile True:\n data = os.read(0, 99999)\n if not data: break\n os.write(1, data)"
 
-BYTES = b"".join([
-    b'{"jsonrpc":"2.0",\r\n', b"\xff\xfe\x00 no text\n\n\n", "京\u2028".encode(), bytes(range(256)), b"x" * 700_000,
-    b"\nno end",
-])
+BYTES = b"".join(
+    [
+        b'{"jsonrpc":"2.0",\r\n',
+        b"\xff\xfe\x00 no text\n\n\n",
+        "京\u2028".encode(),
+        bytes(range(256)),
+        b"x" * 700_000,
+        b"\nno end",
+    ]
+)
 
 
 @contextmanager
-def tracing(*words: str, program: Sequence[str] = (), **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+def tracing(
+    *words: str, program: Sequence[str] = (), **options: Any
+) -> Iterator["subprocess.Popen[bytes]"]:
     """The command, or a program in its place, between this process and a server."""
     options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, **options}
     command = [*(program or command_line("trace")), *words]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **options
+    )
     watch = threading.Timer(WAIT, process.kill)
     watch.start()
     try:
@@ -56,8 +66,10 @@ def python(source: str, *words: str) -> List[str]:
 def test_every_byte_passes_both_ways_and_so_does_the_exit_code(tmp_path: Path) -> None:
     given, taken = tmp_path / "given", tmp_path / "taken"
     given.write_bytes(BYTES)
-    source = "import sys; open(sys.argv[2], 'wb').write(sys.stdin.buffer.read()); " \
-             "sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()); sys.exit(7)"
+    source = (
+        "import sys; open(sys.argv[2], 'wb').write(sys.stdin.buffer.read()); "
+        "sys.stdout.buffer.write(open(sys.argv[1], 'rb').read()); sys.exit(7)"
+    )
     with tracing(*python(source, str(given), str(taken))) as process:
         out, _ = process.communicate(BYTES[::-1], timeout=WAIT)
     assert (out, taken.read_bytes(), process.returncode) == (BYTES, BYTES[::-1], 7)
@@ -76,9 +88,11 @@ def test_a_part_of_a_line_passes_at_once() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_reaches_the_server_once(name: str) -> None:
-    source = "import os, signal, sys\nseen = []\n" \
-             f"signal.signal(signal.{name}, lambda *_: (seen.append(1), os.write(1, b'!')))\nos.write(1, b'.')\n" \
-             "sys.stdin.read()\nsys.exit(40 + len(seen))"
+    source = (
+        "import os, signal, sys\nseen = []\n"
+        f"signal.signal(signal.{name}, lambda *_: (seen.append(1), os.write(1, b'!')))\nos.write(1, b'.')\n"
+        "sys.stdin.read()\nsys.exit(40 + len(seen))"
+    )
     with tracing(*python(source), start_new_session=True) as process:
         assert process.stdin and process.stdout and process.stdout.read(1) == b"."
         os.killpg(process.pid, getattr(signal, name))
@@ -110,7 +124,9 @@ sys.exit(trace_command(sys.argv[1:], "trace"))
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -> None:
-    with tracing(*python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]) as process:
+    with tracing(
+        *python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]
+    ) as process:
         assert process.wait(WAIT) == -signal.SIGTERM, "it ends though its input does not"
 
 
@@ -119,7 +135,10 @@ def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         with tracing(*python(f"import os; os.kill(os.getpid(), {int(number)})")) as process:
             _, err = process.communicate(timeout=WAIT)
-        assert process.returncode == -number and f"signal {int(number)} has ended the server" in err.decode()
+        assert (
+            process.returncode == -number
+            and f"signal {int(number)} has ended the server" in err.decode()
+        )
 
 
 def test_a_host_that_hears_no_more_ends_the_server() -> None:
@@ -135,8 +154,13 @@ def test_a_host_that_hears_no_more_ends_the_server() -> None:
 def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
     if output and not os.path.exists(output):
         pytest.skip("there is no such device here")
-    line = json.dumps({"jsonrpc": "2.0", "method": "x/y", "params": {"text": "x" * 90}}).encode() + b"\n"
-    with tracing(*(["--output", output] if output else []), *python(ECHO)) as process:  # of stderr nobody reads
+    line = (
+        json.dumps({"jsonrpc": "2.0", "method": "x/y", "params": {"text": "x" * 90}}).encode()
+        + b"\n"
+    )
+    with tracing(
+        *(["--output", output] if output else []), *python(ECHO)
+    ) as process:  # of stderr nobody reads
         assert process.stdin and process.stdout and process.stderr
         for _ in range(40):
             process.stdin.write(line * 100)
@@ -158,23 +182,37 @@ def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., D
     for options in (["--output", log], ["--json", "--output", rows, "--html", page]):
         command = [*command_line("trace"), *options, "--", sys.executable, shop]
         with connect(command, revision="handshake", stderr=lambda line: None) as client:
-            assert client.call_tool("order", {"item": "tea"}, on_progress=lambda report: None).value["item"] == "tea"
+            assert (
+                client.call_tool("order", {"item": "tea"}, on_progress=lambda report: None).value[
+                    "item"
+                ]
+                == "tea"
+            )
     lines = Path(log).read_text("utf-8").splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3} |             ", line) for line in lines)
     shown = "\n".join(line[13:] for line in lines)
     for part in (
-        r"^the server is started: .*python\S* shop.py\nhost --> initialize #1  {", "revision that the client wants",
+        r"^the server is started: .*python\S* shop.py\nhost --> initialize #1  {",
+        "revision that the client wants",
         r'\nhost --> tools/call #(\d+)  {"name": "order", .*\n\d+ B: call the tool "order"\nhost <-- notif',
-        r"\nhost <-- result of tools/call #\d+  {.*\n\d+ B after \d+\.\d ms\n", r"\nthe server has exited with code 0$",
+        r"\nhost <-- result of tools/call #\d+  {.*\n\d+ B after \d+\.\d ms\n",
+        r"\nthe server has exited with code 0$",
     ):
         assert re.search(part, shown), part
     assert "!" not in shown
     transcript = Transcript.load(rows)
-    transcript.assert_flow("--> initialize", "<-- result", ..., "--> tools/call", "<-- notifications/progress")
+    transcript.assert_flow(
+        "--> initialize", "<-- result", ..., "--> tools/call", "<-- notifications/progress"
+    )
     assert transcript.breaches() == []
     done = minimcp("trace", "--html", str(tmp_path / "again.html"), rows)
-    assert (done.code, done.out) == (0, f"{tmp_path / 'again.html'}: {len(transcript)} entries, 0 breaches\n")
-    first, again = (Path(name).read_text("utf-8").splitlines() for name in (page, str(tmp_path / "again.html")))
+    assert (done.code, done.out) == (
+        0,
+        f"{tmp_path / 'again.html'}: {len(transcript)} entries, 0 breaches\n",
+    )
+    first, again = (
+        Path(name).read_text("utf-8").splitlines() for name in (page, str(tmp_path / "again.html"))
+    )
     assert (first[:-1], first[-1][:60]) == (again[:-1], again[-1][:60])
 
 
@@ -205,9 +243,16 @@ def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
 
 
 def test_lines_are_put_together(tmp_path: Path) -> None:
-    parts = b'{"jsonrpc":"2.0","id":1,', b'"method":"ping"}\n{"jsonrpc":', b'"2.0","id":2,"method":"ping"}\n'
+    parts = (
+        b'{"jsonrpc":"2.0","id":1,',
+        b'"method":"ping"}\n{"jsonrpc":',
+        b'"2.0","id":2,"method":"ping"}\n',
+    )
     rows = record(tmp_path, *parts)
-    assert [(row["message"]["id"], row["method"], row["size"]) for row in rows] == [(1, "ping", 40), (2, "ping", 40)]
+    assert [(row["message"]["id"], row["method"], row["size"]) for row in rows] == [
+        (1, "ping", 40),
+        (2, "ping", 40),
+    ]
 
 
 def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +272,11 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     recorder.close()
     rows = [json.loads(text) for text in file.read_text("utf-8").splitlines()]
     assert [row["message"] if row["kind"] == "note" else row["message"]["id"] for row in rows] == [
-        1, "74 bytes host --> server are left out here", 4, "5000 bytes host <-- server are left out here", 4,
+        1,
+        "74 bytes host --> server are left out here",
+        4,
+        "5000 bytes host <-- server are left out here",
+        4,
     ]
     assert [row["breaches"] for row in rows[1:]] == [[]] * 4
     (row,) = record(tmp_path, *[b"x" * 60] * 3, b"\n")
@@ -237,19 +286,29 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ------------------------------------------------------------ wrong usage
 
 
-def test_wrong_usage_is_answered_with_what_to_type(tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+def test_wrong_usage_is_answered_with_what_to_type(
+    tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
     (tmp_path / "server.py").write_text("print()")
     page = str(tmp_path / "page.html")
     for arguments, said in (
-        ([], "-- python server.py"), (["--"], "trace -- python server.py"),
+        ([], "-- python server.py"),
+        (["--"], "trace -- python server.py"),
         (["server.py"], "trace -- python server.py"),
-        (["python", "server.py"], "trace -- python server.py"), (["x", "--", "cat"], "trace -- x cat"),
-        (["--html", page, "--"], "-- python server.py"), (["--htm", "x"], "--htm"),
+        (["python", "server.py"], "trace -- python server.py"),
+        (["x", "--", "cat"], "trace -- x cat"),
+        (["--html", page, "--"], "-- python server.py"),
+        (["--htm", "x"], "--htm"),
         (["--html", page, str(tmp_path / "server.py")], "line 1 is none of a transcript"),
     ):
         done = minimcp("trace", *arguments)
-        assert (done.code, done.out) == (2, "") and said in done.err and done.err.count("\n") == 1, arguments
-    for arguments in (["--html", page, str(tmp_path / "gone.jsonl")], ["--output", str(tmp_path), "--", "x"]):
+        assert (
+            (done.code, done.out) == (2, "") and said in done.err and done.err.count("\n") == 1
+        ), arguments
+    for arguments in (
+        ["--html", page, str(tmp_path / "gone.jsonl")],
+        ["--output", str(tmp_path), "--", "x"],
+    ):
         done = minimcp("trace", *arguments)
         assert done.code == 3 and str(tmp_path) in done.err
 
@@ -258,4 +317,7 @@ def test_a_server_that_cannot_be_started() -> None:
     with tracing("--", "no-such-program") as process:
         out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, out) == (2, b"")
-    assert b"cannot start no-such-program: No such file or directory: after -- stands the program" in err
+    assert (
+        b"cannot start no-such-program: No such file or directory: after -- stands the program"
+        in err
+    )

@@ -47,22 +47,25 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
     assert os.listdir(".") == ["mcp_copy"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["full"], "full is no copy made by this command"),
-    (["file"], "file is there already, and is no folder"),
-    (["link"], "link is there already, and is no folder"),
-    (["dangling"], "dangling is there already, and is no folder"),
-    (["no/mcp-copy"], "no statement can import"),
-    (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
-    (["class"], "no statement can import"),
-    ([str(PACKAGE)], "is this package itself"),
-    (["by_link/inside"], "is this package itself, or lies in it"),
-    (["gone", "--check"], "gone is no folder"),
-    ([".", "--check"], "no copy made by this command"),
-    (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
-    (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
-    ([], "required: DIR"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["full"], "full is no copy made by this command"),
+        (["file"], "file is there already, and is no folder"),
+        (["link"], "link is there already, and is no folder"),
+        (["dangling"], "dangling is there already, and is no folder"),
+        (["no/mcp-copy"], "no statement can import"),
+        (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
+        (["class"], "no statement can import"),
+        ([str(PACKAGE)], "is this package itself"),
+        (["by_link/inside"], "is this package itself, or lies in it"),
+        (["gone", "--check"], "gone is no folder"),
+        ([".", "--check"], "no copy made by this command"),
+        (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
+        (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
+        ([], "required: DIR"),
+    ],
+)
 def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     Path("full").mkdir()
     Path("full", "mine.txt").write_text("mine")
@@ -79,7 +82,11 @@ def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[...,
 def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
     """When the folder cannot be written; and as the page shows."""
     done = minimcp("vendor", "/proc/mcp_copy")
-    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and "/proc/mcp_copy" in done.err
+    assert (done.code, done.out, done.err.count("\n")) == (
+        3,
+        "",
+        1,
+    ) and "/proc/mcp_copy" in done.err
     Path("yourtree").mkdir()
     assert minimcp("vendor", "yourtree/mcp").code == 0
     shown = "    $ python3 -m minimcp vendor yourtree/mcp --check\n    "
@@ -90,8 +97,15 @@ def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
 def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) -> None:
     assert minimcp("vendor", "mcp_copy").code == 0
     done = minimcp("vendor", "mcp_copy", "--only", "server")
-    assert done.code == 2 and "mcp_copy is minimcp" in done.err and "would take files away: delete it first" in done.err
-    assert Path("mcp_copy", "client", "client.py").is_file() and minimcp("vendor", "mcp_copy").code == 0
+    assert (
+        done.code == 2
+        and "mcp_copy is minimcp" in done.err
+        and "would take files away: delete it first" in done.err
+    )
+    assert (
+        Path("mcp_copy", "client", "client.py").is_file()
+        and minimcp("vendor", "mcp_copy").code == 0
+    )
     parts: List[List[str]] = [["--only", "client"], ["--only", "server"], []]
     assert [minimcp("vendor", "part", *part).code for part in parts] == [0, 2, 0]
 
@@ -101,14 +115,21 @@ def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) ->
 
 def test_a_copy_holds_the_whole_package_or_the_folders_of_one_role() -> None:
     endings = ("py", "js", "html", "txt")
-    sources = {path.relative_to(PACKAGE).as_posix() for ending in endings for path in PACKAGE.rglob(f"*.{ending}")}
+    sources = {
+        path.relative_to(PACKAGE).as_posix()
+        for ending in endings
+        for path in PACKAGE.rglob(f"*.{ending}")
+    }
     whole = own_files("")
     assert set(whole) == {*sources, "py.typed", "LICENSE"}
     assert whole["LICENSE"] == (ROOT / "LICENSE").read_bytes() == (PACKAGE / "LICENSE").read_bytes()
     for role, other in (("server", "client"), ("client", "server")):
         part = own_files(role)
         left_out = {path for path, data in part.items() if data == vendor.LEFT_OUT}
-        absent = {f"{name}/__init__.py" for name in (other, "auth", "cli", "extensions", "http", "stores", "testing")}
+        absent = {
+            f"{name}/__init__.py"
+            for name in (other, "auth", "cli", "extensions", "http", "stores", "testing")
+        }
         assert left_out == absent
         shared = {"errors", "protocol", "types", "schema", "engine", "stdio", role}
         expected = {path for path in sources if path.split("/")[0].replace(".py", "") in shared}
@@ -150,7 +171,14 @@ def test_differences_are_told_by_file_and_links_are_not_followed(made: str, tmp_
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"version": "1", "files": {}}', '{"version": "1", "only": "", "files": [5]}', "[" * 100_000]
+    "text",
+    [
+        "",
+        "[]",
+        '{"version": "1", "files": {}}',
+        '{"version": "1", "only": "", "files": [5]}',
+        "[" * 100_000,
+    ],
 )
 def test_a_folder_with_a_manifest_that_makes_no_sense_is_no_copy(made: str, text: str) -> None:
     Path(made, "vendored.json").write_text(text)
@@ -171,7 +199,10 @@ def test_a_new_copy_takes_the_place_of_the_old_one_whole_or_not_at_all(
 ) -> None:
     for only, there in (("", True), ("client", False)):
         write_copy(made, only)
-        assert _differences(made) == [] and os.path.exists(os.path.join(made, "cli", "vendor.py")) == there
+        assert (
+            _differences(made) == []
+            and os.path.exists(os.path.join(made, "cli", "vendor.py")) == there
+        )
     rename, calls = os.rename, []
 
     def broken(*arguments: str) -> None:
@@ -187,7 +218,9 @@ def test_a_new_copy_takes_the_place_of_the_old_one_whole_or_not_at_all(
     assert os.listdir(os.path.dirname(made)) == ["copy"]
 
 
-def test_a_changed_copy_or_an_archive_is_not_copied(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_copy_or_an_archive_is_not_copied(
+    made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path(made, "errors.py").write_text("# mine\n")
     for folder, said in ((made, "changed"), ("/no/such/archive.zip/minimcp", "lies in no folder")):
         monkeypatch.setattr(vendor, "PACKAGE", folder)
@@ -253,7 +286,9 @@ def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
         (tmp_path / role / "deep").mkdir(parents=True)
         write_copy(str(tmp_path / role / "deep" / "mcp_copy"), role)
     (tmp_path / "server" / "server.py").write_text(SERVER, encoding="utf-8")
-    done = run_python(["-I", "-S", "-c", CLIENT, str(tmp_path / "server"), str(tmp_path / "client")], seconds=30)
+    done = run_python(
+        ["-I", "-S", "-c", CLIENT, str(tmp_path / "server"), str(tmp_path / "client")], seconds=30
+    )
     assert (done.returncode, done.stderr.decode()) == (0, "")
     seen = json.loads(done.stdout)
     assert (seen["value"], seen["reports"], seen["failure"]) == (5, [1], "as asked")
@@ -263,17 +298,29 @@ def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
         assert f"deep.mcp_copy.{other}" not in loaded
 
 
-def test_a_copy_makes_copies_and_shows_the_demo(minimcp: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_copy_makes_copies_and_shows_the_demo(
+    minimcp: Callable[..., Done], tmp_path: Path
+) -> None:
     minimcp("vendor", "first_copy")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert run_process("vendor", "second_copy", package="first_copy", env=environment).code == 0
     assert minimcp("vendor", "--check", "second_copy").code == 0
     help_text = run_process("vendor", "--help", package="second_copy", env=environment).out
-    assert help_text.startswith(f"usage: {PYTHON} -m second_copy vendor") and str(ROOT) not in help_text
+    assert (
+        help_text.startswith(f"usage: {PYTHON} -m second_copy vendor")
+        and str(ROOT) not in help_text
+    )
     done = run_process("demo", package="second_copy", env=environment)
     assert (done.code, done.err) == (0, "") and "tools/call" in done.out
-    assert "    from second_copy import Server" in done.out and "-m second_copy call server.py greet" in done.out
+    assert (
+        "    from second_copy import Server" in done.out
+        and "-m second_copy call server.py greet" in done.out
+    )
 
 
 def test_the_folders_of_a_copy_are_made(minimcp: Callable[..., Done]) -> None:
-    assert minimcp("vendor", "third/party/wire").code == minimcp("vendor", "third/party/wire", "--check").code == 0
+    assert (
+        minimcp("vendor", "third/party/wire").code
+        == minimcp("vendor", "third/party/wire", "--check").code
+        == 0
+    )

@@ -20,10 +20,17 @@ SETS = {"2025-11-25": 30, "2026-07-28": 37}
 
 BESIDE = {  # what the suite runs with a set and does not count, and we do
     "2025-11-25": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
-    "2026-07-28": ["json-schema-2020-12", "http-header-validation", "http-custom-header-server-validation"],
+    "2026-07-28": [
+        "json-schema-2020-12",
+        "http-header-validation",
+        "http-custom-header-server-validation",
+    ],
 }
 
-OLDER = {"2025-06-18": 27, "2025-03-26": 1}  # revisions without a set, and how many scenarios there are for a server
+OLDER = {
+    "2025-06-18": 27,
+    "2025-03-26": 1,
+}  # revisions without a set, and how many scenarios there are for a server
 NEVER_CHECKED = "tasks-status-notifications"  # which this build of the suite always skips
 EXTENSIONS = {"tasks": ("tasks-", 9), "skills": ("sep-2640-", 3)}
 """What the names of an extension's scenarios begin with, and how many there are for a server."""
@@ -37,7 +44,10 @@ class Score:
         """Print the verdicts; return how many passed, as "x of y"."""
         for verdict in verdicts:
             tally = f"{verdict.succeeded}/{verdict.checked}"
-            print(f"{title:<18} {verdict.scenario:<46}{tally:>6}  {verdict.problem or 'ok'}", flush=True)
+            print(
+                f"{title:<18} {verdict.scenario:<46}{tally:>6}  {verdict.problem or 'ok'}",
+                flush=True,
+            )
         failed = sum(bool(verdict.problem) for verdict in verdicts)
         self.failed += failed
         return f"{len(verdicts) - failed} of {len(verdicts)}"
@@ -57,8 +67,12 @@ def server_side(score: Score) -> Iterator[str]:
         for revision, count in SETS.items():
             names = required(revision, count)
             found = suite.servers(url, "--requirements", revision)
-            scored = score.take(f"server {revision}", [found.get(name, Verdict(name)) for name in names])
-            beside = score.take(f"server {revision}", [found.get(name, Verdict(name)) for name in BESIDE[revision]])
+            scored = score.take(
+                f"server {revision}", [found.get(name, Verdict(name)) for name in names]
+            )
+            beside = score.take(
+                f"server {revision}", [found.get(name, Verdict(name)) for name in BESIDE[revision]]
+            )
             yield f"server {revision}: {scored} required, {beside} beside them"
         for revision, count in OLDER.items():
             found = suite.servers(url, "--suite", "all", "--spec-version", revision)
@@ -69,8 +83,12 @@ def server_side(score: Score) -> Iterator[str]:
             names = [name for name in known if name.startswith(prefix) and name != NEVER_CHECKED]
             if len(names) != count:
                 raise Broken(f"{len(names)} scenarios of {extension} are listed, not {count}")
-            each = [suite.servers(url, "--scenario", name, "--spec-version", "2026-07-28", "--force").get(name)
-                    for name in names]
+            each = [
+                suite.servers(
+                    url, "--scenario", name, "--spec-version", "2026-07-28", "--force"
+                ).get(name)
+                for name in names
+            ]
             verdicts = [verdict or Verdict(name) for verdict, name in zip(each, names)]
             yield f"server {extension}: {score.take(f'server {extension}', verdicts)}"
 

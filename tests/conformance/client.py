@@ -101,7 +101,10 @@ SCENARIOS: Dict[str, Callable[[minimcp.Client], None]] = {
     "json-schema-ref-no-deref": call_named(),
     "json-schema-2020-12-preservation": echo_schema,
     "sep-2322-client-request-state": call_named(
-        "test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"
+        "test_mrtr_echo_state",
+        "test_mrtr_unrelated",
+        "test_mrtr_no_state",
+        "test_mrtr_no_result_type",
     ),
     "sep-2640-client-no-prefetch": list_skills,
     "sep-2640-client-verify-digest": read_skills,
@@ -139,19 +142,29 @@ def authorization(scenario: str) -> Any:
         return minimcp.WorkloadIdentity(CONTEXT["valid_jwt"], CONTEXT["client_id"])
     if scenario == "auth/enterprise-managed-authorization":
         return minimcp.EnterpriseManaged(
-            CONTEXT["client_id"], CONTEXT["client_secret"], id_token=CONTEXT["idp_id_token"],
-            idp_token_endpoint=CONTEXT["idp_token_endpoint"], idp_client_id=CONTEXT["idp_client_id"],
+            CONTEXT["client_id"],
+            CONTEXT["client_secret"],
+            id_token=CONTEXT["idp_id_token"],
+            idp_token_endpoint=CONTEXT["idp_token_endpoint"],
+            idp_client_id=CONTEXT["idp_client_id"],
         )
     browser = Browser()
     return minimcp.SignIn(
-        store=minimcp.TokenMemory(), redirect_uri=REDIRECT_URI, on_redirect=browser.open, on_callback=browser.wait,
-        client_id=CONTEXT.get("client_id"), client_secret=CONTEXT.get("client_secret"), issuer=CONTEXT.get("issuer"),
+        store=minimcp.TokenMemory(),
+        redirect_uri=REDIRECT_URI,
+        on_redirect=browser.open,
+        on_callback=browser.wait,
+        client_id=CONTEXT.get("client_id"),
+        client_secret=CONTEXT.get("client_secret"),
+        issuer=CONTEXT.get("issuer"),
         client_metadata_url=CLIENT_METADATA_URL,
     )
 
 
 def answer(request: minimcp.ElicitRequest) -> Dict[str, Any]:
-    return {"confirmed": True} if "confirmed" in (request.schema or {}).get("properties", {}) else {}
+    return (
+        {"confirmed": True} if "confirmed" in (request.schema or {}).get("properties", {}) else {}
+    )
 
 
 def main() -> int:

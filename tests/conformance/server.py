@@ -63,7 +63,11 @@ DEFAULTS = {
         "name": {"type": "string", "default": "John Doe"},
         "age": {"type": "integer", "default": 30},
         "score": {"type": "number", "default": 95.5},
-        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "status": {
+            "type": "string",
+            "enum": ["active", "inactive", "pending"],
+            "default": "active",
+        },
         "verified": {"type": "boolean", "default": True},
     },
 }
@@ -78,8 +82,15 @@ ENUMS = {
     "properties": {
         "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
         "titledSingle": {"type": "string", "oneOf": choices("Choice")},
-        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
-        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2", "opt3"],
+            "enumNames": ["One", "Two", "Three"],
+        },
+        "untitledMulti": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        },
         "titledMulti": {"type": "array", "items": {"anyOf": choices("Choice")}},
     },
 }
@@ -87,6 +98,7 @@ ENUMS = {
 
 def add_tasks(server: Server) -> None:
     """Tools that run as tasks."""
+
     @server.tool
     def greet(name: str) -> str:
         """Never a task."""
@@ -118,7 +130,9 @@ def add_tasks(server: Server) -> None:
     @server.tool(task="optional")
     def multi_input(ctx: Context) -> str:
         """Asks two questions at once."""
-        answers = ctx.ask_all({"name": Elicit("Your name?", {"name": str}), "age": Elicit("Your age?", {"age": int})})
+        answers = ctx.ask_all(
+            {"name": Elicit("Your name?", {"name": str}), "age": Elicit("Your age?", {"age": int})}
+        )
         return ", ".join(f"{key} {answer.action}" for key, answer in answers.items())
 
     @server.tool(task="later")
@@ -157,15 +171,23 @@ def make_server(store: Optional[minimcp.Store] = None) -> Server:
     def test_embedded_resource() -> EmbeddedResource:
         """One embedded resource."""
         text = "This is an embedded resource content."
-        return EmbeddedResource(minimcp.TextResourceContents("test://embedded-resource", text, mime_type="text/plain"))
+        return EmbeddedResource(
+            minimcp.TextResourceContents("test://embedded-resource", text, mime_type="text/plain")
+        )
 
     @server.tool
     def test_multiple_content_types() -> list[Union[Text, Image, EmbeddedResource]]:
         """One of each."""
         content = minimcp.TextResourceContents(
-            "test://mixed-content-resource", '{"test":"data","value":123}', mime_type="application/json"
+            "test://mixed-content-resource",
+            '{"test":"data","value":123}',
+            mime_type="application/json",
         )
-        return [Text("Multiple content types test:"), Image(PNG, "image/png"), EmbeddedResource(content)]
+        return [
+            Text("Multiple content types test:"),
+            Image(PNG, "image/png"),
+            EmbeddedResource(content),
+        ]
 
     @server.tool
     def test_tool_with_logging(ctx: Context) -> str:
@@ -293,18 +315,22 @@ def make_server(store: Optional[minimcp.Store] = None) -> Server:
     @server.tool
     def test_input_required_result_multiple_inputs(ctx: Context) -> str:
         """Asks three things at once."""
-        answers = ctx.ask_all({
-            "user_name": Elicit("What is your name?", {"name": str}),
-            "greeting": Sample("Say hello", 50),
-            "client_roots": ListRoots(),
-        })
+        answers = ctx.ask_all(
+            {
+                "user_name": Elicit("What is your name?", {"name": str}),
+                "greeting": Sample("Say hello", 50),
+                "client_roots": ListRoots(),
+            }
+        )
         return f"{answers['greeting'].text} {answers['user_name'].content} {len(answers['client_roots'])} roots"
 
     @server.tool
     def test_input_required_result_multi_round(ctx: Context) -> str:
         """Asks twice, one after the other."""
         name = ctx.elicit("Step 1: your name?", {"name": str}, key="step1").require()["name"]
-        color = ctx.elicit("Step 2: your favourite colour?", {"color": str}, key="step2").require()["color"]
+        color = ctx.elicit("Step 2: your favourite colour?", {"color": str}, key="step2").require()[
+            "color"
+        ]
         return f"{name} likes {color}"
 
     @server.tool

@@ -50,13 +50,18 @@ class Verdict(NamedTuple):
     def of(cls, scenario: str, checks: Sequence[dict[str, Any]], code: int = 0) -> Verdict:
         """Judge the checks of a scenario."""
         counts = Counter(check["status"] for check in checks)
-        bad = [f"{check['status'].lower()} {check['id']}: {check.get('errorMessage') or check.get('description')}"
-               for check in checks if check["status"] in ("FAILURE", "WARNING")]
+        bad = [
+            f"{check['status'].lower()} {check['id']}: {check.get('errorMessage') or check.get('description')}"
+            for check in checks
+            if check["status"] in ("FAILURE", "WARNING")
+        ]
         if not any(check["status"] == "SUCCESS" and check["id"] != GENERIC for check in checks):
             bad.append("nothing checked")
         if code and not bad:
             bad.append(f"the suite ended with {code}: the client did not end well")
-        return cls(scenario, counts["SUCCESS"], counts["SUCCESS"] + counts["FAILURE"], "; ".join(bad))
+        return cls(
+            scenario, counts["SUCCESS"], counts["SUCCESS"] + counts["FAILURE"], "; ".join(bad)
+        )
 
 
 def listed(printed: str, leg: str) -> dict[str, list[str]]:
@@ -79,14 +84,23 @@ def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, st
     """Run the suite to its end; return its code and what it printed."""
     command = [*ENVIRONMENT.command(f"{PACKAGE}/dist/index.js"), *arguments]
     with open(folder / "suite.log", "w+b") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                   cwd=folder, start_new_session=True, env={**os.environ, "NO_COLOR": "1"})
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            start_new_session=True,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             log.seek(0)
             shown = log.read().decode("utf-8", "replace")[-2000:]
-            raise Broken(f"{' '.join(arguments)}: not over after {seconds:.0f} s:\n{shown}") from None
+            raise Broken(
+                f"{' '.join(arguments)}: not over after {seconds:.0f} s:\n{shown}"
+            ) from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -119,15 +133,22 @@ def serving() -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port)]
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, cwd=HERE.parents[1], stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command,
+            cwd=HERE.parents[1],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
             up = eventually(lambda: process.poll() is not None or listens(port), START_SECONDS)
             if up and process.poll() is None:
                 yield f"http://localhost:{port}/mcp"
             if process.poll() is not None or not up:
                 log.seek(0)
-                raise Broken(f"the server, {process.poll()}:\n{log.read().decode('utf-8', 'replace')[-4000:]}")
+                raise Broken(
+                    f"the server, {process.poll()}:\n{log.read().decode('utf-8', 'replace')[-4000:]}"
+                )
         finally:
             process.kill()
             process.wait()
@@ -138,7 +159,7 @@ def servers(url: str, *arguments: str) -> dict[str, Verdict]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         run(["server", "--url", url, *_limits(out), *arguments], Path(folder), SET_SECONDS)
-        named = {name[len("server-"):]: checks for name, checks in results(out).items()}
+        named = {name[len("server-") :]: checks for name, checks in results(out).items()}
     return {name: Verdict.of(name, checks) for name, checks in named.items()}
 
 
@@ -149,8 +170,11 @@ def client(scenario: str, revision: str) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         try:
-            code, _ = run(["client", "--command", command, "--scenario", scenario, *at,
-                            *_limits(out)], Path(folder), SCENARIO_SECONDS + 15)
+            code, _ = run(
+                ["client", "--command", command, "--scenario", scenario, *at, *_limits(out)],
+                Path(folder),
+                SCENARIO_SECONDS + 15,
+            )
         except Broken as error:
             return Verdict(scenario, problem=str(error))
         checks = results(out).get(scenario)

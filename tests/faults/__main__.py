@@ -32,7 +32,19 @@ from . import (
     server_work,
 )  # fmt: skip
 from .catalogue import CLIENT, HTTP, ROWS
-from .trial import ABSENT, BADNESS, FAIL, PASS, WARN, Options, Outcome, Subject, find, find_http, run
+from .trial import (
+    ABSENT,
+    BADNESS,
+    FAIL,
+    PASS,
+    WARN,
+    Options,
+    Outcome,
+    Subject,
+    find,
+    find_http,
+    run,
+)
 
 CASES_ARE_IN = (
     client_bounds, client_http, client_stdio, http_bounds, http_load, http_requests, http_sessions, mutants,
@@ -59,20 +71,47 @@ def our_name() -> str:
 
 
 def arguments(given: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Throw faults at servers and clients.")
-    parser.add_argument("--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring")
-    parser.add_argument("--http", metavar="COMMAND", help='the HTTP server to try (ours); "{port}" becomes a free port')
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults", description="Throw faults at servers and clients."
+    )
+    parser.add_argument(
+        "--server", metavar="COMMAND", help="the server to try (ours); see the package's docstring"
+    )
+    parser.add_argument(
+        "--http",
+        metavar="COMMAND",
+        help='the HTTP server to try (ours); "{port}" becomes a free port',
+    )
     parser.add_argument("--client", metavar="COMMAND", help="the client adapter to try (ours)")
     parser.add_argument("--only", metavar="C05,K02", help="these rows alone")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
-    parser.add_argument("--mutations", type=int, default=10_000, metavar="N", help="mutated messages of C20")
-    parser.add_argument("--full", action="store_true", help="the catalogue's numbers, where fewer are usual")
-    parser.add_argument("--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)")
-    parser.add_argument("--patience", type=float, default=10.0, metavar="S", help="after so long a wait is a hang (10)")
-    parser.add_argument("--table", action="store_true", help="print what examples/conformance.rst shows of this run")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="rows at a time; those that measure what a busy machine spoils come alone, at the end")
+    parser.add_argument(
+        "--mutations", type=int, default=10_000, metavar="N", help="mutated messages of C20"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="the catalogue's numbers, where fewer are usual"
+    )
+    parser.add_argument(
+        "--slack", type=float, default=1.0, help="multiplies every bound in seconds (1)"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="after so long a wait is a hang (10)",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print what examples/conformance.rst shows of this run"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="rows at a time; those that measure what a busy machine spoils come alone, at the end",
+    )
     return parser.parse_args(given)
 
 
@@ -86,7 +125,9 @@ def rows(only: "str | None") -> List[str]:
 
 
 def shown(outcome: Outcome) -> str:
-    figures = ", ".join(f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items())
+    figures = ", ".join(
+        f"{name} {value:.12g} {unit}".rstrip() for name, (value, unit) in outcome.metrics.items()
+    )
     what = "; ".join(part for part in (outcome.observed, figures) if part)
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
@@ -121,7 +162,10 @@ def table(name: str, outcomes: Sequence[Outcome]) -> str:
     body = [[row.id, row.fault, row.expected, found.get(row.id, "\\-")] for row in ROWS.values()]
     widths = [max(map(len, column)) for column in zip(head, *body)]
     rule = " ".join("=" * width for width in widths)
-    lines = [" ".join(one.ljust(width) for one, width in zip(line, widths)).rstrip() for line in (head, *body)]
+    lines = [
+        " ".join(one.ljust(width) for one, width in zip(line, widths)).rstrip()
+        for line in (head, *body)
+    ]
     return "\n".join([rule, lines[0], rule, *lines[1:], rule])
 
 
@@ -129,13 +173,18 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     usual_signals()
     options = arguments(given)
     if options.list:
-        print("\n".join(f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()))
+        print(
+            "\n".join(
+                f"{row.id:4} {row.role:7} {row.fault}: {row.expected}" for row in ROWS.values()
+            )
+        )
         return 0
     options.seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     foreign = bool(options.server or options.client or options.http)
     given = ((options.server, OUR_SERVER), (options.client, OUR_ADAPTER), (options.http, OUR_HTTP))
     server, adapter, http = (
-        tuple(shlex.split(command)) if command else () if foreign else ours for command, ours in given
+        tuple(shlex.split(command)) if command else () if foreign else ours
+        for command, ours in given
     )
     trying = Options(options.seed, options.patience, options.slack, options.full, options.mutations)
     chosen = rows(options.only)
@@ -172,7 +221,9 @@ def main(given: Sequence[str] = tuple(sys.argv[1:])) -> int:
     if options.table:
         print("\n" + section(name, outcomes, options))
     print(f"{counted(outcomes)}; seed {options.seed}")
-    worse = {WARN, FAIL} if foreign else {WARN, FAIL, ABSENT}  # all pass, and nothing of ours goes untried
+    worse = (
+        {WARN, FAIL} if foreign else {WARN, FAIL, ABSENT}
+    )  # all pass, and nothing of ours goes untried
     verdicts = {one.verdict for one in outcomes}
     return int(bool(verdicts & worse) or PASS not in verdicts)
 

@@ -46,7 +46,13 @@ class Client:
                 if FAULT == "dies":
                     return
                 if FAULT == "talks":
-                    self.send({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}})
+                    self.send(
+                        {
+                            "jsonrpc": "2.0",
+                            "id": None,
+                            "error": {"code": -32700, "message": "what?"},
+                        }
+                    )
                 continue
             for one in message if isinstance(message, list) else [message]:
                 self.take(one)
@@ -127,13 +133,17 @@ class Web:
             raise ValueError("elsewhere")
         return found.partition("\\")[0]
 
-    def send(self, verb: str, message: Any = None, url: str = "", **more: str) -> http.client.HTTPResponse:
+    def send(
+        self, verb: str, message: Any = None, url: str = "", **more: str
+    ) -> http.client.HTTPResponse:
         if self.line is not None:
             self.line.close()
         parts = urlsplit(url or self.url)
         self.line = http.client.HTTPConnection(parts.netloc, timeout=5)
         headers = {"Cookie": "; ".join(self.cookies), **self.headers, **more}
-        self.line.request(verb, parts.path, message and json.dumps({"jsonrpc": "2.0", **message}), headers)
+        self.line.request(
+            verb, parts.path, message and json.dumps({"jsonrpc": "2.0", **message}), headers
+        )
         response = self.line.getresponse()
         self.cookies += response.headers.get_all("set-cookie") or []
         if response.status == 307 and not url:
@@ -179,7 +189,11 @@ class Adapter:
     def call(self, command: Dict[str, Any]) -> Dict[str, Any]:
         while FAULT == "hangs":
             time.sleep(60)
-        params = {"name": command["tool"], "arguments": command["arguments"], "_meta": {"progressToken": 1}}
+        params = {
+            "name": command["tool"],
+            "arguments": command["arguments"],
+            "_meta": {"progressToken": 1},
+        }
         found = self.client.ask("tools/call", params, command["timeout"])
         content = found.get("content")
         for words in self.schemas.get(command["tool"], ()) if FAULT == "patient" else ():
@@ -198,7 +212,9 @@ class Adapter:
             found = self.client.ask("tools/list", params, command["timeout"])
             count += len(found["tools"])
             tools = (tool for tool in found["tools"] if "outputSchema" in tool)
-            self.schemas = {tool["name"]: tool["outputSchema"]["properties"].values() for tool in tools}
+            self.schemas = {
+                tool["name"]: tool["outputSchema"]["properties"].values() for tool in tools
+            }
             cursor = found.get("nextCursor")
             if cursor is None or (FAULT != "endless" and (cursor in seen or len(seen) >= 900)):
                 return {"count": count}

@@ -49,7 +49,9 @@ def members(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 def read(line: bytes) -> Any:
     """The message of a line; None when it was refused."""
     try:
-        text = line.lstrip(b"\xef\xbb\xbf").decode("utf-8", "replace" if FAULT == "mangles" else "strict")
+        text = line.lstrip(b"\xef\xbb\xbf").decode(
+            "utf-8", "replace" if FAULT == "mangles" else "strict"
+        )
         return json.loads(text, parse_constant=constant, object_pairs_hook=members)
     except (ValueError, RecursionError):
         if FAULT == "dies":
@@ -62,7 +64,11 @@ def read(line: bytes) -> Any:
 
 def result_of(method: str, params: Dict[str, Any]) -> Dict[str, Any]:
     if method == "initialize":
-        return {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "bad", "version": "0"}}
+        return {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "serverInfo": {"name": "bad", "version": "0"},
+        }
     if method == "tools/call":
         text = params.get("arguments", {}).get("text", "")
         asked.append(text)
@@ -77,7 +83,11 @@ def result_of(method: str, params: Dict[str, Any]) -> Dict[str, Any]:
 def right(message: Dict[str, Any]) -> Optional[int]:
     """What is wrong with a request, as a code; None if nothing is."""
     params = message.get("params", {})
-    if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str) or "doubled" in message:
+    if (
+        message.get("jsonrpc") != "2.0"
+        or not isinstance(message.get("method"), str)
+        or "doubled" in message
+    ):
         return -32600
     if not isinstance(params, dict) or not isinstance(params.get("arguments", {}), dict):
         return -32602
@@ -101,9 +111,17 @@ def answer(message: Any) -> None:
         id = str(message["id"]) if FAULT == "texts" else message["id"]
         if FAULT == "slow" and message["method"] == "ping":
             time.sleep(0.2)
-        times = {"twice": 2, "forgets": 0}.get(FAULT, 1) if str(message["id"]).startswith("m") else 1
+        times = (
+            {"twice": 2, "forgets": 0}.get(FAULT, 1) if str(message["id"]).startswith("m") else 1
+        )
         for _ in range(times):  # these are mutants
-            say({"jsonrpc": "2.0", "id": id, "result": result_of(message["method"], message.get("params", {}))})
+            say(
+                {
+                    "jsonrpc": "2.0",
+                    "id": id,
+                    "result": result_of(message["method"], message.get("params", {})),
+                }
+            )
 
 
 def note(message: Any) -> None:
@@ -130,11 +148,19 @@ def main() -> None:
             break
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
-            pieces = line.replace(b"\xe2\x80\xa8", b"\n").split(b"\n") if FAULT == "splits" else [line]
+            pieces = (
+                line.replace(b"\xe2\x80\xa8", b"\n").split(b"\n") if FAULT == "splits" else [line]
+            )
             for piece in filter(bytes.strip, pieces):
                 message = read(piece)
-                if FAULT == "impatient" and isinstance(message, dict) and message["method"] == "tools/call":
-                    threading.Timer(60, answer, (message,)).start()  # the end of the input comes first
+                if (
+                    FAULT == "impatient"
+                    and isinstance(message, dict)
+                    and message["method"] == "tools/call"
+                ):
+                    threading.Timer(
+                        60, answer, (message,)
+                    ).start()  # the end of the input comes first
                 elif message is not None or piece.strip() == b"null":
                     answer(message)
     if FAULT == "impatient":

@@ -52,7 +52,9 @@ class Command:
             return
         ok = answer.get("ok") is True
         error = None if ok else str(answer.get("error"))
-        self.reply = Reply(ok, error, str(answer.get("message", "")), time.monotonic() - self.begun, answer)
+        self.reply = Reply(
+            ok, error, str(answer.get("message", "")), time.monotonic() - self.begun, answer
+        )
         self.done.set()
 
     def wait(self, seconds: float) -> Reply:
@@ -64,7 +66,9 @@ class Command:
 class Client:
     """A client adapter, started."""
 
-    def __init__(self, command: Sequence[str], patience: float, env: Optional[Dict[str, str]] = None) -> None:
+    def __init__(
+        self, command: Sequence[str], patience: float, env: Optional[Dict[str, str]] = None
+    ) -> None:
         self.patience = patience
         self.folder = Path(tempfile.mkdtemp(prefix="faults-"))
         self._log = open(self.folder / "stderr", "w+b")  # noqa: SIM115, closed by dispose
@@ -119,9 +123,22 @@ class Client:
         journal = self.folder / f"journal-{len(self._journals)}"
         self._journals.append(journal)
         journal.touch()
-        return [sys.executable, "-E", "-S", str(PEER), str(journal), json.dumps({"cacheable": True, **script})]
+        return [
+            sys.executable,
+            "-E",
+            "-S",
+            str(PEER),
+            str(journal),
+            json.dumps({"cacheable": True, **script}),
+        ]
 
-    def open(self, timeout: Optional[float] = None, *, command: Optional[Sequence[str]] = None, **more: Any) -> Reply:
+    def open(
+        self,
+        timeout: Optional[float] = None,
+        *,
+        command: Optional[Sequence[str]] = None,
+        **more: Any,
+    ) -> Reply:
         """Have it connect to a scripted server: `more` is the script, or what `open` of the protocol takes.
 
         A timeout of None must not be reached.
@@ -147,15 +164,21 @@ class Client:
 
     def call(self, tool: str, timeout: Optional[float] = None, **arguments: Any) -> Reply:
         """Have it call a tool; a timeout of None must not be reached."""
-        return self.begin_call(tool, timeout, **arguments).wait((timeout or self.never) + self.patience)
+        return self.begin_call(tool, timeout, **arguments).wait(
+            (timeout or self.never) + self.patience
+        )
 
     def alive(self) -> None:
         reply = self.call("echo", text="alive")
-        assert reply.text == "alive", f"a call afterwards: {reply.error or reply.text}: {reply.message}"[:200]
+        assert reply.text == "alive", (
+            f"a call afterwards: {reply.error or reply.text}: {reply.message}"[:200]
+        )
 
     def journal(self, which: int = -1) -> List[Dict[str, Any]]:
         """What happened to a scripted server, the latest if none is named."""
-        return [json.loads(line) for line in self._journals[which].read_text("utf-8").split("\n")[:-1]]
+        return [
+            json.loads(line) for line in self._journals[which].read_text("utf-8").split("\n")[:-1]
+        ]
 
     def servers(self) -> List[int]:
         """Process ids of every scripted server so far and of what these started, ended or not."""

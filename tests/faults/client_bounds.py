@@ -32,12 +32,17 @@ def backtracking(t: Trial) -> None:
     cases += [({"patternProperties": {pattern: {}}}, {text: 1}) for pattern, text in PATTERNS]
     for number, (schema, value) in enumerate([*cases, (many, ["a" * 1_000] * 30)]):
         output = {"type": "object", "properties": {"x": schema}}
-        tools.append({"name": f"t{number}", "inputSchema": {"type": "object"}, "outputSchema": output})
+        tools.append(
+            {"name": f"t{number}", "inputSchema": {"type": "object"}, "outputSchema": output}
+        )
         steps += [{"result": {"content": [], "structuredContent": {"x": value}}}, None]
     for client in clients(t, list={"tools": tools}, tool_errors=steps):
         listed = client.do("list", timeout=5.0)
         t.below("the list", listed.seconds, 2)
-        t.expect(listed.more.get("count") == len(tools), f"{listed.more.get('count')} tools: {listed.message}"[:120])
+        t.expect(
+            listed.more.get("count") == len(tools),
+            f"{listed.more.get('count')} tools: {listed.message}"[:120],
+        )
         for tool in tools[1:]:
             seconds = client.call(tool["name"], 2.0).seconds
             t.expect(seconds <= 3 * t.options.slack, f"{seconds:.1f} s for {tool}"[:150])
@@ -54,7 +59,10 @@ def backtracking(t: Trial) -> None:
 
 def question(properties: Any, id: str = '"q"') -> str:
     params = {"message": "m", "requestedSchema": {"type": "object", "properties": properties}}
-    return '{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":%s}' % (id, json.dumps(params))
+    return '{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":%s}' % (
+        id,
+        json.dumps(params),
+    )
 
 
 @case("K27")
@@ -72,15 +80,27 @@ def faster_than_callbacks(t: Trial) -> None:
             raise Missing("the adapter has no on_log")
         assert reply.ok, f"open: {reply.error}: {reply.message}"
         base = client.memory()
-        for how, more in (("timeout", {"timeout": 1.0}), ("cancel", {"cancel_after": 1.0}), ("close", {})):
-            given = {"tool": "flood", "arguments": {}, "timeout": client.never, "progress": True, **more}
+        for how, more in (
+            ("timeout", {"timeout": 1.0}),
+            ("cancel", {"cancel_after": 1.0}),
+            ("close", {}),
+        ):
+            given = {
+                "tool": "flood",
+                "arguments": {},
+                "timeout": client.never,
+                "progress": True,
+                **more,
+            }
             call = client.begin("call", **given)
             if how == "close":
                 call.done.wait(1.0)
                 t.below(f"{name}: close", client.do("close", timeout=5.0).seconds, 5)
             reply = call.wait(1.0 + t.options.patience)
             t.expect(not reply.ok, f"{name}, {how}: a success")
-            t.below(f"{name}: a call with a {how} after 1 s", reply.seconds, 3 if how != "close" else 6)
+            t.below(
+                f"{name}: a call with a {how} after 1 s", reply.seconds, 3 if how != "close" else 6
+            )
         t.below(f"{name}: growth", client.memory("VmHWM") - base, 100, "MB")
 
 
@@ -105,14 +125,20 @@ def read_in_two_ways(t: Trial) -> None:
     for text in READ_IN_TWO_WAYS:
         to = text.format(own=web.port, other=other.port).encode().decode("latin-1")
         reply = client.call("away", status=307, to=to)
-        t.expect(not other.connections, f"connections elsewhere, by a redirect to {text}: {other.heard[:1]}")
+        t.expect(
+            not other.connections,
+            f"connections elsewhere, by a redirect to {text}: {other.heard[:1]}",
+        )
         refused(t, reply, f"a redirect to {text}")
     client.do("close")
     for text in READ_IN_TWO_WAYS:
         evil = Legacy(t, "")
         evil.endpoint = text.format(own=evil.web.port, other=other.port)
         reply = opened(client, evil.web, headers=SECRET)
-        t.expect(not other.connections, f"connections elsewhere, by the endpoint {text}: {other.heard[:1]}")
+        t.expect(
+            not other.connections,
+            f"connections elsewhere, by the endpoint {text}: {other.heard[:1]}",
+        )
         refused(t, reply, f"the endpoint {text}", 3.0)
         client.do("close")
         evil.web.dispose()
@@ -158,13 +184,18 @@ def event_ids(t: Trial) -> None:
 
         web = hostile(t, handshake=True, said={"GET": get, "tools/call": call})
         reply = visitor(t, web, client).call("cut", 5.0)
-        sent = [heard.headers.get("last-event-id", "").encode("latin-1") for heard in web.all("GET")]
+        sent = [
+            heard.headers.get("last-event-id", "").encode("latin-1") for heard in web.all("GET")
+        ]
         shown = f"the id {id[:10]!r} of {len(id)}"
         if len(id) > 100_000:
             t.expect(not reply.ok or reply.text == "resumed", f"{shown}: {reply.text}")
             t.below(f"{shown} was sent in bytes", max(map(len, sent), default=0), 65_536, "")
         else:
-            t.expect(reply.text == "resumed", f"{shown}: the answer is lost: {reply.error}: {reply.message}"[:200])
+            t.expect(
+                reply.text == "resumed",
+                f"{shown}: the answer is lost: {reply.error}: {reply.message}"[:200],
+            )
             back = {id, id.decode("utf-8", "replace").encode()}
             t.expect(back & set(sent), f"{shown} was sent as {[one[:20] for one in sent]}")
         t.below(shown, reply.seconds, 6)
@@ -184,8 +215,12 @@ def kept(t: Trial) -> None:
         client.alive()
         base, reply = client.memory(), client.call("note-flood", 60, **given)
         t.below(name, client.memory("VmHWM") - base, 130, "MB")
-        lost = "elicit" in how and reply.error == "ConnectionLost"  # it need not wait for who never reads its answers
-        t.expect(reply.text == "after the flood" or lost, f"{name}: {reply.error}: {reply.message}"[:150])
+        lost = (
+            "elicit" in how and reply.error == "ConnectionLost"
+        )  # it need not wait for who never reads its answers
+        t.expect(
+            reply.text == "after the flood" or lost, f"{name}: {reply.error}: {reply.message}"[:150]
+        )
     heads: List[int] = []
 
     def baked(heard: Heard, wire: Wire) -> None:
@@ -209,13 +244,22 @@ def logs(t: Trial) -> None:
     def listed(heard: Heard, wire: Wire) -> None:
         twice = {f"{n}{TEXT}": {"type": "string", "x-mcp-header": "Twice"} for n in range(2)}
         schema = {"type": "object", "properties": twice}
-        tools = [{"name": name, "inputSchema": schema, "outputSchema": {"pattern": TEXT}} for name in (TEXT, "echo")]
+        tools = [
+            {"name": name, "inputSchema": schema, "outputSchema": {"pattern": TEXT}}
+            for name in (TEXT, "echo")
+        ]
         wire.result({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
 
     def no(heard: Heard, wire: Wire) -> None:
         wire.error(-32600, TEXT, TEXT)
 
-    said = {"notifications/initialized": no, "tools/list": listed, "tools/call": no, "GET": no, "DELETE": no}
+    said = {
+        "notifications/initialized": no,
+        "tools/list": listed,
+        "tools/call": no,
+        "GET": no,
+        "DELETE": no,
+    }
     for handshake in (True, False):
         client = t.client()
         opened(client, hostile(t, handshake=handshake, said=said))

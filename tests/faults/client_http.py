@@ -63,7 +63,9 @@ class Hostile(Peer):
 
 def _list(heard: Heard, wire: Wire) -> None:
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in web_tools.TOOLS]
-    wire.result({"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "private"})
+    wire.result(
+        {"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "private"}
+    )
 
 
 WAYS = ("json", "event")
@@ -107,10 +109,15 @@ def answers(t: Trial, client: Client, tool: str, text: str) -> None:
     t.expect(reply.text == text, f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
 
 
-def refused(t: Trial, reply: Reply, what: str, seconds: float = 1.0, *, slowest: bool = False) -> None:
+def refused(
+    t: Trial, reply: Reply, what: str, seconds: float = 1.0, *, slowest: bool = False
+) -> None:
     """It must have been an error of the library's own, and soon; the slowest of many may be noted."""
     t.expect(not reply.ok, f"{what}: a success: {str(reply.text)[:60]}")
-    t.expect(reply.seconds <= seconds * t.options.slack, f"{what}: {reply.seconds:.3g} s, not {seconds:g}")
+    t.expect(
+        reply.seconds <= seconds * t.options.slack,
+        f"{what}: {reply.seconds:.3g} s, not {seconds:g}",
+    )
     if (reply.error or "").startswith("untyped"):
         t.warn(f"{what}: {reply.error}")
     if slowest:
@@ -124,11 +131,16 @@ def other_ids(t: Trial) -> None:
         answers(t, client, "twice", "first")
         for id in ([1], True, None, {}, 1.5):
             reply = client.call("odd-id", id=id)
-            fine = reply.text == "yours" or (reply.error is not None and reply.seconds < 1 * t.options.slack)
+            fine = reply.text == "yours" or (
+                reply.error is not None and reply.seconds < 1 * t.options.slack
+            )
             t.expect(fine, f"the id {id}: {reply.text or reply.error}: {reply.message}"[:120])
         for one in [client.begin_call("swapped") for _ in range(2)]:
             reply = one.wait(client.never + t.options.patience)
-            t.expect(reply.text == "yours", f"swapped: {reply.text or reply.error}: {reply.message}"[:120])
+            t.expect(
+                reply.text == "yours",
+                f"swapped: {reply.text or reply.error}: {reply.message}"[:120],
+            )
         for way in WAYS:
             refused(t, client.call("one-other-id", way=way), f"only the answer to another, {way}")
         client.alive()
@@ -166,7 +178,10 @@ def notes(over: Any, t: Trial) -> None:
     for client, _ in over(t):
         client.alive()
         base, reply = client.memory(), client.call("note-flood", 30)
-        t.expect(reply.text == "after the flood", f"the call was lost: {reply.error}: {reply.message}"[:120])
+        t.expect(
+            reply.text == "after the flood",
+            f"the call was lost: {reply.error}: {reply.message}"[:120],
+        )
         t.below("time of 20,000", reply.seconds, 1)
         t.below("growth", client.memory() - base, 32, "MB")
         client.alive()
@@ -185,7 +200,9 @@ def large(t: Trial) -> None:
     for way in WAYS:
         reply = client.call("big", 60, bytes=50_000_000, way=way)
         size = len(reply.text or "")
-        assert size > 49_999_000, f"{size} of 50,000,000 bytes arrived, {way}: {reply.error}: {reply.message}"[:150]
+        assert size > 49_999_000, (
+            f"{size} of 50,000,000 bytes arrived, {way}: {reply.error}: {reply.message}"[:150]
+        )
         t.below(f"time of 50 MB, {way}, the adapter's own hop included", reply.seconds, 2.5)
     t.below("growth, that hop included", client.memory("VmHWM") - base, 400, "MB")
     linear(t, client)
@@ -201,7 +218,9 @@ def linear(t: Trial, client: Client) -> None:
         for megabytes in (4, 8, 16):
             size = megabytes * web_tools.MEGABYTE
             reply = client.call("big", 60, bytes=size, padded=True, way="event", piece=1024)
-            assert reply.text == "whole", f"an event of {megabytes} MB: {reply.error}: {reply.message}"[:150]
+            assert reply.text == "whole", (
+                f"an event of {megabytes} MB: {reply.error}: {reply.message}"[:150]
+            )
             best[megabytes] = min(best.get(megabytes, reply.seconds), reply.seconds)
         if best[16] <= 8 * best[4]:
             break
@@ -214,7 +233,10 @@ def limit(t: Trial, client: Client, way: str) -> None:
     """The longest message that is taken, and the next."""
     for more in (-1, 0):
         reply = client.call("big", 60, bytes=LIMIT + more, padded=True, way=way)
-        t.expect(reply.text == "whole", f"64 MiB{more or ''}, {way}: {reply.error}: {reply.message}"[:150])
+        t.expect(
+            reply.text == "whole",
+            f"64 MiB{more or ''}, {way}: {reply.error}: {reply.message}"[:150],
+        )
     reply = client.call("big", 60, bytes=LIMIT + 1, padded=True, way=way)
     if reply.ok:
         t.warn(f"64 MiB + 1 B, {way}: taken, without any limit that we know")
@@ -232,7 +254,10 @@ def bad_events(t: Trial) -> None:
         for tool in web_tools.REPLIES:
             for way in WAYS:
                 reply = client.call(tool, 3, way=way)
-                t.expect(reply.seconds <= 1 * t.options.slack, f"{tool}, {way}: after {reply.seconds:.1f} s")
+                t.expect(
+                    reply.seconds <= 1 * t.options.slack,
+                    f"{tool}, {way}: after {reply.seconds:.1f} s",
+                )
         client.alive()
         t.expect(web.all("an answer") == [], "the client answered what is no request")
 
@@ -268,7 +293,11 @@ def slow(t: Trial) -> None:
         replies = [(tool, one.wait(0.5 + t.options.patience)) for tool, one in begun]
         for tool, reply in replies:
             refused(t, reply, f"{tool}, timeout 0.5 s", 1.0)
-        t.note(f"the slowest of {len(SLOW)} with a timeout of 0.5 s", max(one.seconds for _, one in replies), "s")
+        t.note(
+            f"the slowest of {len(SLOW)} with a timeout of 0.5 s",
+            max(one.seconds for _, one in replies),
+            "s",
+        )
         for tool in RESETS:
             refused(t, client.call(tool), tool)
         client.alive()
@@ -364,7 +393,11 @@ def resumed(t: Trial) -> None:
     client = visitor(t, web)
     reply = client.call("cut")
     t.expect(reply.text == "resumed", f"a stream to resume: {reply.error}: {reply.message}"[:200])
-    lasts = [heard.headers["last-event-id"] for heard in web.all("GET") if "last-event-id" in heard.headers]
+    lasts = [
+        heard.headers["last-event-id"]
+        for heard in web.all("GET")
+        if "last-event-id" in heard.headers
+    ]
     t.expect(lasts == ["e-1", "e-2"], f"asked for what came after {lasts}")
     t.expect(web.calls("cut") == 1, f"the call was sent {web.calls('cut')} times")
     t.below("resumed twice after", reply.seconds, 3)
@@ -372,7 +405,10 @@ def resumed(t: Trial) -> None:
 
 def gives_up(t: Trial) -> None:
     """It cannot be resumed, whatever the status."""
-    for name, no in (("a cut", lambda wire: end(wire)), ("500", lambda wire: wire.whole(500, PAGE, "text/html"))):
+    for name, no in (
+        ("a cut", lambda wire: end(wire)),
+        ("500", lambda wire: wire.whole(500, PAGE, "text/html")),
+    ):
 
         def get(heard: Heard, wire: Wire, no: Any = no) -> None:
             no(wire) if "last-event-id" in heard.headers else wire.whole(405)
@@ -407,7 +443,9 @@ class Sessions:
     def __init__(self, t: Trial, *, none: bool = False) -> None:
         self.alive: List[str] = []
         self.none = none
-        self.web = hostile(t, handshake=True, said={"initialize": self.initialize, "tools/call": self.call})
+        self.web = hostile(
+            t, handshake=True, said={"initialize": self.initialize, "tools/call": self.call}
+        )
 
     def initialize(self, heard: Heard, wire: Wire) -> None:
         self.alive.append(f"s{len(self.alive)}")
@@ -415,7 +453,10 @@ class Sessions:
 
     def call(self, heard: Heard, wire: Wire) -> None:
         if self.none or heard.headers.get("mcp-session-id") != self.alive[-1]:
-            wire.whole(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}')
+            wire.whole(
+                404,
+                b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}',
+            )
         else:
             Hostile.tool(self.web, heard, wire)
 
@@ -431,11 +472,18 @@ def session_gone(t: Trial) -> None:
     running = client.begin_call("hang")
     server.web.wait_for("tools/call")
     server.restart()
-    refused(t, running.wait(client.never + t.options.patience), "a call when the server restarts", 2.0)
+    refused(
+        t, running.wait(client.never + t.options.patience), "a call when the server restarts", 2.0
+    )
     reply = client.call("echo", text="again")
-    t.expect(reply.text == "again", f"the call after a restart: {reply.error}: {reply.message}"[:200])
+    t.expect(
+        reply.text == "again", f"the call after a restart: {reply.error}: {reply.message}"[:200]
+    )
     t.expect(server.web.calls("hang") == 1, "a call that may have run was sent again")
-    t.expect(len(server.web.all("initialize")) == 2, f"{len(server.web.all('initialize'))} times initialize")
+    t.expect(
+        len(server.web.all("initialize")) == 2,
+        f"{len(server.web.all('initialize'))} times initialize",
+    )
 
 
 def always_gone(t: Trial) -> None:
@@ -458,8 +506,14 @@ def many_gone(t: Trial) -> None:
     replies = [one.wait(client.never + t.options.patience) for one in begun]
     right = sum(reply.text == str(number) for number, reply in enumerate(replies))
     t.note("of 20 refused calls answered in the next session", right, "")
-    t.expect(not any(reply.ok and reply.text != str(number) for number, reply in enumerate(replies)), "swapped")
-    t.expect(len(server.web.all("initialize")) == 2, f"{len(server.web.all('initialize'))} times initialize")
+    t.expect(
+        not any(reply.ok and reply.text != str(number) for number, reply in enumerate(replies)),
+        "swapped",
+    )
+    t.expect(
+        len(server.web.all("initialize")) == 2,
+        f"{len(server.web.all('initialize'))} times initialize",
+    )
     t.below("calls sent", server.web.calls("echo") - 1, 40, "")
     client.alive()
 
@@ -479,16 +533,25 @@ STATUS = {"html-500": "500", "html-404-ish": "410", "teapot": "418", "moved-nowh
 def redirects(t: Trial) -> None:
     other = hostile(t)
     for handshake in (True, False):
-        web = hostile(t, handshake=handshake, said={"tools/call": _redirect(other), "DELETE": _always(307, other.url)})
+        web = hostile(
+            t,
+            handshake=handshake,
+            said={"tools/call": _redirect(other), "DELETE": _always(307, other.url)},
+        )
         client = visitor(t, web, headers=SECRET)
         for status in (301, 302, 303, 307, 308):
             for to in (other.url, web.url, "//127.0.0.1:1/mcp", "file:///etc/passwd"):
                 before = len(web.all("tools/call")) + len(web.all("GET"))
                 refused(t, client.call("away", status=status, to=to), f"{status} to {to}")
                 more = len(web.all("tools/call")) + len(web.all("GET")) - before
-                if more > (2 if status in (307, 308) and to == web.url else 1):  # once, within the origin
+                if more > (
+                    2 if status in (307, 308) and to == web.url else 1
+                ):  # once, within the origin
                     (t.warn if more <= 25 else t.fail)(f"{status}: asked {more} times")
-        t.expect(web.all("tools/call")[0].headers.get("authorization") == SECRET["Authorization"], "no token was sent")
+        t.expect(
+            web.all("tools/call")[0].headers.get("authorization") == SECRET["Authorization"],
+            "no token was sent",
+        )
         client.do("close")
     for method in ("server/discover", "initialize", "GET"):
         said = {method: _always(307, other.url)}
@@ -544,7 +607,9 @@ def greedy(t: Trial) -> None:
         for wait in ("1000000000", "Fri, 31 Dec 9999 23:59:59 GMT", "-1", "1e9", "9" * 5000):
             web = hostile(t, said={"tools/call": _status(status, Retry_After=wait)})
             opened(client, web)
-            refused(t, client.call("echo", 1.0), f"{status}, Retry-After: {wait[:20]}, timeout 1 s", 2.0)
+            refused(
+                t, client.call("echo", 1.0), f"{status}, Retry-After: {wait[:20]}, timeout 1 s", 2.0
+            )
         web = hostile(t, said={"tools/call": _status(status, Retry_After="0")})
         opened(client, web)
         refused(t, client.call("echo", 2.0), f"{status}, Retry-After: 0, timeout 2 s", 3.0)
@@ -584,7 +649,9 @@ def odd(t: Trial) -> None:
             refused(t, reply, tool, slowest=True)
             if STATUS.get(tool, "200") not in reply.message:
                 t.warn(f"{tool}: the error does not name its status: {reply.message[:100]}")
-            t.expect(reply.message.count("~") <= 200, f"{tool}: {len(reply.message)} characters of error")
+            t.expect(
+                reply.message.count("~") <= 200, f"{tool}: {len(reply.message)} characters of error"
+            )
         client.alive()
 
 
@@ -595,7 +662,12 @@ class Legacy:
         self.endpoint = endpoint
         self.stream: Optional[Wire] = None
         no = _status(405)
-        said = {"server/discover": no, "initialize": self.message, "tools/call": self.message, "GET": self.get}
+        said = {
+            "server/discover": no,
+            "initialize": self.message,
+            "tools/call": self.message,
+            "GET": self.get,
+        }
         self.web = hostile(t, handshake=True, session=None, said=said)
 
     def get(self, heard: Heard, wire: Wire) -> None:
@@ -636,7 +708,9 @@ def endpoints(t: Trial) -> None:
         evil = Legacy(t, endpoint)
         reply = opened(client, evil.web, headers=SECRET)
         refused(t, reply, f"the endpoint {endpoint[:40]!r}", 3.0)
-        posted = [heard for heard in evil.web.heard if heard.verb == "POST" and heard.path != "/mcp"]
+        posted = [
+            heard for heard in evil.web.heard if heard.verb == "POST" and heard.path != "/mcp"
+        ]
         t.expect(posted == [], f"{endpoint[:40]!r}: posted to {posted[:2]}")
     t.expect(other.heard == [], f"messages went to another origin: {other.heard[:3]}")
 
@@ -656,10 +730,15 @@ def session_ids(t: Trial) -> None:
             if id.strip():  # else there is none
                 t.warn(f"the session {id[:10]!r} was taken")
             client.call("echo")
-        t.expect(reply.seconds <= 3 * t.options.slack, f"the session {id[:10]!r}: {reply.seconds:.1f} s")
+        t.expect(
+            reply.seconds <= 3 * t.options.slack, f"the session {id[:10]!r}: {reply.seconds:.1f} s"
+        )
         echoed: List[Any] = [heard for heard in web.heard if heard.headers.get("mcp-session-id")]
         t.expect(echoed == [], f"the session {id[:10]!r} of {len(id)} was sent back: {echoed[:2]}")
         client.do("close")
     web = hostile(t, handshake=True, session="!~ok")
     visitor(t, web).alive()
-    t.expect(web.all("tools/call")[0].headers.get("mcp-session-id") == "!~ok", "a good session id was not sent back")
+    t.expect(
+        web.all("tools/call")[0].headers.get("mcp-session-id") == "!~ok",
+        "a good session id was not sent back",
+    )

@@ -16,7 +16,9 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from .client import Client, Command
 from .trial import Missing, Trial, case
 
-HANDSHAKE: Dict[str, Any] = {"discover": [{"error": -32601}]}  # a script of a server that knows handshakes only
+HANDSHAKE: Dict[str, Any] = {
+    "discover": [{"error": -32601}]
+}  # a script of a server that knows handshakes only
 ERAS: Tuple[Dict[str, Any], ...] = (HANDSHAKE, {})
 MEGABYTE = 1 << 20
 HERE = Path(__file__).resolve().parent
@@ -44,7 +46,9 @@ def other_ids(t: Trial) -> None:
     for client in clients(t):
         for tool in ("unknown-ids", "id-types", "float-id"):
             reply = client.call(tool, text="yours")
-            t.expect(reply.text == "yours", f"{tool}: {reply.text or reply.error}: {reply.message}"[:120])
+            t.expect(
+                reply.text == "yours", f"{tool}: {reply.text or reply.error}: {reply.message}"[:120]
+            )
         t.expect(client.call("dup-reply").text == "first", "dup-reply: not the first answer")
         client.alive()
 
@@ -72,12 +76,16 @@ def bad_lines(t: Trial) -> None:
     for client in clients(t):
         for tool in LINES:
             reply = client.call(tool, text="after")
-            t.expect(reply.text == "after", f"{tool}: {reply.error or reply.text}: {reply.message}"[:120])
+            t.expect(
+                reply.text == "after", f"{tool}: {reply.error or reply.text}: {reply.message}"[:120]
+            )
         for tool in ("surrogate", "deep-reply", "invalid-utf8-reply"):
             reply = client.call(tool, 3, text="after")
             t.expect(reply.ok or reply.error, tool)
         client.alive()
-        answers = [one for one in client.journal() if one["event"] == "line" and '"error"' in one["text"]]
+        answers = [
+            one for one in client.journal() if one["event"] == "line" and '"error"' in one["text"]
+        ]
         t.expect(answers == [], f"the client answered a line that is no request: {answers[:1]}")
 
 
@@ -85,7 +93,10 @@ def bad_lines(t: Trial) -> None:
 def endless_line(t: Trial) -> None:
     client = t.client().opened(**HANDSHAKE)
     client.alive()
-    base, reply = client.memory(), client.call("no-newline-flood", 30, bytes=96 * MEGABYTE, text="after")
+    base, reply = (
+        client.memory(),
+        client.call("no-newline-flood", 30, bytes=96 * MEGABYTE, text="after"),
+    )
     t.expect(reply.text == "after", f"the call was lost: {reply.error}")
     t.below("growth", client.memory("VmHWM") - base, 64 + 8, "MB")
     client.alive()
@@ -108,7 +119,9 @@ def deaf(t: Trial) -> None:
             t.expect(not reply.ok, "a call to a deaf server was a success")
             t.below("a timeout of 1 s", reply.seconds, 1.5)
     for client in clients(t, start="duplex"):
-        t.expect(client.call("echo", 20, text=many).text == many, "both wrote 5 MB: the call was lost")
+        t.expect(
+            client.call("echo", 20, text=many).text == many, "both wrote 5 MB: the call was lost"
+        )
         client.alive()
 
 
@@ -141,15 +154,24 @@ def hostile_tools(t: Trial) -> None:
     """The tool `structured` returns what it is called with, which a client may check against its output schema."""
     for client in clients(t, list="ten-thousand"):
         reply = client.do("list", timeout=20.0)
-        t.expect(reply.more.get("count") == 10_000, f"10,000 tools: {reply.error or reply.more.get('count')}")
+        t.expect(
+            reply.more.get("count") == 10_000,
+            f"10,000 tools: {reply.error or reply.more.get('count')}",
+        )
         t.below("10,000 tools", reply.seconds, 2)
     good = {"name": "echo", "inputSchema": {"type": "object"}}
     for name, schema in HOSTILE:  # each is a part of a result, and called with what is worst for it
-        tool = {**good, "name": "structured", "outputSchema": {"type": "object", "properties": {"x": schema}}}
+        tool = {
+            **good,
+            "name": "structured",
+            "outputSchema": {"type": "object", "properties": {"x": schema}},
+        }
         for client in clients(t, list={"tools": [tool, good]}):
             listed = client.do("list", timeout=5.0)
             t.below(f"{name}: the list", listed.seconds, 1)
-            t.expect(listed.ok, f"{name}: the list was lost: {listed.error}: {listed.message}"[:150])
+            t.expect(
+                listed.ok, f"{name}: the list was lost: {listed.error}: {listed.message}"[:150]
+            )
             reply = client.call("structured", 3, structuredContent={"x": "a" * 40 + "!"})
             t.below(f"{name}: the call", reply.seconds, 3.5)
             client.alive()
@@ -198,7 +220,13 @@ def dying(t: Trial) -> None:
         t.expect(not any(one.ok for one in replies), "a call outlived its server")
         t.below("20 calls of a killed server", max(one.seconds for one in replies), 3)
 
-    t.at_once(silent, *(partial(dies_at_start, one) for one in ("dies-at-start", "dies-by-signal", "only-banner")))
+    t.at_once(
+        silent,
+        *(
+            partial(dies_at_start, one)
+            for one in ("dies-at-start", "dies-by-signal", "only-banner")
+        ),
+    )
     ends = ("exit-mid-call", "half-line-exit", "close-stdout")
     t.at_once(*(partial(dies_in_call, era, tool) for era in ERAS for tool in ends))
     t.at_once(*(partial(half_a_line, era) for era in ERAS), killed)
@@ -207,7 +235,9 @@ def dying(t: Trial) -> None:
 @case("K20")
 def stubborn(t: Trial) -> None:
     for start, bound in (("plain", 1.0), ("note-signals", 3.0), ("ignore-signals", 5.0)):
-        client = t.client().opened(start=start, end="exit" if start == "plain" else "hang", **HANDSHAKE)
+        client = t.client().opened(
+            start=start, end="exit" if start == "plain" else "hang", **HANDSHAKE
+        )
         client.alive()
         reply = client.do("close", timeout=bound)
         t.expect(reply.ok, f"close: {reply.error}")
@@ -330,7 +360,14 @@ def bad_line(t: Trial) -> None:
     totals: "Counter[str]" = Counter()
 
     def talk(seed: int) -> None:
-        noise = [sys.executable, "-E", "-S", str(HERE / "line_noise.py"), str(seed), *t.subject.server]
+        noise = [
+            sys.executable,
+            "-E",
+            "-S",
+            str(HERE / "line_noise.py"),
+            str(seed),
+            *t.subject.server,
+        ]
         client = t.client().opened(command=noise)
         client.call("echo", 0.3, text="rage")
         texts = [f"{seed} {n}" for n in range(100)]
@@ -361,7 +398,10 @@ def callbacks(t: Trial) -> None:
         t.expect(reply.ok, f"open: {reply.error}")
         for number in range(3):
             reply = client.call("logs", 5, text=f"round {number}")
-            t.expect(reply.text == f"round {number}", f"a callback that does {what!r}: {reply.error or reply.text}")
+            t.expect(
+                reply.text == f"round {number}",
+                f"a callback that does {what!r}: {reply.error or reply.text}",
+            )
             t.below(f"a call while a callback does {what!r}", reply.seconds, 1)
         client.alive()
         t.below(f"close while a callback does {what!r}", client.do("close", timeout=6.0).seconds, 5)
@@ -390,7 +430,10 @@ def closes(t: Trial) -> None:
         client.call("logs", 3.0, text="x")
         gone(t, client, "closed in a callback", 5)
         t.expect(client.do("close").ok, "a close after a callback's")
-    for how in ("leave", "end of stdin"):  # with a client open: neither the process nor its server stays
+    for how in (
+        "leave",
+        "end of stdin",
+    ):  # with a client open: neither the process nor its server stays
         client = t.client().opened(**HANDSHAKE)
         client.begin_call("silent", 20.0)
         client.alive()
@@ -411,7 +454,10 @@ def at_the_timeout(t: Trial) -> None:
         raise Missing("no tool slow")
     client, counts = pair(t), Counter[str]()
     for _ in range(0, t.count(1_000, 10_000), 20):
-        commands = [client.begin_call("slow", 0.05 + t.dice.uniform(0, 0.02), seconds=0.05) for _ in range(20)]
+        commands = [
+            client.begin_call("slow", 0.05 + t.dice.uniform(0, 0.02), seconds=0.05)
+            for _ in range(20)
+        ]
         replies = [one.wait(t.options.patience) for one in commands]
         counts.update("answers" if one.ok else str(one.error) for one in replies)
     for name, value in counts.items():
@@ -425,4 +471,6 @@ def at_the_timeout(t: Trial) -> None:
 def hostile_scheduling(t: Trial) -> None:
     """For Python subjects; others run as ever."""
     path = os.pathsep.join(filter(None, (str(HERE / "hostile"), os.environ.get("PYTHONPATH"))))
-    crowd(t, pair(t, {"FAULTS_SWITCH_INTERVAL": "1e-6", "PYTHONPATH": path}), t.count(1_024, 32_000))
+    crowd(
+        t, pair(t, {"FAULTS_SWITCH_INTERVAL": "1e-6", "PYTHONPATH": path}), t.count(1_024, 32_000)
+    )

@@ -65,8 +65,12 @@ def greet(t: Trial, site: Site, size: int, count: int, base: float) -> int:
         response = site.exchange(site.wire("POST", bodies[number % len(bodies)]))
         if response.status == 200:
             opened += 1
-            site.exchange(site.wire("POST", READY, mcp_session_id=response.headers.get("mcp-session-id")))
-        assert site.memory() - base < 300, f"{site.memory() - base:.0f} MB are kept of {opened} sessions with {size} B"
+            site.exchange(
+                site.wire("POST", READY, mcp_session_id=response.headers.get("mcp-session-id"))
+            )
+        assert site.memory() - base < 300, (
+            f"{site.memory() - base:.0f} MB are kept of {opened} sessions with {size} B"
+        )
     return opened
 
 
@@ -76,7 +80,10 @@ def listen(site: Site, stack: ExitStack, size: int, count: int) -> int:
         return 0
     session, opened = site.session(MODERN), 0
     for number in range(count):
-        params = {"notifications": {"toolsListChanged": True}, "more": padding(size - 1000)[number % 2]}
+        params = {
+            "notifications": {"toolsListChanged": True},
+            "more": padding(size - 1000)[number % 2],
+        }
         visitor = stack.enter_context(site.visitor())
         visitor.push(session.request("subscriptions/listen", params))
         opened += visitor.head()[0] == 200
@@ -91,7 +98,9 @@ def subscribe(t: Trial, site: Site, count: int) -> None:
             if visitor.has_closed():
                 return
             size = site.terms.body_bytes - 1000 if number % 100 == 0 else 1000
-            data = session.request("resources/subscribe", {"uri": f"faults://{number}/{'x' * size}"})
+            data = session.request(
+                "resources/subscribe", {"uri": f"faults://{number}/{'x' * size}"}
+            )
             status = visitor.send(data).answer().status
             assert status < 500, f"a subscription got status {status}"
 
@@ -117,7 +126,9 @@ def dear(t: Trial, site: Site) -> None:
             statuses = {one.result().status for one in found}
         t.below(f"8 at once, {name}", time.monotonic() - begun, 8)
         t.expect(statuses <= {400, 413, 429, 503}, f"{name}: statuses {sorted(statuses)}")
-        assert site.memory("VmHWM") - base < 256, f"{name}: {site.memory('VmHWM') - base:.0f} MB for 8 bodies"
+        assert site.memory("VmHWM") - base < 256, (
+            f"{name}: {site.memory('VmHWM') - base:.0f} MB for 8 bodies"
+        )
     t.below("growth", site.memory("VmHWM") - base, 256, "MB")
 
 
@@ -131,8 +142,15 @@ def arrays(t: Trial) -> None:
     params, threads = {"name": "slow", "arguments": {"seconds": 2}}, site.threads
     with ThreadPoolExecutor(len(sessions)) as pool:
         calls = json.dumps([request(number, "tools/call", params) for number in range(20)]).encode()
-        found = list(pool.map(lambda session: messages(site.exchange(session.post(calls))), sessions))
-    answers = [one for each in found for part in each for one in (part if isinstance(part, list) else [part])]
+        found = list(
+            pool.map(lambda session: messages(site.exchange(session.post(calls))), sessions)
+        )
+    answers = [
+        one
+        for each in found
+        for part in each
+        for one in (part if isinstance(part, list) else [part])
+    ]
     ran = sum("result" in one for one in answers)
     t.note("threads", site.threads - threads, "")
     t.below("of 100 calls in arrays ran at once", ran, 10, "")
@@ -153,13 +171,23 @@ def others_events(t: Trial, site: Site) -> None:
     for name, attack in (
         ("an answer of 9 MB", lambda: call("big", size=9_000_000)),
         ("5,000 events", lambda: call("count", n=5_000)),
-        ("12 sessions of 2 MB each", lambda: [call("pour", events=100, size=20_000) for _ in range(12)]),
+        (
+            "12 sessions of 2 MB each",
+            lambda: [call("pour", events=100, size=20_000) for _ in range(12)],
+        ),
     ):
         seen = until(site, counting(victim, 3), 2)
         attack()
         response = site.exchange(victim.listen(last_event_id=seen[-1].id), "GET")
-        answers = [one.message for one in parsed(response.body) if one.message and "method" not in one.message]
-        t.expect(len(answers) == 1, f"{name} pushed out the answer of another session: status {response.status}")
+        answers = [
+            one.message
+            for one in parsed(response.body)
+            if one.message and "method" not in one.message
+        ]
+        t.expect(
+            len(answers) == 1,
+            f"{name} pushed out the answer of another session: status {response.status}",
+        )
 
 
 @case("C75")
@@ -170,8 +198,14 @@ def room(t: Trial) -> None:
     begun = fill(site, held.revision, 60, whole=False)[0]
     t.note("sessions begun", len(begun), "")
     status = site.exchange(site.wire("POST", next(greetings(2000)))).status
-    t.expect(status == 200, f"beside {len(begun)} sessions that only were begun a new one got status {status}")
-    t.expect(site.exchange(held.request("ping")).status == 200, "they have pushed out a session that was in use")
+    t.expect(
+        status == 200,
+        f"beside {len(begun)} sessions that only were begun a new one got status {status}",
+    )
+    t.expect(
+        site.exchange(held.request("ping")).status == 200,
+        "they have pushed out a session that was in use",
+    )
     with ExitStack() as stack, site.visitor() as kept:
         ping = held.request("ping")
         kept.send(ping).answer()
@@ -179,7 +213,10 @@ def room(t: Trial) -> None:
             stack.enter_context(site.visitor())
         t.expect(beyond(site, ping) == "served", "silent connections take all the room")
         kept.push(ping)
-        t.expect(not kept.has_closed() and kept.answer().status == 200, "they have pushed out one that was in use")
+        t.expect(
+            not kept.has_closed() and kept.answer().status == 200,
+            "they have pushed out one that was in use",
+        )
     t.calm(site)
 
 
@@ -203,7 +240,9 @@ def next_byte(t: Trial, site: Site) -> None:
             (visitor.reset if number < 3 else visitor.close)()
     for name, _ in names:
         ended = session.text("wait_for", {"name": name, "what": "end"})
-        assert ended.startswith("cancelled"), f"a handler whose client left was not told: it {ended}"
+        assert ended.startswith("cancelled"), (
+            f"a handler whose client left was not told: it {ended}"
+        )
 
 
 MARK = "WARNING a forged line"

@@ -44,8 +44,16 @@ class Slow:
     A `whole` request's response is waited for, so that the crowd grows no faster than the server serves.
     """
 
-    def __init__(self, name: str, deadline: float, begins: bytes, drips: bytes = b"", *, whole: bool = False) -> None:
-        self.name, self.deadline, self.begins, self.drips, self.whole = name, deadline, begins, drips, whole
+    def __init__(
+        self, name: str, deadline: float, begins: bytes, drips: bytes = b"", *, whole: bool = False
+    ) -> None:
+        self.name, self.deadline, self.begins, self.drips, self.whole = (
+            name,
+            deadline,
+            begins,
+            drips,
+            whole,
+        )
         self.since: Dict[Visitor, float] = {}
         self.lived: List[float] = []
 
@@ -77,7 +85,12 @@ def slow_loris(t: Trial) -> None:
     files, terms = site.descriptors(), site.terms
     kinds = (
         Slow("slow head", terms.head, HEAD, b"x"),
-        Slow("slow body", terms.body, headless(session, "Content-Length: 4000").partition(b"{")[0], b"{"),
+        Slow(
+            "slow body",
+            terms.body,
+            headless(session, "Content-Length: 4000").partition(b"{")[0],
+            b"{",
+        ),
         Slow("silent", terms.head, b""),
         Slow("idle", terms.idle, session.request(ping_of(session)), whole=True),
     )
@@ -85,7 +98,11 @@ def slow_loris(t: Trial) -> None:
     for kind in kinds:
         t.expect(not kind.since, f"{kind.name}: {len(kind.lived)} of {each} were shed")
         if kind.lived:
-            t.below(f"{kind.name}, beyond {kind.deadline:g} s", max(0.0, max(kind.lived) - kind.deadline), 2)
+            t.below(
+                f"{kind.name}, beyond {kind.deadline:g} s",
+                max(0.0, max(kind.lived) - kind.deadline),
+                2,
+            )
     t.below("threads", threads, terms.workers + 2, "")
     t.freed(site, files, "slow connections")
     site.alive(t.options.slack)
@@ -97,7 +114,9 @@ def shed(t: Trial, site: Site, kinds: Tuple[Slow, ...], each: int) -> int:
     wait = max(kind.deadline for kind in kinds) + 2 * t.options.slack + t.options.patience / 4
     threads, begun, dripped, last = 0, 0, 0.0, time.monotonic()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
-        while begun < each or (any(kind.since for kind in kinds) and time.monotonic() < last + wait):
+        while begun < each or (
+            any(kind.since for kind in kinds) and time.monotonic() < last + wait
+        ):
             paced = time.monotonic() - last >= PACE
             for _ in range(min(each - begun, each // 100 + 1) if paced else 0):
                 begun, last = begun + 1, time.monotonic()
@@ -140,11 +159,18 @@ def full(t: Trial, site: Site) -> None:
     site.settled(lambda: float(beyond(site, ping) != "served"), 0)
     t.below("recovers after", time.monotonic() - begun, 1)
     t.freed(site, files, f"{most} connections")
-    with ExitStack() as stack:  # as many as there may be, all idle: a new one is served all the same
+    with (
+        ExitStack() as stack
+    ):  # as many as there may be, all idle: a new one is served all the same
         for _ in range(most):
-            t.expect(stack.enter_context(site.visitor()).send(ping).answer().status == 200, "one of them is not served")
+            t.expect(
+                stack.enter_context(site.visitor()).send(ping).answer().status == 200,
+                "one of them is not served",
+            )
         # A server may look a moment longer at each before it is idle: five in a row are served some time.
-        refused = site.settled(lambda: float(sum(beyond(site, ping) != "served" for _ in range(5))), 0)
+        refused = site.settled(
+            lambda: float(sum(beyond(site, ping) != "served" for _ in range(5))), 0
+        )
     if refused:
         t.warn(f"idle connections make no room: {refused:g} of 5 are not served")
 
@@ -160,7 +186,10 @@ def beyond(site: Site, ping: bytes) -> str:
     return {200: "served", 503: "503"}.get(status, f"status {status}")
 
 
-SIZE, EVENTS = 10_000, 1_500  # 15 MB of events: more than the buffers of the system between the two ends
+SIZE, EVENTS = (
+    10_000,
+    1_500,
+)  # 15 MB of events: more than the buffers of the system between the two ends
 
 
 @case("C49")
@@ -172,7 +201,10 @@ def slow_readers(t: Trial) -> None:
         reads_slowly(t, site, session)
         files, base = site.settled(site.descriptors, 0, 0.2), site.memory("VmHWM")
         with ExitStack() as stack:
-            deaf = [stack.enter_context(site.visitor(taking=32768)).send(pour(session, EVENTS)) for _ in range(5)]
+            deaf = [
+                stack.enter_context(site.visitor(taking=32768)).send(pour(session, EVENTS))
+                for _ in range(5)
+            ]
             for visitor in deaf:
                 t.expect(visitor.head()[0] == 200, "no stream")
             begun = time.monotonic()
@@ -206,7 +238,10 @@ def reads_slowly(t: Trial, site: Site, session: Session) -> None:
                 pause += 500_000
                 time.sleep(0.2)
     found = list(events(body))
-    t.expect(status == 200 and len(found) == wanted + 1, f"a slow reader got {len(found)} of {wanted + 1} events")
+    t.expect(
+        status == 200 and len(found) == wanted + 1,
+        f"a slow reader got {len(found)} of {wanted + 1} events",
+    )
     t.expect(found and "result" in found[-1], f"a slow reader got {shown(found[-1:])} at the end")
 
 
@@ -236,7 +271,9 @@ def unread_notices(t: Trial, site: Site, session: Session, wait: float) -> None:
                 slowest = max(slowest, time.monotonic() - begun)
         busy.close()
         t.freed(site, files, "the unread stream of a session", wait)
-        t.expect(not whole(deaf), "the stream of a session that nobody read ended as if it were whole")
+        t.expect(
+            not whole(deaf), "the stream of a session that nobody read ended as if it were whole"
+        )
     t.note("notices before it was dropped", made, "")
     t.below("slowest call beside it", slowest, 1)
 
@@ -273,21 +310,30 @@ def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> No
     site = session.site
     watched = session.revision == MODERN and {"watch", "wait_for"} <= site.tools
     slow = "deaf_slow" in site.tools
-    unwatched = session.call("deaf_slow", {"seconds": 0.02}) if slow else session.call("echo", {"text": "left"})
+    unwatched = (
+        session.call("deaf_slow", {"seconds": 0.02})
+        if slow
+        else session.call("echo", {"text": "left"})
+    )
     for batch in range(-(-tries // AT_ONCE)):
         names = [f"{word} {batch} {number}" for number in range(AT_ONCE)]
         with ExitStack() as stack:
             visitors: List[Visitor] = []
             for name in names:
                 visitor = stack.enter_context(site.visitor())
-                visitors.append(visitor.send(session.call("watch", {"name": name}) if watched else unwatched))
+                visitors.append(
+                    visitor.send(session.call("watch", {"name": name}) if watched else unwatched)
+                )
             for name in names if watched else ():
                 session.text("wait_for", {"name": name, "what": "begin"})
             for place, visitor in enumerate(visitors):
                 (visitor.reset if place % 2 else visitor.close)()
         for name in names if watched else ():
             ended = session.text("wait_for", {"name": name, "what": "end"})
-            t.expect(ended.startswith("cancelled"), f"a handler whose client left was not told: it {ended}")
+            t.expect(
+                ended.startswith("cancelled"),
+                f"a handler whose client left was not told: it {ended}",
+            )
         if not watched:
             site.exchange(unwatched)  # those before it have ended, or nearly
         if site.settled(site.descriptors, files) > files:
@@ -312,7 +358,9 @@ def dropped_streams(t: Trial) -> None:
                     with site.visitor() as second:
                         status = second.send(session.listen()).head()[0]
                     t.expect(status == 409, f"a second stream of a session: status {status}")
-                    t.expect(not visitor.has_closed(), "a second stream of a session ended the first")
+                    t.expect(
+                        not visitor.has_closed(), "a second stream of a session ended the first"
+                    )
                 (visitor.reset if number % 2 else visitor.close)()
         t.below("freed after", slowest, site.terms.keepalive)
         t.freed(site, files, f"{tries} streams", site.terms.keepalive + t.options.patience)
@@ -332,7 +380,9 @@ def opened(t: Trial, session: Session) -> Tuple[Visitor, float]:
             return visitor, took
         visitor.close()
         assert status == 409, f"a stream was refused with status {status}"
-        assert took < session.site.terms.keepalive + t.options.patience, "a stream that was dropped is never freed"
+        assert took < session.site.terms.keepalive + t.options.patience, (
+            "a stream that was dropped is never freed"
+        )
         time.sleep(0.01)
 
 
@@ -341,15 +391,25 @@ def raising(t: Trial) -> None:
     site = t.site("raiser", "spoil", "pour")
     for session in t.sessions(site):
         for kind in RAISED:
-            told(t, site.exchange(session.call("raiser", {"kind": kind})), f"a tool that raises {kind}")
+            told(
+                t,
+                site.exchange(session.call("raiser", {"kind": kind})),
+                f"a tool that raises {kind}",
+            )
         begun = session.call("spoil", _meta={"io.modelcontextprotocol/logLevel": "debug"})
         for _ in range(10):
             with site.visitor() as visitor:
                 response = visitor.send(begun).answer()
                 told(t, response, "a tool that raises in a stream")
-                t.expect(len(messages(response)) == 2, f"a stream with {len(messages(response))} events, not 2")
+                t.expect(
+                    len(messages(response)) == 2,
+                    f"a stream with {len(messages(response))} events, not 2",
+                )
                 if response.headers.get("connection") != "close":
-                    t.expect(visitor.send(begun).answer().status == 200, "no request after one that raised")
+                    t.expect(
+                        visitor.send(begun).answer().status == 200,
+                        "no request after one that raised",
+                    )
         log = len(site.stderr())
         for number in range(20):
             with site.visitor() as visitor:
@@ -357,7 +417,10 @@ def raising(t: Trial) -> None:
                 visitor.reset() if number % 2 else visitor.close()
         with site.visitor() as visitor:
             visitor.send(pour(session, 50)).head()
-            t.expect(len(list(events(b"".join(visitor.chunks())))) == 51, "a stream beside dropped ones is not whole")
+            t.expect(
+                len(list(events(b"".join(visitor.chunks())))) == 51,
+                "a stream beside dropped ones is not whole",
+            )
         site.alive(t.options.slack)
         t.expect("Traceback" not in site.stderr()[log:], "a traceback for a client that left")
 
@@ -375,7 +438,15 @@ def told(t: Trial, response: Response, what: str) -> None:
 CODES = (0, -signal.SIGTERM, -signal.SIGINT, 130, 143)
 
 
-def ends(t: Trial, site: Site, what: str, bound: float, *, number: int = signal.SIGTERM, quiet: bool = True) -> None:
+def ends(
+    t: Trial,
+    site: Site,
+    what: str,
+    bound: float,
+    *,
+    number: int = signal.SIGTERM,
+    quiet: bool = True,
+) -> None:
     """It exits in time after a signal, and leaves its port free."""
     begun = time.monotonic()
     site.signal(number)
@@ -446,7 +517,10 @@ def in_flight(t: Trial, seconds: int, bound: float, twice: bool) -> None:
             time.sleep(0.3)
         ends(t, site, f"SIGTERM{' x 2' * twice}, {seconds} s in flight", bound, quiet=not twice)
         if seconds == 1:
-            t.expect(text_of(visitor.answer()) == "slept", "a call of 1 s was not answered before the end")
+            t.expect(
+                text_of(visitor.answer()) == "slept",
+                "a call of 1 s was not answered before the end",
+            )
 
 
 def at(part: float, values: List[float]) -> float:
@@ -500,7 +574,9 @@ def connecting(site: Site, stack: ExitStack) -> socket.socket:
     return sock
 
 
-def together(site: Site, session: Session, count: int, seconds: float) -> Tuple[List[float], List[str]]:
+def together(
+    site: Site, session: Session, count: int, seconds: float
+) -> Tuple[List[float], List[str]]:
     """So many clients connect and call at the same time, on one thread: how long each took, and what was wrong."""
     times: List[float] = []
     wrong: List[str] = []
@@ -520,7 +596,9 @@ def together(site: Site, session: Session, count: int, seconds: float) -> Tuple[
         came[number] = came.get(number, b"") + data
         if data:
             return None
-        return "" if b'"%d"' % number in came[number] else f"an answer was {shown(came[number], 200)}"
+        return (
+            "" if b'"%d"' % number in came[number] else f"an answer was {shown(came[number], 200)}"
+        )
 
     end, begun = time.monotonic() + seconds, time.monotonic()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -551,7 +629,9 @@ def burst(t: Trial, site: Site) -> None:
             time.sleep(0.02)
             ready = len(select.select((), held, (), 0)[1])
     t.note("connections that wait", ready, "")
-    t.expect(ready >= BACKLOG, f"of {BACKLOG} connections at once {ready} found room in the backlog")
+    t.expect(
+        ready >= BACKLOG, f"of {BACKLOG} connections at once {ready} found room in the backlog"
+    )
 
 
 def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:
@@ -599,7 +679,10 @@ def quiet(t: Trial, site: Site) -> None:
     t.expect(said <= done, f"{said} lines of log for {done} faults")
     log = site.stderr()
     for sign in ("Traceback", "Exception"):
-        t.expect(sign not in log, f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}")
+        t.expect(
+            sign not in log,
+            f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}",
+        )
     count = (5000 if t.options.full else 300) // 4
     for session in sessions:  # the same fault, over and over: the log says so now and then
         for name, data in (

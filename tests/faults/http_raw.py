@@ -103,9 +103,13 @@ class Visitor(Peer):
             if headers.get("transfer-encoding", "").lower() == "chunked":
                 return Response(status, headers, b"".join(self.chunks()))
             length = headers.get("content-length")
-            return Response(status, headers, self.rest() if length is None else self.exactly(int(length)))
+            return Response(
+                status, headers, self.rest() if length is None else self.exactly(int(length))
+            )
         except EOFError as error:
-            raise AssertionError(f"half a response, of status {status}: {shown(error.args[0])}") from None
+            raise AssertionError(
+                f"half a response, of status {status}: {shown(error.args[0])}"
+            ) from None
 
     def chunks(self) -> Iterator[bytes]:
         """The pieces of a body, up to its end; the wait begins anew with each."""
@@ -173,14 +177,20 @@ class Site(Server):
         if not port and any("{port}" in word for word in command):
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 self.port = probe.getsockname()[1]
-        env = {"FAULTS_TERMS": json.dumps(told or {}), "FAULTS_PORT": str(port), "PYTHONUNBUFFERED": "1"}
+        env = {
+            "FAULTS_TERMS": json.dumps(told or {}),
+            "FAULTS_PORT": str(port),
+            "PYTHONUNBUFFERED": "1",
+        }
         words = [word.replace("{port}", str(self.port)) for word in command]
         with ExitStack() as failing:
             self._output = failing.enter_context(tempfile.TemporaryFile())
             outputs = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._output}
             super().__init__(words, None, patience, env=env, **outputs)
             failing.callback(super().dispose)
-            assert eventually(self._listens, 3 * patience), f"the server does not listen: {self.stderr()[-1000:]}"
+            assert eventually(self._listens, 3 * patience), (
+                f"the server does not listen: {self.stderr()[-1000:]}"
+            )
             failing.pop_all()
 
     def _listens(self) -> bool:
@@ -209,21 +219,32 @@ class Site(Server):
     def settled(self, look: Any, bound: float, wait: Optional[float] = None) -> float:
         """Wait until a figure is at most `bound`; the figure then, or the one after `wait` seconds if it never is."""
         found: List[float] = []
-        eventually(lambda: found.append(look()) or found[-1] <= bound, self.patience if wait is None else wait)
+        eventually(
+            lambda: found.append(look()) or found[-1] <= bound,
+            self.patience if wait is None else wait,
+        )
         return found[-1]
 
     def visitor(self, patience: Optional[float] = None, **others: Any) -> "Visitor":
         return Visitor(self.port, self.patience if patience is None else patience, **others)
 
-    def wire(self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]) -> bytes:
+    def wire(
+        self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]
+    ) -> bytes:
         """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-", None for none."""
         headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{self.port}"}
         if method == "POST":
-            headers.update(content_type="application/json", accept="application/json, text/event-stream")
+            headers.update(
+                content_type="application/json", accept="application/json, text/event-stream"
+            )
         if body or method == "POST":
             headers["content_length"] = str(len(body))
         headers.update(instead)
-        fields = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items() if value is not None]
+        fields = [
+            f"{name.replace('_', '-')}: {value}"
+            for name, value in headers.items()
+            if value is not None
+        ]
         first = f"{method} {self.path if path is None else path} HTTP/1.1"
         return "\r\n".join([first, *fields, "", ""]).encode("latin-1") + body
 
@@ -257,7 +278,9 @@ class Site(Server):
             begun = time.monotonic()
             session.ping()
             if "echo" in self.tools:
-                assert session.text("echo", {"text": "alive"}) == "alive", "echo said something else"
+                assert session.text("echo", {"text": "alive"}) == "alive", (
+                    "echo said something else"
+                )
             slowest = max(slowest, time.monotonic() - begun)
             session.end()
         assert slowest <= bound, f"a sign of life took {slowest:.1f} s"
@@ -289,7 +312,9 @@ class Session:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.site.wire("POST", body, **{**_headers(self.headers), **instead})
 
-    def request(self, method: str, params: Any = None, id: Any = ABSENT, **instead: Optional[str]) -> bytes:
+    def request(
+        self, method: str, params: Any = None, id: Any = ABSENT, **instead: Optional[str]
+    ) -> bytes:
         if id is ABSENT:
             self._count += 1
             id = f"h{self._count}"
@@ -302,15 +327,21 @@ class Session:
         return self.post(request(id, method, modern(params)), **{**mirrored, **instead})
 
     def call(self, tool: str, arguments: Any = None, *, id: Any = ABSENT, **params: Any) -> bytes:
-        return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params}, id)
+        return self.request(
+            "tools/call", {"name": tool, "arguments": arguments or {}, **params}, id
+        )
 
     def listen(self, **instead: Optional[str]) -> bytes:
-        return self.site.wire("GET", accept="text/event-stream", **{**_headers(self.headers), **instead})
+        return self.site.wire(
+            "GET", accept="text/event-stream", **{**_headers(self.headers), **instead}
+        )
 
     def stream(self) -> bytes:
         """What opens a stream of notices."""
         if self.revision == MODERN:
-            return self.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+            return self.request(
+                "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+            )
         return self.listen()
 
     def ask(self, method: str, params: Any = None, **more: Any) -> Dict[str, Any]:
@@ -350,7 +381,9 @@ def events(body: bytes) -> Iterator[Any]:
     """The messages of an event stream, whose lines may end in three ways; an event that is not complete is none."""
     for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
         lines = re.split(rb"\r\n|\n|\r", block)
-        data = [re.sub(rb"data: ?", b"", line, count=1) for line in lines if line.startswith(b"data:")]
+        data = [
+            re.sub(rb"data: ?", b"", line, count=1) for line in lines if line.startswith(b"data:")
+        ]
         if any(data):
             yield decode(b"\n".join(data))
 
@@ -358,12 +391,16 @@ def events(body: bytes) -> Iterator[Any]:
 def last(response: Response) -> Dict[str, Any]:
     """The answer in a response, which may have notifications before it."""
     found = [one for one in messages(response) if isinstance(one, dict) and "method" not in one]
-    assert len(found) == 1, f"{len(found)} answers in a response of status {response.status}: {shown(response.body)}"
+    assert len(found) == 1, (
+        f"{len(found)} answers in a response of status {response.status}: {shown(response.body)}"
+    )
     answer: Dict[str, Any] = found[0]
     return answer
 
 
 def text_of(response: Response) -> str:
     found = last(response)
-    assert "result" in found and not found["result"].get("isError"), f"a call was answered by {shown(found)}"
+    assert "result" in found and not found["result"].get("isError"), (
+        f"a call was answered by {shown(found)}"
+    )
     return str(found["result"]["content"][0]["text"])

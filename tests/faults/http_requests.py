@@ -29,7 +29,9 @@ class Posted:
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
         mirrored: Dict[str, Optional[str]] = {}
-        if self.revision == MODERN:  # the headers that repeat what a body says, as far as it can be read
+        if (
+            self.revision == MODERN
+        ):  # the headers that repeat what a body says, as far as it can be read
             called = b'"tools/call"' in line
             name = ("add" if b'"add"' in line else "echo") if called else None
             method = "tools/call" if called else "server/discover"
@@ -37,8 +39,13 @@ class Posted:
         response = self.session.site.exchange(self.session.post(line, **mirrored))
         found = messages(response)
         self.trial.expect(response.status < 500, f"status {response.status} for {shown(line)}")
-        codes = [one["error"].get("code") for one in found if isinstance(one, dict) and "error" in one]
-        if response.status not in (400, 413) and set(codes) & {PARSE, REQUEST}:  # 413: of too many values
+        codes = [
+            one["error"].get("code") for one in found if isinstance(one, dict) and "error" in one
+        ]
+        if response.status not in (400, 413) and set(codes) & {
+            PARSE,
+            REQUEST,
+        }:  # 413: of too many values
             self.trial.warn(f"status {response.status} with the code {codes[0]}")
         return [one for one in found if not (isinstance(one, dict) and "method" in one)]
 
@@ -50,7 +57,9 @@ class BodyTrial(Trial):
     """A trial whose servers are `Posted`."""
 
     def __init__(self, trial: Trial, site: Site) -> None:
-        subject = trial.subject._replace(revisions=trial.subject.http_revisions, tools=trial.subject.http_tools)
+        subject = trial.subject._replace(
+            revisions=trial.subject.http_revisions, tools=trial.subject.http_tools
+        )
         super().__init__(trial.id, subject, trial.options)
         self._site = site
 
@@ -59,7 +68,9 @@ class BodyTrial(Trial):
             raise Missing(f"does not speak {revision}")
         return Posted(self, self._site.session(str(revision)))
 
-    def refused(self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = "") -> None:
+    def refused(
+        self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
+    ) -> None:
         """As `Trial.refused`; a request that stands alone may be refused for its headers first."""
         if server.revision == MODERN:
             codes = (*codes, HEADER_MISMATCH, UNSUPPORTED_VERSION)
@@ -95,9 +106,15 @@ def ping_of(session: Session) -> str:
 
 def headless(session: Session, framing: str, body: bytes = b"") -> bytes:
     """A call of `echo`, or a ping, with another framing: these header lines take the place of Content-Length."""
-    whole = session.call("echo", {"text": "smuggled"}) if "echo" in session.site.tools else session.request("ping")
+    whole = (
+        session.call("echo", {"text": "smuggled"})
+        if "echo" in session.site.tools
+        else session.request("ping")
+    )
     head, _, payload = whole.partition(b"\r\n\r\n")
-    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length:")]
+    lines = [
+        line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length:")
+    ]
     return b"\r\n".join([*lines, framing.encode("latin-1"), b"", b""]) + (body or payload)
 
 
@@ -110,7 +127,9 @@ def chunked(body: bytes, size: int = 1000) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def too_long(t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, ...] = (413,)) -> None:
+def too_long(
+    t: Trial, site: Site, what: str, data: bytes, statuses: Tuple[int, ...] = (413,)
+) -> None:
     """Send what must be refused while it is on its way."""
     with site.visitor() as visitor:
         taken = visitor.push(data)
@@ -143,7 +162,10 @@ def sizes(t: Trial, site: Site) -> None:
     t.below("growth", max(0.0, site.memory("VmHWM") - base), 2 * site.terms.body_bytes / MB, "MB")
     if "echo" in site.tools:
         large = "y" * (site.terms.body_bytes * 3 // 4)
-        t.expect(session.text("echo", {"text": large}) == large, "3/4 of the longest body did not come back")
+        t.expect(
+            session.text("echo", {"text": large}) == large,
+            "3/4 of the longest body did not come back",
+        )
     cut = headless(session, "Content-Length: 4000")  # bodies that end before their length, or never
     for what, leave in (("ended", Visitor.finish_quietly), ("reset", Visitor.reset)):
         with site.visitor() as visitor:
@@ -151,7 +173,10 @@ def sizes(t: Trial, site: Site) -> None:
             leave(visitor)
             if what == "ended":
                 came = visitor.closes()
-                t.expect(not came or b" 400 " in came.split(b"\r\n")[0], f"a body that {what} early: {shown(came)}")
+                t.expect(
+                    not came or b" 400 " in came.split(b"\r\n")[0],
+                    f"a body that {what} early: {shown(came)}",
+                )
     with site.visitor(site.terms.body + t.options.patience) as visitor:
         begun = time.monotonic()
         status = visitor.send(cut).answer().status
@@ -208,14 +233,20 @@ def media_types(t: Trial, site: Site) -> None:
     for session in t.sessions(site):
         method = ping_of(session)
         for kind in TYPES:
-            unsupported(t, site.exchange(session.request(method, content_type=kind)), f"Content-Type {kind}")
+            unsupported(
+                t, site.exchange(session.request(method, content_type=kind)), f"Content-Type {kind}"
+            )
         head, end, body = session.request(method).partition(b"\r\n\r\n")
         zipped = gzip.compress(body)
         for coding in (b"gzip", b"br", b"identity, gzip"):
             instead = rb"\g<1>%d\r\nContent-Encoding: %b" % (len(zipped), coding)
             coded = re.sub(rb"(?i)(content-length: )\d+", instead, head)
             unsupported(t, site.exchange(coded + end + zipped), f"Content-Encoding {coding!r}")
-        for kind in ("application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"'):
+        for kind in (
+            "application/json; charset=utf-8",
+            "Application/JSON",
+            'application/json;charset="UTF-8"',
+        ):
             status = site.exchange(session.request(method, content_type=kind)).status
             t.expect(status == 200, f"Content-Type {kind} was refused with {status}")
 
@@ -233,10 +264,19 @@ def long_heads(t: Trial, site: Site) -> None:
     base = site.memory("VmHWM")
     plain = session.request(ping_of(session))
     wrong = {
-        "a header of 64 KB": (plain.replace(b"\r\n", b"\r\nX-A: " + b"a" * 65536 + b"\r\n", 1), 431),
+        "a header of 64 KB": (
+            plain.replace(b"\r\n", b"\r\nX-A: " + b"a" * 65536 + b"\r\n", 1),
+            431,
+        ),
         "a header of 1 MB": (plain.replace(b"\r\n", b"\r\nX-A: " + b"a" * MB + b"\r\n", 1), 431),
-        "a header of 1 MB that does not end": (plain.partition(b"\r\n")[0] + b"\r\nX-A: " + b"a" * MB, 431),
-        "1,000 headers": (plain.replace(b"\r\n", b"\r\n" + b"".join(b"X-%d: a\r\n" % n for n in range(1000)), 1), 431),
+        "a header of 1 MB that does not end": (
+            plain.partition(b"\r\n")[0] + b"\r\nX-A: " + b"a" * MB,
+            431,
+        ),
+        "1,000 headers": (
+            plain.replace(b"\r\n", b"\r\n" + b"".join(b"X-%d: a\r\n" % n for n in range(1000)), 1),
+            431,
+        ),
         "a URL of 1 MB": (plain.replace(b" HTTP", b"?" + b"a" * MB + b" HTTP", 1), 414),
         "a URL of 64 KB": (plain.replace(b" HTTP", b"?" + b"a" * 65536 + b" HTTP", 1), 414),
         "a method of 64 KB": (b"X" * 65536, 414),
@@ -256,7 +296,17 @@ def long_heads(t: Trial, site: Site) -> None:
     t.below("growth", max(0.0, site.memory("VmHWM") - base), 8, "MB")
 
 
-VERBS: Tuple[str, ...] = ("HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT", "BREW", "post", "PROPFIND")
+VERBS: Tuple[str, ...] = (
+    "HEAD",
+    "OPTIONS",
+    "PUT",
+    "PATCH",
+    "TRACE",
+    "CONNECT",
+    "BREW",
+    "post",
+    "PROPFIND",
+)
 UNKNOWN = ("BREW", "post", "PROPFIND")
 
 
@@ -266,14 +316,24 @@ def verbs(t: Trial, site: Site) -> None:
     for verb in VERBS:
         target = f"127.0.0.1:{site.port}" if verb == "CONNECT" else site.path
         for body in (b"", b'{"secret": "word"}'):
-            data = site.wire(verb, body, path=target, content_type="application/json", x_secret="word")
+            data = site.wire(
+                verb, body, path=target, content_type="application/json", x_secret="word"
+            )
             with site.visitor() as visitor:
                 response = visitor.send(data).answer(verb)
                 status = response.status
                 # CONNECT asks for another place, which is not there
-                known = (400, 404, 405, 501) if verb == "CONNECT" else (405, 501) if verb in UNKNOWN else (405,)
+                known = (
+                    (400, 404, 405, 501)
+                    if verb == "CONNECT"
+                    else (405, 501)
+                    if verb in UNKNOWN
+                    else (405,)
+                )
                 if status not in known:
-                    (t.warn if 400 <= status < 500 or status == 501 else t.fail)(f"{verb}: status {status}")
+                    (t.warn if 400 <= status < 500 or status == 501 else t.fail)(
+                        f"{verb}: status {status}"
+                    )
                 elif status == 405 and "POST" not in response.headers.get("allow", ""):
                     t.warn(f"{verb}: 405 without Allow")
                 t.expect(b"word" not in response.body, f"{verb} shows the request")
@@ -283,7 +343,9 @@ def verbs(t: Trial, site: Site) -> None:
         t.expect(400 <= status < 500, f"{verb} without a session: status {status}")
 
 
-def goes_on(t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str], what: str) -> None:
+def goes_on(
+    t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str], what: str
+) -> None:
     """The connection serves the next request, or has closed with nothing more to say."""
     data = session.request(ping_of(session), id="next")
     if headers.get("connection", "").lower() == "close" or visitor.push(data) < len(data):
@@ -319,7 +381,9 @@ def older_peers(t: Trial, session: Session) -> None:
     with session.site.visitor() as visitor:
         for _ in range(3):
             response = visitor.send(kept).answer()
-            t.expect("result" in last(response), f"HTTP/1.0 with keep-alive: {shown(response.body)}")
+            t.expect(
+                "result" in last(response), f"HTTP/1.0 with keep-alive: {shown(response.body)}"
+            )
             if response.headers.get("connection", "").lower() != "keep-alive":
                 t.expect(visitor.closes() == b"", "HTTP/1.0: more than one answer")
                 break
@@ -386,7 +450,9 @@ class Vector(NamedTuple):
 
     name: str  # in words
     make: Callable[[Session], bytes]  # its bytes, from a session
-    grave: bool = True  # whether two programs could read it in two ways; else serving it is merely lax
+    grave: bool = (
+        True  # whether two programs could read it in two ways; else serving it is merely lax
+    )
 
 
 def _lines(*lines: str, body: Callable[[bytes], bytes] = bytes) -> Callable[[Session], bytes]:
@@ -408,7 +474,9 @@ def _chunks(body: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
 
 
 def _sized(pattern: bytes, end: bytes = b"\r\n") -> Callable[[Session], bytes]:
-    return _chunks(lambda true: pattern.replace(b"H", b"%x" % len(true)) + end + true + b"\r\n0\r\n\r\n")
+    return _chunks(
+        lambda true: pattern.replace(b"H", b"%x" % len(true)) + end + true + b"\r\n0\r\n\r\n"
+    )
 
 
 def _whole(change: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
@@ -417,8 +485,11 @@ def _whole(change: Callable[[bytes], bytes]) -> Callable[[Session], bytes]:
 
 def _first_line(line: bytes) -> Callable[[Session], bytes]:
     """Another request line; PATH becomes the true path."""
-    return lambda session: line.replace(b"PATH", session.site.path.encode()) + b"\r\n" + (
-        _length("N")(session).partition(b"\r\n")[2])
+    return lambda session: (
+        line.replace(b"PATH", session.site.path.encode())
+        + b"\r\n"
+        + (_length("N")(session).partition(b"\r\n")[2])
+    )
 
 
 def _host(*values: bytes) -> Callable[[Session], bytes]:
@@ -517,7 +588,9 @@ def smuggled(t: Trial, site: Site) -> None:
         with site.visitor() as visitor:
             visitor.send(right(session) + follower)
             statuses = [visitor.answer().status, visitor.answer("GET").status]
-            t.expect(statuses[0] == 200 and 400 <= statuses[1] < 500, f"a right request: {statuses}")
+            t.expect(
+                statuses[0] == 200 and 400 <= statuses[1] < 500, f"a right request: {statuses}"
+            )
     for vector in VECTORS:
         served += not refuses(t, site, vector, vector.make(session) + follower)
     t.note("vectors", len(VECTORS), "")
@@ -541,6 +614,9 @@ def refuses(t: Trial, site: Site, vector: Vector, data: bytes) -> bool:
     elif len(statuses) > 1:
         worse(f"{vector.name}: {len(statuses)} answers, {statuses}")
     else:
-        t.expect(not statuses or statuses[0] in (501, 505) or statuses[0] < 500, f"{vector.name}: status {statuses}")
+        t.expect(
+            not statuses or statuses[0] in (501, 505) or statuses[0] < 500,
+            f"{vector.name}: status {statuses}",
+        )
         return True
     return False

@@ -102,11 +102,15 @@ def strangers(t: Trial) -> None:
         for method, data in zip(("POST", "GET", "DELETE"), requests):
             refused(t, glance(site, data, method), f"{method} with {name}", *statuses)
     t.expect(served(site.exchange(session.request("ping"))), "the session has ended meanwhile")
-    t.expect(id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it")
+    t.expect(
+        id not in site.stderr(), "the log says the id of a session, which lets in whoever reads it"
+    )
     if t.subject.tunable:
         session = keeping(t, t.hasty(session_ttl=0.5))
         begun, pause = time.monotonic(), 0.6
-        while served(session.site.exchange(session.request("ping"))):  # longer and longer pauses: to ask is to use it
+        while served(
+            session.site.exchange(session.request("ping"))
+        ):  # longer and longer pauses: to ask is to use it
             assert time.monotonic() - begun < t.options.patience, "an idle session does not end"
             time.sleep(pause)
             pause *= 1.5
@@ -123,7 +127,10 @@ def twins(t: Trial, site: Site) -> None:
             for each in sessions:
                 found = site.exchange(each.call("echo", {"text": "quick"}, id=1))
                 t.expect(text_of(found) == "quick", f"{revision}: a call got {shown(found.body)}")
-            t.expect(text_of(first.answer()) == "slept", f"{revision}: the first of two calls got another answer")
+            t.expect(
+                text_of(first.answer()) == "slept",
+                f"{revision}: the first of two calls got another answer",
+            )
         rounds = 100 if t.options.full else 10
 
         def call(number: int, sessions: List[Session] = sessions, rounds: int = rounds) -> float:
@@ -131,7 +138,11 @@ def twins(t: Trial, site: Site) -> None:
             with site.visitor() as visitor:
                 for index in range(rounds):
                     text, begun = f"{number} {index}", time.monotonic()
-                    found = text_of(visitor.send(sessions[number % 2].call("echo", {"text": text}, id=1)).answer())
+                    found = text_of(
+                        visitor.send(
+                            sessions[number % 2].call("echo", {"text": text}, id=1)
+                        ).answer()
+                    )
                     slowest = max(slowest, time.monotonic() - begun)
                     assert found == text, f"the answer of another call: {found!r}, not {text!r}"
             return slowest
@@ -172,10 +183,18 @@ def mirrored(t: Trial, site: Site) -> None:
     for name, headers in wrong.items():
         response = site.exchange(session.request("tools/call", arguments, id="w", **headers))
         refused(t, response, name, 400)
-        codes = [one["error"].get("code") for one in messages(response) if isinstance(one, dict) and "error" in one]
+        codes = [
+            one["error"].get("code")
+            for one in messages(response)
+            if isinstance(one, dict) and "error" in one
+        ]
         if codes != [MISMATCH]:
             t.warn(f"{name}: code {codes or 'none'}, not {MISMATCH}")
-    for name, value in (("the name", "echo"), ("the name, encoded", encoded("echo")), ("blanks round it", " echo\t")):
+    for name, value in (
+        ("the name", "echo"),
+        ("the name, encoded", encoded("echo")),
+        ("blanks round it", " echo\t"),
+    ):
         response = site.exchange(session.request("tools/call", arguments, mcp_name=value))
         t.expect(served(response), f"{name} got status {response.status}: {shown(response.body)}")
     listing = site.exchange(session.request("tools/list", None, mcp_name="no matter"))
@@ -185,7 +204,9 @@ def mirrored(t: Trial, site: Site) -> None:
 READY = json.dumps(notification("notifications/initialized")).encode()
 
 
-def fill(site: Site, revision: str, count: int, *, whole: bool = True) -> "tuple[List[str], List[int]]":
+def fill(
+    site: Site, revision: str, count: int, *, whole: bool = True
+) -> "tuple[List[str], List[int]]":
     """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
@@ -215,16 +236,24 @@ def crowds(t: Trial) -> None:
     fill(site, revision, 50)  # what is made once is no matter
     before = site.memory()
     ids, _ = fill(site, revision, most - 51)
-    t.below("bytes of a session", (site.memory() - before) * 1024 * 1024 / max(1, len(ids)), 4000, "B")
+    t.below(
+        "bytes of a session", (site.memory() - before) * 1024 * 1024 / max(1, len(ids)), 4000, "B"
+    )
     begun, tried = time.monotonic(), t.count(200, 9000)
     more, refusals = fill(site, revision, tried)
     t.note("initialize", tried / (time.monotonic() - begun), "/s")
     t.expect(set(refusals) <= {429, 503}, f"too many sessions got status {sorted(set(refusals))}")
-    t.expect(len(ids) + len(more) <= most, f"{len(ids) + len(more) + 51} sessions are open, the most are {most}")
+    t.expect(
+        len(ids) + len(more) <= most,
+        f"{len(ids) + len(more) + 51} sessions are open, the most are {most}",
+    )
     t.expect(len(set(ids)) == len(ids), "two sessions have one id")
     odd = [id for id in ids if not re.fullmatch(r"[\x21-\x7e]{16,}", id)]
     t.expect(not odd, f"an id is short, or no visible ASCII: {odd[:1]}")
-    t.expect(served(site.exchange(first.request("ping"))), "a session is not served any more beside too many")
+    t.expect(
+        served(site.exchange(first.request("ping"))),
+        "a session is not served any more beside too many",
+    )
     t.probed(site)
     ended, again = (site.exchange(first.delete(), "DELETE").status for _ in range(2))
     t.expect(ended in (200, 202, 204), f"DELETE got status {ended}")
@@ -244,7 +273,10 @@ def expiry(t: Trial) -> None:
         begun = time.monotonic()
         ids, refusals = fill(site, revision, 41)
         quick = time.monotonic() - begun < 1  # else the first have ended before the last begin
-        t.expect(len(ids) >= 40 and (refusals or not quick), f"{len(ids)} sessions were opened where 40 may be")
+        t.expect(
+            len(ids) >= 40 and (refusals or not quick),
+            f"{len(ids)} sessions were opened where 40 may be",
+        )
         time.sleep(1.3)
     found = site.settled(lambda: float(not fill(site, revision, 1)[0]), 0)
     t.expect(found == 0, "no room after all sessions have expired")
@@ -274,7 +306,9 @@ class Old:
 
     def __init__(self, site: Site) -> None:
         self.site, self.visitor = site, site.visitor()
-        status, _ = self.visitor.send(site.wire("GET", path="/sse", accept="text/event-stream")).head()
+        status, _ = self.visitor.send(
+            site.wire("GET", path="/sse", accept="text/event-stream")
+        ).head()
         if status != 200:
             self.visitor.close()
             raise Missing("HTTP+SSE")
@@ -291,12 +325,18 @@ class Old:
 
     def post(self, message: Any, endpoint: Optional[str] = None) -> int:
         place = self.endpoint if endpoint is None else endpoint
-        return self.site.exchange(self.site.wire("POST", json.dumps(message).encode(), place)).status
+        return self.site.exchange(
+            self.site.wire("POST", json.dumps(message).encode(), place)
+        ).status
 
     def answer(self, id: Any) -> Any:
         """The answer with this id, once it has come."""
         while True:
-            said = [one for one in events(self._came) if isinstance(one, dict) and same(one.get("id"), id)]
+            said = [
+                one
+                for one in events(self._came)
+                if isinstance(one, dict) and same(one.get("id"), id)
+            ]
             if said:
                 return said[0]
             self._more()
@@ -323,25 +363,40 @@ def legacy(t: Trial, site: Site) -> None:
             ("an empty id", f"{place}?{name}="),
             ("an unknown id", f"{place}?{name}={'A' * len(id)}"),
             ("an id with a line end", f"{place}?{name}={id}%0d%0a"),
-            ("the id of a newer session", f"{place}?{name}={newer.headers.get('mcp-session-id', 'none')}"),
+            (
+                "the id of a newer session",
+                f"{place}?{name}={newer.headers.get('mcp-session-id', 'none')}",
+            ),
         ):
             status = one.post(ping, endpoint)
             t.expect(status in (400, 404), f"{what} got status {status}")
         status = site.exchange(newer.request("ping", mcp_session_id=id)).status
-        t.expect(status in (400, 404), f"the id of an older stream as that of a session got status {status}")
+        t.expect(
+            status in (400, 404),
+            f"the id of an older stream as that of a session got status {status}",
+        )
         t.at_once(partial(_ask, one, "one"), partial(_ask, two, "two"))
-        for old, mark in ((one, "one"), (two, "two")):  # equal ids or not, answers come where was posted to
+        for old, mark in (
+            (one, "one"),
+            (two, "two"),
+        ):  # equal ids or not, answers come where was posted to
             for number in range(20):
                 text = old.answer(200 + number)["result"]["content"][0]["text"]
                 t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
         for number in range(100, 110):  # both protocols on one port at once
             assert one.post(request(number, "ping")) == 202
-            t.expect(newer.text("echo", {"text": str(number)}) == str(number), "a newer client got another answer")
+            t.expect(
+                newer.text("echo", {"text": str(number)}) == str(number),
+                "a newer client got another answer",
+            )
             t.expect("result" in one.answer(number), "an older client got no answer")
         one.visitor.close()
         gone = site.settled(lambda: float(one.post(ping) not in (400, 404)), 0)
         t.expect(gone == 0, "the endpoint of a stream that was closed is served")
-        t.expect(two.post(request(9, "ping")) == 202 and "result" in two.answer(9), "another stream has ended too")
+        t.expect(
+            two.post(request(9, "ping")) == 202 and "result" in two.answer(9),
+            "another stream has ended too",
+        )
 
 
 def _ask(old: Old, mark: str) -> None:
@@ -367,11 +422,20 @@ def marks(t: Trial, site: Site) -> None:
         for text in HOSTILE:
             said = text_of(site.exchange(session.call("echo", {"text": text})))
             t.expect(said == text, f"{text!r:.60} came back as {said!r:.60}")
-            meta: Dict[str, Any] = {"_meta": {LEVEL_KEY: "debug"}} if session.revision == MODERN else {}
+            meta: Dict[str, Any] = (
+                {"_meta": {LEVEL_KEY: "debug"}} if session.revision == MODERN else {}
+            )
             response = site.exchange(session.call("log", {"level": "error", "data": text}, **meta))
             found = messages(response)
-            logged = [one["params"]["data"] for one in found if one.get("method") == "notifications/message"]
-            t.expect(logged == [text] and len(found) == 2, f"{text!r:.60} made of a stream {shown(response.body, 200)}")
+            logged = [
+                one["params"]["data"]
+                for one in found
+                if one.get("method") == "notifications/message"
+            ]
+            t.expect(
+                logged == [text] and len(found) == 2,
+                f"{text!r:.60} made of a stream {shown(response.body, 200)}",
+            )
             lines = response.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             odd = [line for line in lines if not LINE.fullmatch(line)]
             t.expect(not odd, f"{text!r:.60} made a line of a stream: {odd[:1]}")
@@ -390,7 +454,10 @@ def marks(t: Trial, site: Site) -> None:
             t.expect("x-forged" not in response.headers, "a client wrote a header of a response")
             t.expect(response.status < 500, f"a forged word got status {response.status}")
     lines = site.stderr().splitlines()
-    t.expect(not any(line.startswith(FORGED) for line in lines), "a client wrote a line of the log by itself")
+    t.expect(
+        not any(line.startswith(FORGED) for line in lines),
+        "a client wrote a line of the log by itself",
+    )
 
 
 class Event(NamedTuple):
@@ -430,7 +497,11 @@ def until(site: Site, data: bytes, wanted: int) -> List[Event]:
 
 
 def steps(found: List[Event]) -> List[float]:
-    return [one.message["params"]["progress"] for one in found if one.message and "method" in one.message]
+    return [
+        one.message["params"]["progress"]
+        for one in found
+        if one.message and "method" in one.message
+    ]
 
 
 def resumable(t: Trial, site: Site) -> Session:
@@ -447,25 +518,46 @@ def returning(t: Trial, site: Site) -> None:
     for cut in sorted(t.dice.sample(range(2, total), 4)) + [1, total]:
         seen, rest = cut_and_resumed(site, session, total, cut)
         said = steps(seen) + steps(rest)
-        t.expect(said == [*range(1, total + 1)], f"cut after {cut} events: {len(said)} steps of {total} in all")
-        answers = [one.message for one in seen + rest if one.message and "method" not in one.message]
-        t.expect(len(answers) == 1 and "result" in answers[0], f"cut after {cut}: {len(answers)} answers")
+        t.expect(
+            said == [*range(1, total + 1)],
+            f"cut after {cut} events: {len(said)} steps of {total} in all",
+        )
+        answers = [
+            one.message for one in seen + rest if one.message and "method" not in one.message
+        ]
+        t.expect(
+            len(answers) == 1 and "result" in answers[0], f"cut after {cut}: {len(answers)} answers"
+        )
     while_it_runs(t, site, session)
     foreign_ids(t, site, session)
-    first = until(site, counting(session, 3), 2)[-1].id  # what is kept of streams is bounded, in events and in bytes
+    first = until(site, counting(session, 3), 2)[
+        -1
+    ].id  # what is kept of streams is bounded, in events and in bytes
     before = site.memory()
     sessions = [session, *(keeping(t, site) for _ in range(3))]
     for index in range(t.count(12, 100)):
         each = sessions[index % 4]
-        assert text_of(site.exchange(each.call("pour", {"events": 100, "size": 20_000}))) == "poured"
+        assert (
+            text_of(site.exchange(each.call("pour", {"events": 100, "size": 20_000}))) == "poured"
+        )
     t.below("growth", site.memory() - before, 32, "MB")
-    refused(t, glance(site, session.listen(last_event_id=first), "GET"), "an event that was forgotten", 400, 404)
+    refused(
+        t,
+        glance(site, session.listen(last_event_id=first), "GET"),
+        "an event that was forgotten",
+        400,
+        404,
+    )
 
 
-def cut_and_resumed(site: Site, session: Session, total: int, cut: int) -> Tuple[List[Event], List[Event]]:
+def cut_and_resumed(
+    site: Site, session: Session, total: int, cut: int
+) -> Tuple[List[Event], List[Event]]:
     seen = until(site, counting(session, total), cut)
     response = site.exchange(session.listen(last_event_id=seen[-1].id), "GET")
-    assert response.status == 200, f"coming back got status {response.status}: {shown(response.body)}"
+    assert response.status == 200, (
+        f"coming back got status {response.status}: {shown(response.body)}"
+    )
     return seen, parsed(response.body)
 
 
@@ -479,8 +571,14 @@ def while_it_runs(t: Trial, site: Site, session: Session) -> None:
         session.text("release", {"name": "r"})
         rest = parsed(b"".join(second.chunks()))
         old = parsed(b"".join(first.chunks()))
-    t.expect(steps(rest) == [2] and not steps(old), f"a running call went on with steps {steps(rest)}, {steps(old)}")
-    t.expect(bool(rest) and "result" in (rest[-1].message or {}), "a running call was not answered after a cut")
+    t.expect(
+        steps(rest) == [2] and not steps(old),
+        f"a running call went on with steps {steps(rest)}, {steps(old)}",
+    )
+    t.expect(
+        bool(rest) and "result" in (rest[-1].message or {}),
+        "a running call was not answered after a cut",
+    )
 
 
 def foreign_ids(t: Trial, site: Site, session: Session) -> None:
@@ -515,7 +613,9 @@ def proxies(t: Trial) -> None:
             through(t, site, proxy)
     session = resumable(t, site)
     idle(t, site, session)
-    for after in sorted(t.dice.sample(range(300, 8000), 3)):  # cut in the middle of an event, it goes on through it
+    for after in sorted(
+        t.dice.sample(range(300, 8000), 3)
+    ):  # cut in the middle of an event, it goes on through it
         with ToyProxy(site.port, Habits(cut_after=after, pieces=5)) as proxy:
             body = b""
             with Visitor(proxy.port, t.options.patience) as visitor:
@@ -528,9 +628,14 @@ def proxies(t: Trial) -> None:
             seen = parsed(body)
             t.expect(proxy.cuts == 1 and bool(seen), "the proxy did not cut the stream")
             with Visitor(proxy.port, t.options.patience) as visitor:
-                rest = parsed(visitor.send(session.listen(last_event_id=seen[-1].id)).answer("GET").body)
+                rest = parsed(
+                    visitor.send(session.listen(last_event_id=seen[-1].id)).answer("GET").body
+                )
             said = steps(seen) + steps(rest)
-            t.expect(said == [*range(1, 101)], f"cut after {after} bytes: {len(said)} steps of 100 in all")
+            t.expect(
+                said == [*range(1, 101)],
+                f"cut after {after} bytes: {len(said)} steps of 100 in all",
+            )
     site.alive(t.options.slack)
     t.calm(site)
 
@@ -552,7 +657,10 @@ def through(t: Trial, site: Site, proxy: ToyProxy) -> None:
     with Visitor(proxy.port, t.options.patience) as visitor:
         try:
             head = visitor.send(call).head()[1]
-            t.expect("no-transform" in head.get("cache-control", ""), "a stream may be transformed by proxies")
+            t.expect(
+                "no-transform" in head.get("cache-control", ""),
+                "a stream may be transformed by proxies",
+            )
             body = b""
             while not steps(parsed(body)):
                 body += visitor.wait().chunk()

@@ -54,7 +54,9 @@ def main() -> None:
     server = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None and server.stdout is not None
     noise = Noise(int(sys.argv[1]), server)
-    forth = threading.Thread(target=noise.pass_on, args=(sys.stdin.buffer, server.stdin, 0), daemon=True)
+    forth = threading.Thread(
+        target=noise.pass_on, args=(sys.stdin.buffer, server.stdin, 0), daemon=True
+    )
     forth.start()
     noise.pass_on(server.stdout, sys.stdout.buffer, 1)
     server.wait()

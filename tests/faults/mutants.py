@@ -20,7 +20,9 @@ def mutants(t: Trial) -> None:
         for group in culprits(batch, lines.judge, 5 - named) if why and named < 5 else ():
             why, named = lines.judge(group) or why or "", named + 1
             worst = t.warn if SILENT in why else t.fail
-            worst(f"mutant {group[0]}{'' if len(group) == 1 else '...'} ({shown(lines.make(group[0]), 120)}): {why}")
+            worst(
+                f"mutant {group[0]}{'' if len(group) == 1 else '...'} ({shown(lines.make(group[0]), 120)}): {why}"
+            )
     t.note("mutants", t.options.mutations, "")
     t.note("seed", t.options.seed, "")
     if not named:

@@ -33,9 +33,16 @@ def tool(name: str, given: Any) -> str:
         ended[given["name"]] = "open"
         time.sleep(2)
         ended[given["name"]] = "slept"
-    while name == "wait_for" and ended.get(given["name"]) in (None, "open" if given["what"] == "end" else None):
+    while name == "wait_for" and ended.get(given["name"]) in (
+        None,
+        "open" if given["what"] == "end" else None,
+    ):
         time.sleep(0.01)
-    return ended[given["name"]] if name == "wait_for" else given.get("text", "x" * given.get("size", 1))
+    return (
+        ended[given["name"]]
+        if name == "wait_for"
+        else given.get("text", "x" * given.get("size", 1))
+    )
 
 
 def answered(message: Any) -> Any:
@@ -49,7 +56,9 @@ def answered(message: Any) -> Any:
         traceback.print_exc()
         result.update(content=[], isError=True)
     if message["method"] == "initialize":
-        result.update(protocolVersion=message["params"]["protocolVersion"], capabilities={}, serverInfo={})
+        result.update(
+            protocolVersion=message["params"]["protocolVersion"], capabilities={}, serverInfo={}
+        )
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
@@ -62,14 +71,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def say(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **headers,
+        }.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 
     def do_GET(self) -> None:
         last = self.headers.get("last-event-id", "")
-        rest = [data for id, data in events if id.split("-")[0] == last.split("-")[0] and int(id.split("-")[1]) > 0]
+        rest = [
+            data
+            for id, data in events
+            if id.split("-")[0] == last.split("-")[0] and int(id.split("-")[1]) > 0
+        ]
         if self.path != "/mcp" or not any(id == last for id, _ in events):
             self.say(404 if self.path != "/mcp" else 400)
         else:
@@ -97,7 +114,9 @@ class Handler(BaseHTTPRequestHandler):
                 return self.say(503)
             sessions.append(message)
         whole = message if many else answered(message) if "id" in message else {}
-        return self.say(200 if whole else 202, json.dumps(whole).encode(), Mcp_Session_Id=f"s-{len(sessions)}")
+        return self.say(
+            200 if whole else 202, json.dumps(whole).encode(), Mcp_Session_Id=f"s-{len(sessions)}"
+        )
 
     def stream(self, message: Any) -> None:
         """The steps of `count`, each with an id."""
@@ -106,9 +125,18 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(*header.split(": "))
         self.end_headers()
         stream, steps = next(numbers), message["params"]["arguments"]["n"]
-        step = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "p", "progress": 1}}
+        step = {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": "p", "progress": 1},
+        }
         for number, each in enumerate([*[step] * steps, answered(message)]):
-            events.append((f"{stream}-{number}", f"id: {stream}-{number}\ndata: {json.dumps(each)}\n\n".encode()))
+            events.append(
+                (
+                    f"{stream}-{number}",
+                    f"id: {stream}-{number}\ndata: {json.dumps(each)}\n\n".encode(),
+                )
+            )
             self.wfile.write(b"%x\r\n%s\r\n" % (len(events[-1][1]), events[-1][1]))
         self.wfile.write(b"0\r\n\r\n")
 

@@ -33,14 +33,18 @@ def signs(log: str) -> List[str]:
 class Server(RawServer):
     """A server command, started."""
 
-    def __init__(self, command: Sequence[str], revision: Optional[str], patience: float, **others: Any) -> None:
+    def __init__(
+        self, command: Sequence[str], revision: Optional[str], patience: float, **others: Any
+    ) -> None:
         self.patience = patience
         self.tools: FrozenSet[str] = frozenset()
         super().__init__(revision, command=command, **others)
 
     @staticmethod
     def checked(message: Any) -> Any:
-        assert isinstance(message, (dict, list)), f"stdout carried what is no message: {shown(message)}"
+        assert isinstance(message, (dict, list)), (
+            f"stdout carried what is no message: {shown(message)}"
+        )
         return message
 
     def remaining(self, wait: Optional[float] = None) -> List[Any]:
@@ -54,7 +58,9 @@ class Server(RawServer):
     def ping(self, wait: Optional[float] = None) -> float:
         """A sign of life, ping or discover; seconds that it took. What came before it is in `aside`."""
         number, begun = self.number(), time.monotonic()
-        method, params = ("server/discover", modern()) if self.revision == MODERN else ("ping", None)
+        method, params = (
+            ("server/discover", modern()) if self.revision == MODERN else ("ping", None)
+        )
         self.write(request(number, method, params))
         self.answer(number, wait)
         return time.monotonic() - begun
@@ -102,4 +108,6 @@ class Server(RawServer):
         super().dispose()
 
     def result_of(self, messages: List[Any], id: Any) -> Optional[Dict[str, Any]]:
-        return next((one for one in messages if isinstance(one, dict) and same(one.get("id"), id)), None)
+        return next(
+            (one for one in messages if isinstance(one, dict) and same(one.get("id"), id)), None
+        )

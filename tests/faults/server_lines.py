@@ -57,7 +57,10 @@ def depth(t: Trial, server: Server) -> None:
         if not got:
             t.fail(f"no answer to {levels} levels inside a request")
         elif levels == 100_000 or errors:  # in between either is right, but one of them
-            t.expect(len(got) == 1 and errors and errors[0] in (PARSE, REQUEST), f"{levels} levels: {shown(got)}")
+            t.expect(
+                len(got) == 1 and errors and errors[0] in (PARSE, REQUEST),
+                f"{levels} levels: {shown(got)}",
+            )
     t.served(server, holding(server, b"[" * 200 + b"]" * 200), "q", "200 levels")
 
 
@@ -96,12 +99,19 @@ def batches(t: Trial) -> None:
         server.alive(t.options.slack)
     if "2025-03-26" in t.subject.revisions:
         server = t.server("2025-03-26")
-        batch = b"[" + line(server, id=1) + b',{"jsonrpc":"2.0","method":"notifications/nope"},' + line(server, id="1")
+        batch = (
+            b"["
+            + line(server, id=1)
+            + b',{"jsonrpc":"2.0","method":"notifications/nope"},'
+            + line(server, id="1")
+        )
         got = server.replies(batch + b",7]")
         answers = got[0] if len(got) == 1 and isinstance(got[0], list) else got
         for id in (1, "1"):
             found = server.result_of(answers, id)
-            t.expect(found and "result" in found, f"a batch in 2025-03-26 left the id {id!r} unanswered")
+            t.expect(
+                found and "result" in found, f"a batch in 2025-03-26 left the id {id!r} unanswered"
+            )
         server.alive(t.options.slack)
 
 
@@ -136,17 +146,27 @@ def doubled(t: Trial) -> None:
     for text in texts:
         t.refused(server, text.encode(), (REQUEST,), "d")
     got = server.replies(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}')
-    t.expect(len(got) == 1 and "error" in got[0] and got[0].get("id") in (None, 1, 2), f"two ids: {shown(got)}")
+    t.expect(
+        len(got) == 1 and "error" in got[0] and got[0].get("id") in (None, 1, 2),
+        f"two ids: {shown(got)}",
+    )
     server.alive(t.options.slack)
 
 
 @each_era("C09")
 def surrogates(t: Trial, server: Server) -> None:
     for value in (rb'"\ud800"', rb'"\udc00"', rb'"a\ud800b"', rb'{"\ud800":1}'):
-        t.expect(len(server.replies(holding(server, value))) == 1, f"{value.decode()} was not answered once")
+        t.expect(
+            len(server.replies(holding(server, value))) == 1,
+            f"{value.decode()} was not answered once",
+        )
         if "echo" in server.tools:
-            call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}}).replace(b'"@"', value)
-            t.expect(len(server.replies(call)) == 1, f"echo of {value.decode()} was not answered once")
+            call = line(server, "tools/call", {"name": "echo", "arguments": {"text": "@"}}).replace(
+                b'"@"', value
+            )
+            t.expect(
+                len(server.replies(call)) == 1, f"echo of {value.decode()} was not answered once"
+            )
     for members in (rb'"id":"\ud800","method":"ping"', rb'"id":1,"method":"\udfff"'):
         text = b'{"jsonrpc":"2.0",' + members + b"}"
         t.expect(len(server.replies(text)) == 1, f"{text.decode()} was not answered once")
@@ -166,7 +186,10 @@ SHAPES: Tuple[Tuple[str, Tuple[int, ...]], ...] = (
     ('"jsonrpc":"2.0"', (REQUEST,)),
     ('"jsonrpc":"2.0","method":""', (REQUEST, -32601, PARAMS)),
     ('"jsonrpc":"2.0","method":"tools/call","params":{"name":5}', (PARAMS, REQUEST)),
-    ('"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo","arguments":[]}', (PARAMS, REQUEST)),
+    (
+        '"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo","arguments":[]}',
+        (PARAMS, REQUEST),
+    ),
 )
 
 
@@ -185,13 +208,19 @@ def framing(t: Trial) -> None:
         text = "a\u2028b\u2029c\u0085d\rf\ng"
         t.served(server, line(server) + b"\r", "q", "CRLF")
         t.served(server, b"\r" + line(server).replace(b", ", b",\r"), "q", "CR inside a message")
-        raw = line(server, params={"_meta": {"com.example/x": "@"}}).replace(b"@", "a\u2028b\u0085c".encode())
+        raw = line(server, params={"_meta": {"com.example/x": "@"}}).replace(
+            b"@", "a\u2028b\u0085c".encode()
+        )
         t.served(server, raw, "q", "U+2028 and U+0085 inside a message")
-        t.expect(server.replies(b"") == [] and server.replies(b"\r") == [], "a blank line was answered")
+        t.expect(
+            server.replies(b"") == [] and server.replies(b"\r") == [], "a blank line was answered"
+        )
         for nul in (b"\x00" * 10, b"\x00" + line(server)):
             t.refused(server, nul, (PARSE,))
         if "echo" in server.tools:
-            t.expect(server.text("echo", {"text": text}) == text, "line ends inside a text were changed")
+            t.expect(
+                server.text("echo", {"text": text}) == text, "line ends inside a text were changed"
+            )
         server.alive(t.options.slack)
     server = t.server(None)
     server.send(b"\xef\xbb\xbf" + encode(request(1, "initialize", hello("2025-06-18"))))
@@ -218,7 +247,10 @@ def cancels(t: Trial, server: Server) -> None:
     server.answer(finished)
     for id in ("nobody", 17, finished, None, [1], {"a": 1}, True):
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
-        t.expect(server.replies(encode(note).rstrip(), 0.02) == [], f"a cancellation of {shown(id)} was answered")
+        t.expect(
+            server.replies(encode(note).rstrip(), 0.02) == [],
+            f"a cancellation of {shown(id)} was answered",
+        )
     for params in (None, {}, [1], "x"):
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
         got = server.replies(encode(note).rstrip(), 0.02)
@@ -265,11 +297,20 @@ NAUGHTY = (
 def naughty(t: Trial, server: Server) -> None:
     for text in NAUGHTY:
         for escaped in (True, False):
-            call = json.loads(line(server, "tools/call", {"name": "echo", "arguments": {"text": text}}, id=text))
-            found = t.served(server, json.dumps(call, ensure_ascii=escaped).encode(), text, shown(text, 30))
+            call = json.loads(
+                line(server, "tools/call", {"name": "echo", "arguments": {"text": text}}, id=text)
+            )
+            found = t.served(
+                server, json.dumps(call, ensure_ascii=escaped).encode(), text, shown(text, 30)
+            )
             got = found and found["content"][0]["text"]
-            t.expect(found is None or got == text, f"{shown(text, 30)} came back as {shown(got, 30)}")
-        for params in ({"name": text}, {"name": "echo", "arguments": {"text": "x", text or "e": text}}):
+            t.expect(
+                found is None or got == text, f"{shown(text, 30)} came back as {shown(got, 30)}"
+            )
+        for params in (
+            {"name": text},
+            {"name": "echo", "arguments": {"text": "x", text or "e": text}},
+        ):
             got = server.replies(line(server, "tools/call", params))
             t.expect(len(got) == 1, f"{shown(params, 40)} was not answered once")
         name = f"the method {shown(text, 30)}"

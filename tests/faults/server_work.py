@@ -21,7 +21,14 @@ from .raw import Server, shown
 from .server_lines import line
 from .trial import Trial, case, each_era, say
 
-RAISED = ("SystemExit", "KeyboardInterrupt", "MemoryError", "RecursionError", "GeneratorExit", "Wordless")
+RAISED = (
+    "SystemExit",
+    "KeyboardInterrupt",
+    "MemoryError",
+    "RecursionError",
+    "GeneratorExit",
+    "Wordless",
+)
 RETURNED = ("nan", "infinity", "bytes", "cycle", "unprintable", "surrogate", "deep", "large")
 PRINTED = ("print", "os.write", "child", "system")
 
@@ -78,10 +85,16 @@ def never(t: Trial) -> None:
 @case("C37")
 def inherited(t: Trial) -> None:
     server = t.server("2025-06-18", "child_descriptors")
-    wire = {os.readlink(f"/proc/{server.process.pid}/fd/{number}") for number in (0, 1)} - {os.devnull}
+    wire = {os.readlink(f"/proc/{server.process.pid}/fd/{number}") for number in (0, 1)} - {
+        os.devnull
+    }
     rows = [one.split(" ", 1) for one in server.text("child_descriptors").splitlines()]
     t.note("descriptors of the child", len(rows), "")
-    pipes = [row for row in rows if len(row) == 2 and int(row[0]) > 2 and row[1].startswith(("pipe:", "socket:"))]
+    pipes = [
+        row
+        for row in rows
+        if len(row) == 2 and int(row[0]) > 2 and row[1].startswith(("pipe:", "socket:"))
+    ]
     t.expect(pipes == [], f"a child of a tool has {pipes}")
     for number, target in (row for row in rows if len(row) == 2):
         t.expect(number != "0" or target not in wire, "a child of a tool has the wire as its stdin")
@@ -94,7 +107,9 @@ LIMIT = 64  # MB of a message: the longest line tried is longer than any limit t
 
 def call(server: Server, id: Any, tool: str, **arguments: Any) -> bytes:
     params = {"name": tool, "arguments": arguments}
-    return encode(request(id, "tools/call", modern(params) if server.revision == MODERN else params))
+    return encode(
+        request(id, "tools/call", modern(params) if server.revision == MODERN else params)
+    )
 
 
 @each_era("C12")
@@ -102,14 +117,22 @@ def large(t: Trial, server: Server) -> None:
     took: Dict[int, float] = {}
     base = server.memory()
     for megabytes in (5, 50):
-        text = line(server, params={"_meta": {"com.example/x": "@"}}).replace(b"@", b"x" * megabytes * 1_000_000)
+        text = line(server, params={"_meta": {"com.example/x": "@"}}).replace(
+            b"@", b"x" * megabytes * 1_000_000
+        )
         begun = time.monotonic()
         server.send(text + b"\n")
         found = server.answer("q") if megabytes == 5 else server.message()
         took[megabytes] = time.monotonic() - begun
-        t.expect("result" in found or same(found.get("id"), None) or same(found.get("id"), "q"), shown(found))
+        t.expect(
+            "result" in found or same(found.get("id"), None) or same(found.get("id"), "q"),
+            shown(found),
+        )
     t.below("time of 50 MB", took[50], 5)
-    t.expect(took[50] < 40 * max(took[5], 0.02), f"not linear: {took[5]:.2f} s for 5 MB, {took[50]:.2f} s for 50")
+    t.expect(
+        took[50] < 40 * max(took[5], 0.02),
+        f"not linear: {took[5]:.2f} s for 5 MB, {took[50]:.2f} s for 50",
+    )
     t.below("growth", server.memory("VmHWM") - base, 200, "MB")
 
 
@@ -127,7 +150,9 @@ def endless(t: Trial) -> None:
     if not got:
         t.warn("no answer to a line of 96 MB")
     else:
-        t.expect(len(got) == 1 and got[0]["error"]["code"] in (REQUEST, -32700), f"96 MB: {shown(got)}")
+        t.expect(
+            len(got) == 1 and got[0]["error"]["code"] in (REQUEST, -32700), f"96 MB: {shown(got)}"
+        )
     t.below("time", time.monotonic() - begun, 5)
     t.below("growth", server.memory("VmHWM") - base, LIMIT + 8, "MB")
     server.alive(t.options.slack)
@@ -149,7 +174,9 @@ def sizes(t: Trial, server: Server) -> None:
 
 @each_era("C15", "deaf_slow", "echo")
 def twice(t: Trial, server: Server) -> None:
-    server.send(call(server, "twice", "deaf_slow", seconds=1) + call(server, "twice", "echo", text="second"))
+    server.send(
+        call(server, "twice", "deaf_slow", seconds=1) + call(server, "twice", "echo", text="second")
+    )
     begun = time.monotonic()
     first, second = server.answer("twice"), server.answer("twice")
     codes = [one.get("error", {}).get("code") for one in (first, second)]
@@ -159,7 +186,10 @@ def twice(t: Trial, server: Server) -> None:
         t.expect(codes == [REQUEST, None], f"an id in flight: {codes}")
     t.below("both answers", time.monotonic() - begun, 2.5)
     for n in range(20):
-        t.expect(server.call("echo", {"text": str(n)}, id="again")["content"][0]["text"] == str(n), "an id again")
+        t.expect(
+            server.call("echo", {"text": str(n)}, id="again")["content"][0]["text"] == str(n),
+            "an id again",
+        )
 
 
 @each_era("C17")
@@ -185,7 +215,10 @@ def cancel_storm(t: Trial) -> None:
         for number in range(1_000):
             seconds = t.dice.choice((0, 0, 0.001, 5))
             cancel = say("notifications/cancelled", {"requestId": number})
-            server.send(call(server, number, "slow", seconds=seconds) + (b"" if t.dice.random() < 0.1 else cancel))
+            server.send(
+                call(server, number, "slow", seconds=seconds)
+                + (b"" if t.dice.random() < 0.1 else cancel)
+            )
             if t.dice.random() < 0.1:
                 server.send(cancel)
         seen: Set[Any] = set()
@@ -232,7 +265,10 @@ def slow_reader(t: Trial) -> None:
         time.sleep(0.03)
     t.below("growth", server.memory("VmHWM") - base, 3 * LIMIT, "MB")
     for n in range(calls):
-        t.expect(len(server.answer(n, 60)["result"]["content"][0]["text"]) == 5 * MB, f"answer {n} is short")
+        t.expect(
+            len(server.answer(n, 60)["result"]["content"][0]["text"]) == 5 * MB,
+            f"answer {n} is short",
+        )
     server.alive(t.options.slack)
 
 
@@ -276,12 +312,18 @@ def soak(t: Trial) -> None:
     base, begun, calls = server.memory(), time.monotonic(), t.count(5_000, 100_000)
     for n in range(calls):
         if n % 2:
-            t.expect(server.text("add", {"a": n, "b": 1}) == str(n + 1), f"call {n} got another answer")
+            t.expect(
+                server.text("add", {"a": n, "b": 1}) == str(n + 1), f"call {n} got another answer"
+            )
         else:
-            t.expect(server.text("echo", {"text": f"{n}"}) == str(n), f"call {n} got another answer")
+            t.expect(
+                server.text("echo", {"text": f"{n}"}) == str(n), f"call {n} got another answer"
+            )
     t.note("calls a second", calls / (time.monotonic() - begun), "/s")
     t.below("growth", server.memory() - base, 5, "MB")
-    eventually(lambda: server.status("Threads") <= before[0] + 2, 15 + t.options.patience)  # idle workers end
+    eventually(
+        lambda: server.status("Threads") <= before[0] + 2, 15 + t.options.patience
+    )  # idle workers end
     t.below("more threads", server.status("Threads") - before[0], 2, "")
     t.below("more descriptors", server.descriptors() - before[1], 0, "")
     server.alive(t.options.slack)
@@ -333,13 +375,20 @@ def end_of_input(t: Trial) -> None:
         begun = time.monotonic()
         server.close_input()
         got = server.remaining(bound * t.options.slack + t.options.patience)
-        t.expect(seconds > 2 or server.result_of(got, 1), f"a call of {seconds} s before EOF was not answered")
+        t.expect(
+            seconds > 2 or server.result_of(got, 1),
+            f"a call of {seconds} s before EOF was not answered",
+        )
         exits(t, server, f"EOF, {seconds} s in flight", bound)
         t.below(f"EOF, {seconds} s in flight, in all", time.monotonic() - begun, bound)
 
     works: List[Callable[[str], None]] = [idle]
     works += [after_calls] if "echo" in t.subject.tools else []
-    works += [partial(in_flight, 2, 3.5), partial(in_flight, 30, 6)] if "deaf_slow" in t.subject.tools else []
+    works += (
+        [partial(in_flight, 2, 3.5), partial(in_flight, 30, 6)]
+        if "deaf_slow" in t.subject.tools
+        else []
+    )
     t.at_once(*(partial(work, revision) for work in works for revision in t.eras()))
 
 
@@ -364,7 +413,13 @@ def signals(t: Trial) -> None:
         server.signal(number)
         exits(t, server, f"{number.name}, idle", 1, CODES)
     if "deaf_slow" in t.subject.tools:
-        t.at_once(*(partial(in_flight, number, n) for number in (signal.SIGTERM, signal.SIGINT) for n in (1, 2)))
+        t.at_once(
+            *(
+                partial(in_flight, number, n)
+                for number in (signal.SIGTERM, signal.SIGINT)
+                for n in (1, 2)
+            )
+        )
     with on_terminal(t) as (server, _):
         server.signal(signal.SIGINT)
         exits(t, server, "SIGINT, terminal", 1, CODES)
@@ -388,7 +443,10 @@ def on_terminal(t: Trial) -> "Iterator[tuple[Server, int]]":
 
 
 OPENING = (request(1, "initialize", hello("2025-06-18")), notification("notifications/initialized"))
-LOUD = (("prints", {"kind": "os.write"}), ("raiser", {"kind": "MemoryError"}))  # tools that have something logged
+LOUD = (
+    ("prints", {"kind": "os.write"}),
+    ("raiser", {"kind": "MemoryError"}),
+)  # tools that have something logged
 
 
 @case("C33")
@@ -398,7 +456,9 @@ def nobody_reads(t: Trial) -> None:
     server.close_output()
     server.send(encode(request(1, "tools/list", {})), reading=False)
     begun = time.monotonic()
-    while not server.has_ended() and time.monotonic() - begun < t.options.slack + t.options.patience:
+    while (
+        not server.has_ended() and time.monotonic() - begun < t.options.slack + t.options.patience
+    ):
         last = server.cpu()
         time.sleep(0.02)
     t.below("stdout closed", time.monotonic() - begun, 1)
@@ -429,7 +489,9 @@ def orphaned(t: Trial) -> None:
     for _ in range(t.count(3, 10)):
         reader, writer = os.pipe()
         try:
-            parent = t.server(None, command=[sys.executable, "-S", "-c", PARENT, *t.subject.server], stderr=writer)
+            parent = t.server(
+                None, command=[sys.executable, "-S", "-c", PARENT, *t.subject.server], stderr=writer
+            )
         finally:
             os.close(writer)
         with open(reader, "rb") as words:
@@ -437,7 +499,9 @@ def orphaned(t: Trial) -> None:
         parent.initialize("2025-06-18")
         parent.signal(signal.SIGKILL)
         begun = time.monotonic()
-        ended = eventually(lambda child=child: not running(child), 2 * t.options.slack + t.options.patience)
+        ended = eventually(
+            lambda child=child: not running(child), 2 * t.options.slack + t.options.patience
+        )
         t.below("gone after", time.monotonic() - begun, 2)
         if not ended:
             os.kill(child, signal.SIGKILL)

@@ -47,7 +47,9 @@ def bad_adapter(fault: str) -> Subject:
 
 def our_http(*before: str) -> Subject:
     tools = frozenset({"echo", "pour", "raiser", "spoil"})
-    return Subject((), (), http=(*before, *runner.OUR_HTTP), http_revisions=("2025-11-25",), http_tools=tools)
+    return Subject(
+        (), (), http=(*before, *runner.OUR_HTTP), http_revisions=("2025-11-25",), http_tools=tools
+    )
 
 
 SERVERS: Tuple[Tuple[str, str, str, str], ...] = (
@@ -125,18 +127,38 @@ def naive_http() -> Subject:
 AGREEING = our_http(sys.executable, "-m", "tests.faults.toy_proxy")
 """Our server, behind a proxy that makes a success of each refusal."""
 
-REFUSALS = ("C39", "C41", "C42", "C43", "C44", "C51", "C53", "C54")  # rows over HTTP in which a refusal is right
+REFUSALS = (
+    "C39",
+    "C41",
+    "C42",
+    "C43",
+    "C44",
+    "C51",
+    "C53",
+    "C54",
+)  # rows over HTTP in which a refusal is right
 
-LIED_TO = sorted({row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"})
+LIED_TO = sorted(
+    {row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"}
+)
 """Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
 
 TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
     *((row, bad_adapter(fault), fault, verdict, said) for fault, row, verdict, said in ADAPTERS),
     *((row, naive_http(), "naive", FAIL, said) for row, said in NAIVE),
-    *((row, AGREEING, "agrees", FAIL, "served" if row == "C41" else "status 200") for row in REFUSALS),
+    *(
+        (row, AGREEING, "agrees", FAIL, "served" if row == "C41" else "status 200")
+        for row in REFUSALS
+    ),
     *((row, bad_adapter("agrees"), "agrees", FAIL, "") for row in LIED_TO),
-    ("C65", bad_server("none")._replace(adapter=bad_adapter("swaps").adapter), "swaps", FAIL, "answer of another"),
+    (
+        "C65",
+        bad_server("none")._replace(adapter=bad_adapter("swaps").adapter),
+        "swaps",
+        FAIL,
+        "answer of another",
+    ),
 ]
 
 
@@ -151,7 +173,9 @@ def outcomes() -> List[Outcome]:
         return [running[index].result() for index in range(len(TRIED))]
 
 
-@pytest.mark.parametrize("index", range(len(TRIED)), ids=[f"{fault}-{row}" for row, _, fault, _, _ in TRIED])
+@pytest.mark.parametrize(
+    "index", range(len(TRIED)), ids=[f"{fault}-{row}" for row, _, fault, _, _ in TRIED]
+)
 def test_faults_are_found(index: int, outcomes: List[Outcome]) -> None:
     _, _, _, verdict, said = TRIED[index]
     assert outcomes[index].verdict == verdict and said in outcomes[index].observed, outcomes[index]
@@ -159,14 +183,21 @@ def test_faults_are_found(index: int, outcomes: List[Outcome]) -> None:
 
 def test_every_row_has_a_case() -> None:
     assert set(CASES) == set(ROWS)
-    wanted = {f"C{number:02}" for number in range(1, 78)} | {f"K{number:02}" for number in range(1, 33)}
+    wanted = {f"C{number:02}" for number in range(1, 78)} | {
+        f"K{number:02}" for number in range(1, 33)
+    }
     wanted |= {f"K{number:02}H" for number in range(3, 9)}
     assert set(ROWS) == wanted
 
 
 def test_the_exit_code_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     server = " ".join(bad_server("fails").server)
-    assert runner.main(["--server", server, "--only", "C31,C51,K02", "--seed", "5", "--slack", "10", "--table"]) == 1
+    assert (
+        runner.main(
+            ["--server", server, "--only", "C31,C51,K02", "--seed", "5", "--slack", "10", "--table"]
+        )
+        == 1
+    )
     printed = capsys.readouterr().out
     assert f"2 {ABSENT}, 1 {WARN}; seed 5" in printed and f"C31  {WARN}" in printed
     assert "end of input: idle" in printed
@@ -192,10 +223,17 @@ def test_the_page_has_the_table() -> None:
     measured, drawn = shown.split("\n\n", 1)
     lines = drawn.splitlines()
     starts = [match.start() for match in re.finditer("=+", lines[0])]
-    cells = [[line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])] for line in (lines[1], *lines[3:-1])]
-    assert [row[:3] for row in cells[1:]] == [[row.id, row.fault, row.expected] for row in ROWS.values()]
+    cells = [
+        [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None])]
+        for line in (lines[1], *lines[3:-1])
+    ]
+    assert [row[:3] for row in cells[1:]] == [
+        [row.id, row.fault, row.expected] for row in ROWS.values()
+    ]
     names = cells[0][3:]
-    assert [line.split(",")[0] for line in measured.splitlines()[::2]] == [f"* {name}" for name in names]
+    assert [line.split(",")[0] for line in measured.splitlines()[::2]] == [
+        f"* {name}" for name in names
+    ]
     assert names[0] == runner.our_name() and re.search(r"20\d\d-\d\d-\d\d", measured)
     worse = {row[0] for row in cells[1:] if row[3] != PASS}
     explained = page.split(runner.ENDS)[1].split("---")[0]

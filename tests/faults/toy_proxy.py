@@ -21,11 +21,19 @@ from ..transports.http_peer import Peer
 class Habits(NamedTuple):
     """What a proxy does."""
 
-    idle: Optional[float] = None  # seconds of silence of a response after which it cuts the connection; None never does
-    pieces: Optional[int] = None  # bytes that it sends at a time, each as a chunk of its own: characters are torn
-    buffers: bool = False  # keep a response back until its end, unless it has ``X-Accel-Buffering: no``
+    idle: Optional[float] = (
+        None  # seconds of silence of a response after which it cuts the connection; None never does
+    )
+    pieces: Optional[int] = (
+        None  # bytes that it sends at a time, each as a chunk of its own: characters are torn
+    )
+    buffers: bool = (
+        False  # keep a response back until its end, unless it has ``X-Accel-Buffering: no``
+    )
     gzips: bool = False  # compress what may be transformed, for those who take it
-    cut_after: Optional[int] = None  # bytes of an event stream after which it cuts the connection, once
+    cut_after: Optional[int] = (
+        None  # bytes of an event stream after which it cuts the connection, once
+    )
 
 
 class ToyProxy(Proxy):
@@ -51,19 +59,26 @@ class ToyProxy(Proxy):
     def _response(self, client: socket.socket, server: "_Server", head: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")[:-2]
         status = first.split(" ")[1]
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         held = self.habits.buffers and headers.get("x-accel-buffering", "").lower() != "no"
         zipped = self.habits.gzips and "no-transform" not in headers.get("cache-control", "")
         if status in ("100", "204", "304"):
             client.sendall(head)
         elif "content-length" in headers or held or zipped:
             length = headers.pop("content-length", None)
-            body = b"".join(iter(server.chunk, b"")) if length is None else server.exactly(int(length))
+            body = (
+                b"".join(iter(server.chunk, b"")) if length is None else server.exactly(int(length))
+            )
             if zipped and body:
                 body, headers["content-encoding"] = gzip.compress(body), "gzip"
             headers.pop("transfer-encoding", None)
             torn = self.habits.pieces is not None and body
-            headers.update({"transfer-encoding": "chunked"} if torn else {"content-length": str(len(body))})
+            headers.update(
+                {"transfer-encoding": "chunked"} if torn else {"content-length": str(len(body))}
+            )
             named = (f"{name}: {value}" for name, value in headers.items())
             client.sendall("\r\n".join([first, *named, "", ""]).encode("latin-1"))
             if torn:
@@ -71,7 +86,9 @@ class ToyProxy(Proxy):
             client.sendall(b"0\r\n\r\n" if torn else body)
         else:
             client.sendall(head)
-            self._stream(client, server, headers.get("content-type", "").startswith("text/event-stream"))
+            self._stream(
+                client, server, headers.get("content-type", "").startswith("text/event-stream")
+            )
 
     def _pieces(self, client: socket.socket, data: bytes) -> None:
         size = self.habits.pieces or len(data) or 1
@@ -120,7 +137,11 @@ class Agreeing(Proxy):
     def serve(self, client: socket.socket) -> None:
         server = self.connect(self._server)
         self.begin(self.pump, client, server)
-        self.pump(server, client, lambda data: re.sub(rb"^HTTP/1.1 [45]\d\d [^\r]*", b"HTTP/1.1 200 OK", data))
+        self.pump(
+            server,
+            client,
+            lambda data: re.sub(rb"^HTTP/1.1 [45]\d\d [^\r]*", b"HTTP/1.1 200 OK", data),
+        )
         self.drop(server)
 
 

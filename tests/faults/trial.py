@@ -30,9 +30,13 @@ class Subject(NamedTuple):
     revisions: Tuple[str, ...] = ()  # what the server speaks; `find` fills this in, and the next
     tools: FrozenSet[str] = frozenset()  # what it has
     http: Tuple[str, ...] = ()  # a command that serves over HTTP
-    http_revisions: Tuple[str, ...] = ()  # what that speaks; `find_http` fills this in, and the next
+    http_revisions: Tuple[
+        str, ...
+    ] = ()  # what that speaks; `find_http` fills this in, and the next
     http_tools: FrozenSet[str] = frozenset()  # what it has
-    tunable: bool = False  # whether that keeps to the terms it is told; else it is tried with the usual ones
+    tunable: bool = (
+        False  # whether that keeps to the terms it is told; else it is tried with the usual ones
+    )
 
 
 class Options(NamedTuple):
@@ -128,7 +132,9 @@ class Trial:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
         # a start is no matter of the case
-        server: Server = self.keep(Server(command, None, max(START, 3 * self.options.patience), **others))
+        server: Server = self.keep(
+            Server(command, None, max(START, 3 * self.options.patience), **others)
+        )
         server.tools = self.subject.tools
         if revision == MODERN:
             server.revision = MODERN
@@ -168,12 +174,17 @@ class Trial:
         """Another connection is served meanwhile: usually within the bound, and never worse than five times that."""
         usual, worst = site.probes()
         self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
-        self.note(f"{what}, slowest", max(worst, self.metrics.get(f"{what}, slowest", (0.0, ""))[0]), "s")
+        self.note(
+            f"{what}, slowest", max(worst, self.metrics.get(f"{what}, slowest", (0.0, ""))[0]), "s"
+        )
         self.expect(worst <= 5 * bound * self.options.slack, f"{what}: {worst:.2f} s once")
 
     def calm(self, site: Site) -> None:
         log = site.stderr()
-        self.expect("Traceback" not in log, f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}")
+        self.expect(
+            "Traceback" not in log,
+            f"a traceback in the log: {log.rpartition('Traceback')[2][-200:]!r}",
+        )
 
     def freed(self, site: Site, files: float, what: str, wait: Optional[float] = None) -> None:
         """It has no more descriptors open than these, at once or after a while."""
@@ -193,7 +204,9 @@ class Trial:
 
     # Judging one line.
 
-    def refused(self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = "") -> None:
+    def refused(
+        self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
+    ) -> None:
         """Send a line that must be answered by one error with one of these codes and this id (None: none or null).
 
         Silence is a failure where the id could be read, for then somebody waits for it; else a warning.
@@ -211,11 +224,18 @@ class Trial:
         elif got[0]["error"].get("code") not in codes:
             self.warn(f"code {got[0]['error'].get('code')} for {name}")
 
-    def served(self, server: Server, line: bytes, id: Any, name: str = "") -> Optional[Dict[str, Any]]:
+    def served(
+        self, server: Server, line: bytes, id: Any, name: str = ""
+    ) -> Optional[Dict[str, Any]]:
         """Send a line that must have one result with this id; the result."""
         name = name or shown(line)
         got = server.replies(line)
-        if len(got) != 1 or not isinstance(got[0], dict) or "result" not in got[0] or not same(got[0].get("id"), id):
+        if (
+            len(got) != 1
+            or not isinstance(got[0], dict)
+            or "result" not in got[0]
+            or not same(got[0].get("id"), id)
+        ):
             self.fail(f"{name} was not served: {shown(got)}")
             return None
         found: Dict[str, Any] = got[0]["result"]
@@ -233,7 +253,9 @@ class Trial:
     def outcome(self, seconds: float) -> Outcome:
         said = [text for index, text in enumerate(self.said) if text not in self.said[:index]]
         more = f"; and {len(said) - 3} more" if len(said) > 3 else ""
-        return Outcome(self.id, self.verdict, "; ".join(said[:3]) + more, self.metrics, round(seconds, 2))
+        return Outcome(
+            self.id, self.verdict, "; ".join(said[:3]) + more, self.metrics, round(seconds, 2)
+        )
 
 
 Case = Callable[[Trial], None]
@@ -267,7 +289,9 @@ def each_era(id: str, *needed: str) -> Callable[[Callable[[Trial, Server], None]
     return register
 
 
-def on_site(id: str, *needed: str, **terms: float) -> Callable[[Callable[[Trial, Site], None]], Case]:
+def on_site(
+    id: str, *needed: str, **terms: float
+) -> Callable[[Callable[[Trial, Site], None]], Case]:
     """Register the case of a row tried on an HTTP server, which lives at its end and has logged no traceback."""
 
     def register(function: Callable[[Trial, Site], None]) -> Case:
@@ -327,7 +351,9 @@ def find(subject: Subject, options: Options) -> Subject:
 
 
 def tools_of(peer: Any) -> FrozenSet[str]:
-    return frozenset(tool["name"] for tool in peer.ask("tools/list").get("result", {}).get("tools", ()))
+    return frozenset(
+        tool["name"] for tool in peer.ask("tools/list").get("result", {}).get("tools", ())
+    )
 
 
 def start_http(
@@ -356,7 +382,9 @@ def find_http(subject: Subject, options: Options) -> Subject:
     finally:
         site.dispose()
     assert spoken, f"{' '.join(subject.http)} speaks no revision that the runner knows"
-    return subject._replace(http_revisions=tuple(spoken), http_tools=frozenset().union(*spoken.values()))
+    return subject._replace(
+        http_revisions=tuple(spoken), http_tools=frozenset().union(*spoken.values())
+    )
 
 
 def say(method: str, params: Any = None) -> bytes:

@@ -34,7 +34,9 @@ def arguments(heard: Heard) -> Dict[str, Any]:
 def answer(heard: Heard, text: str = "", id: Any = ..., **more: Any) -> bytes:
     content = [{"type": "text", "text": text or arguments(heard).get("text", "well")}]
     result = {"resultType": "complete", "content": content, **more}
-    return json.dumps({"jsonrpc": "2.0", "id": heard.message["id"] if id is ... else id, "result": result}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": heard.message["id"] if id is ... else id, "result": result}
+    ).encode()
 
 
 def as_event(data: bytes, head: bytes = b"") -> bytes:
@@ -58,13 +60,16 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 def bare(data: bytes) -> Tool:
     """Answer by this alone; ID in it becomes the request's id."""
-    return lambda web, heard, wire: say(heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()))
+    return lambda web, heard, wire: say(
+        heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode())
+    )
 
 
 def first(data: bytes) -> Tool:
     """An event of this, and then the answer."""
     return lambda web, heard, wire: say(
-        heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard))
+        heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard)
+    )
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
@@ -76,7 +81,9 @@ def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:
     found = []
     for id in strange(heard.message["id"]):
         found.append(answer(heard, "not yours", id))
-        found.append(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "no"}}).encode())
+        found.append(
+            json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "no"}}).encode()
+        )
     say(heard, wire, *found, answer(heard, "yours"))
 
 
@@ -96,7 +103,9 @@ def flood(web: Hostile, heard: Heard, wire: Wire) -> None:
     """20,000 log messages, and then the answer."""
     wire.stream()
     params = {"level": "info", "logger": "flood", "data": 0}
-    note = as_event(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode())
+    note = as_event(
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode()
+    )
     for _ in range(200):
         wire.raw((b"%x\r\n%s\r\n" % (len(note), note)) * 100)
     wire.chunk(as_event(answer(heard, "after the flood")))
@@ -110,7 +119,10 @@ def endless_flood(web: Hostile, heard: Heard, wire: Wire) -> None:
         ("progress", {"progressToken": token, "progress": 1, "message": "x" * 20_000}),
         ("message", {"level": "info", "data": "x" * 2_000}),
     )
-    lines = [{"jsonrpc": "2.0", "method": f"notifications/{name}", "params": params} for name, params in both]
+    lines = [
+        {"jsonrpc": "2.0", "method": f"notifications/{name}", "params": params}
+        for name, params in both
+    ]
     block = b"".join(as_event(json.dumps(line).encode()) for line in lines) * 20
     wire.stream()
     while not web.over.is_set():
@@ -157,13 +169,17 @@ def bomb(megabytes: int) -> bytes:
     """A gzip file of so many megabytes of zeros, about a thousandth of that long."""
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
     zeros = bytes(MEGABYTE)
-    block = squeeze.compress(zeros) + squeeze.flush(zlib.Z_FULL_FLUSH)  # it stands alone: so it may be repeated
+    block = squeeze.compress(zeros) + squeeze.flush(
+        zlib.Z_FULL_FLUSH
+    )  # it stands alone: so it may be repeated
     sum = 0
     for _ in range(megabytes):
         sum = zlib.crc32(zeros, sum)
     tail = squeeze.flush(zlib.Z_FINISH)
     head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
-    return head + block * megabytes + tail + struct.pack("<II", sum, megabytes * MEGABYTE & 0xFFFFFFFF)
+    return (
+        head + block * megabytes + tail + struct.pack("<II", sum, megabytes * MEGABYTE & 0xFFFFFFFF)
+    )
 
 
 def exploding(status: int, kind: str) -> Tool:
@@ -211,11 +227,17 @@ def cut_stream(how: str) -> Tool:
     def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
         whole = answer(heard, "half of it")
         wire.stream()
-        wire.chunk(as_event(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'))
+        wire.chunk(
+            as_event(
+                b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
+            )
+        )
         if how == "middle":
             wire.chunk(b"data: " + whole[:-9])
         elif how == "line":
-            wire.chunk(b"data: " + whole + b"\n")  # all of it, but for the empty line that ends an event
+            wire.chunk(
+                b"data: " + whole + b"\n"
+            )  # all of it, but for the empty line that ends an event
         elif how == "unterminated":
             wire.chunk(b"data: " + whole)
             wire.end()
@@ -238,7 +260,8 @@ SHAPES = {
 }
 
 FIRST = {
-    **peer.STRAY_LINES, "empty": b"",
+    **peer.STRAY_LINES,
+    "empty": b"",
     "parse-error": b'{"jsonrpc":"2.0","id":"x","error":{"code":-32700,"message":"what?"}}',
     "crlf": b'{"jsonrpc":"2.0",\ndata: "method":"notifications/x"}\nevent: strange\nid: \0\nretry: 1x',
 }
@@ -247,16 +270,22 @@ for name in ("float-id", "nameless-error"):  # these mean the one request that a
 
 REPLIES = {
     "invalid-utf8-reply": b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\xc3\x28"}]}}',
-    "deep-reply": peer.SHAPES["deep-reply"], "nan-reply": peer.OPEN + b',"x":NaN}}',
-    "surrogate-reply": peer.OPEN + b',"x":"\\ud800"}}', "bom-reply": b"\xef\xbb\xbf" + peer.OPEN + b"}}",
+    "deep-reply": peer.SHAPES["deep-reply"],
+    "nan-reply": peer.OPEN + b',"x":NaN}}',
+    "surrogate-reply": peer.OPEN + b',"x":"\\ud800"}}',
+    "bom-reply": b"\xef\xbb\xbf" + peer.OPEN + b"}}",
 }
 
 TOOLS: Dict[str, Tool] = {
     "echo": echo,
     "other-ids": other_ids,
     "odd-id": odd_id,
-    "one-other-id": lambda web, heard, wire: say(heard, wire, answer(heard, "not yours", heard.message["id"] + 1000)),
-    "twice": lambda web, heard, wire: say(heard, wire, answer(heard, "first"), answer(heard, "second")),
+    "one-other-id": lambda web, heard, wire: say(
+        heard, wire, answer(heard, "not yours", heard.message["id"] + 1000)
+    ),
+    "twice": lambda web, heard, wire: say(
+        heard, wire, answer(heard, "first"), answer(heard, "second")
+    ),
     "swapped": swapped,
     "note-flood": flood,
     "flood": endless_flood,
@@ -280,7 +309,9 @@ TOOLS: Dict[str, Tool] = {
     "drip-body": drip(JSON_HEAD + b"Content-Length: 999999\r\n\r\n"),
     "drip-chunks": drip(JSON_HEAD + CHUNKED, b"1\r\n \r\n"),
     "drip-comments": drip(EVENT_HEAD + CHUNKED, b"3\r\n:x\n\r\n"),
-    "drip-error": drip(b"HTTP/1.1 500 No\r\nContent-Type: text/html\r\nContent-Length: 999999\r\n\r\n"),
+    "drip-error": drip(
+        b"HTTP/1.1 500 No\r\nContent-Type: text/html\r\nContent-Length: 999999\r\n\r\n"
+    ),
     "hang": hang(),
     "hang-in-head": hang(b"HTTP/1.1 200 OK\r\nContent-Ty"),
     "hang-in-body": hang(JSON_HEAD + b"Content-Length: 1000\r\n\r\n{"),

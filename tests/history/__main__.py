@@ -23,18 +23,64 @@ from .record import shown
 from .run import Outcome, Plan, run
 
 EXPECTED = {  # endings and faults of which there has to be one in many seeds: else the runs show less than they say
-    "lines": frozenset({
-        "value", "tool error", "error", "refused", "timeout", "cancelled", "lost", "failed",
-        "drop", "duplicate", "hold", "delay", "cut", "half", "kill", "replace", "finish",
-    }),
-    "http": frozenset({
-        "value", "tool error", "error", "timeout", "cancelled", "lost",
-        "drop", "duplicate", "delay", "slow", "cut", "half", "restart", "resume",
-    }),
-    "shared": frozenset({
-        "value", "tool error", "error", "timeout", "cancelled", "lost", "killed",
-        "drop", "duplicate", "delay", "slow", "cut", "half", "kill", "resume",
-    }),
+    "lines": frozenset(
+        {
+            "value",
+            "tool error",
+            "error",
+            "refused",
+            "timeout",
+            "cancelled",
+            "lost",
+            "failed",
+            "drop",
+            "duplicate",
+            "hold",
+            "delay",
+            "cut",
+            "half",
+            "kill",
+            "replace",
+            "finish",
+        }
+    ),
+    "http": frozenset(
+        {
+            "value",
+            "tool error",
+            "error",
+            "timeout",
+            "cancelled",
+            "lost",
+            "drop",
+            "duplicate",
+            "delay",
+            "slow",
+            "cut",
+            "half",
+            "restart",
+            "resume",
+        }
+    ),
+    "shared": frozenset(
+        {
+            "value",
+            "tool error",
+            "error",
+            "timeout",
+            "cancelled",
+            "lost",
+            "killed",
+            "drop",
+            "duplicate",
+            "delay",
+            "slow",
+            "cut",
+            "half",
+            "kill",
+            "resume",
+        }
+    ),
 }
 
 MANY = {"lines": 100, "http": 50, "shared": 100}
@@ -47,10 +93,24 @@ def main(arguments: List[str]) -> int:
     usual_signals()
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many over lines (default: 200)")
-    parser.add_argument("--web", type=int, help="how many over HTTP (default: three for ten over lines)")
-    parser.add_argument("--shared", type=int, default=0, help="how many over HTTP to several processes (default: none)")
-    parser.add_argument("--jobs", type=int, default=6, help="processes at the same time; they mostly wait (default: 6)")
-    parser.add_argument("--seed", help="run this one, and print its record; over HTTP with an h before its number")
+    parser.add_argument(
+        "--web", type=int, help="how many over HTTP (default: three for ten over lines)"
+    )
+    parser.add_argument(
+        "--shared",
+        type=int,
+        default=0,
+        help="how many over HTTP to several processes (default: none)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=6,
+        help="processes at the same time; they mostly wait (default: 6)",
+    )
+    parser.add_argument(
+        "--seed", help="run this one, and print its record; over HTTP with an h before its number"
+    )
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
@@ -86,7 +146,9 @@ def _part(seeds: List[str]) -> int:
 
 def _complain(outcome: Outcome) -> None:
     if outcome.wrong:
-        print(f"to see it again: python -m tests.history --seed {outcome.plan.name}", file=sys.stderr)
+        print(
+            f"to see it again: python -m tests.history --seed {outcome.plan.name}", file=sys.stderr
+        )
     for wrong in outcome.wrong:
         print(f"seed {outcome.plan.name}: {wrong}", file=sys.stderr, flush=True)
 
@@ -96,7 +158,8 @@ def _all(kinds: Dict[str, List[str]], jobs: int) -> int:
     parts = [seeds[start::jobs] for start in range(min(jobs, len(seeds)))]
     command = [sys.executable, "-m", "tests.history", "--part"]
     children = [
-        subprocess.Popen([*command, ",".join(part)], stdout=subprocess.PIPE, text=True) for part in parts
+        subprocess.Popen([*command, ",".join(part)], stdout=subprocess.PIPE, text=True)
+        for part in parts
     ]
     lines = [json.loads(line) for child in children for line in child.communicate()[0].splitlines()]
     good = True
@@ -119,7 +182,9 @@ def _judge(kind: str, seeds: List[str], lines: List[Dict[str, Any]]) -> bool:
     for what, which in {"failed": bad, "without an outcome": missing, "never seen": unseen}.items():
         if which:
             print(f"{kind}: {what}: {', '.join(which)}")
-    print(f"{kind}: seeds {seeds[0]} to {seeds[-1]}: {len(lines) - len(bad)} of {len(seeds)} as they should be")
+    print(
+        f"{kind}: seeds {seeds[0]} to {seeds[-1]}: {len(lines) - len(bad)} of {len(seeds)} as they should be"
+    )
     return not (bad or missing or unseen)
 
 

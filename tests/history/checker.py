@@ -8,14 +8,21 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple, Type
 from .record import Event
 from .server import GRACE
 
-ANSWERS = frozenset({"value", "tool error", "error", "refused"})  # endings that came as an answer of the server
+ANSWERS = frozenset(
+    {"value", "tool error", "error", "refused"}
+)  # endings that came as an answer of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
 
 ENDINGS = {  # what an ending is judged by
-    **dict.fromkeys(("value", "tool error", "error"), "answer"), "refused": "refusal", "timeout": "timeout",
-    "cancelled": "cancel", "lost": "loss", "failed": "loss", "killed": "kill",
+    **dict.fromkeys(("value", "tool error", "error"), "answer"),
+    "refused": "refusal",
+    "timeout": "timeout",
+    "cancelled": "cancel",
+    "lost": "loss",
+    "failed": "loss",
+    "killed": "kill",
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
@@ -28,7 +35,13 @@ PATIENT = 10.0  # seconds of a call in which it is told of the end of the proces
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
 
-WEB_BREAKS = {"drop", "cut", "half", "restart", "kill"}  # faults that end a connection, and what is under way on it
+WEB_BREAKS = {
+    "drop",
+    "cut",
+    "half",
+    "restart",
+    "kill",
+}  # faults that end a connection, and what is under way on it
 
 
 class Wrong(NamedTuple):
@@ -53,7 +66,11 @@ class Story:
         self.calls = [event.call for event in events if event.kind == "begin"]
 
     def all(self, call: str, kind: str, what: str = "") -> List[Tuple[int, Event]]:
-        return [(n, event) for n, event in self.of[call] if event.kind == kind and what in ("", event.what)]
+        return [
+            (n, event)
+            for n, event in self.of[call]
+            if event.kind == kind and what in ("", event.what)
+        ]
 
     def count(self, call: str, kind: str, what: str = "") -> int:
         return len(self.all(call, kind, what))
@@ -61,7 +78,10 @@ class Story:
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:
         """Whether something that belongs to no call happened before a place, on one of these connections."""
         return any(
-            n < before and event.kind == kind and event.what in what and (not event.on or not on or event.on in on)
+            n < before
+            and event.kind == kind
+            and event.what in what
+            and (not event.on or not on or event.on in on)
             for n, event in self.of[""]
         )
 
@@ -72,15 +92,21 @@ class Story:
         """What should not have happened: each public generator of a subclass is a rule, which is asked of each call."""
         calls = list(dict.fromkeys(self.calls))
         return [
-            Wrong(name.replace("_", " "), call, words) for name in rules(type(self)) for call in calls
+            Wrong(name.replace("_", " "), call, words)
+            for name in rules(type(self))
+            for call in calls
             for words in getattr(self, name)(call)
         ]
 
 
 def rules(kind: Type[Story]) -> List[str]:
     """The names of what holds for every call."""
-    classes = [each for each in reversed(kind.__mro__) if issubclass(each, Story) and each is not Story]
-    return list(dict.fromkeys(name for each in classes for name in vars(each) if not name.startswith("_")))
+    classes = [
+        each for each in reversed(kind.__mro__) if issubclass(each, Story) and each is not Story
+    ]
+    return list(
+        dict.fromkeys(name for each in classes for name in vars(each) if not name.startswith("_"))
+    )
 
 
 class AnyLine(Story):
@@ -108,7 +134,11 @@ class AnyLine(Story):
     def has_its_own_payload(self, call: str) -> Iterator[str]:
         for _, event in self.all(call, "end"):
             about_the_question = event.what == "tool error" and self.all(call, "begin", "ask")
-            if event.what in ANSWERS - {"refused"} and event.payload != call and not about_the_question:
+            if (
+                event.what in ANSWERS - {"refused"}
+                and event.payload != call
+                and not about_the_question
+            ):
                 yield f"it ended with {event.payload!r}"
 
     def ends_rightfully(self, call: str) -> Iterator[str]:
@@ -125,21 +155,31 @@ class AnyLine(Story):
 
     def _by_answer(self, call: str, place: int, begun: Event) -> str:
         what, tool = self.events[place].what, begun.what
-        if what != GIVES.get(tool) and not (tool == "ask" and what == "tool error" and self._troubled(call)):
+        if what != GIVES.get(tool) and not (
+            tool == "ask" and what == "tool error" and self._troubled(call)
+        ):
             return f"{tool} does not answer so"
         if not any(n < place for n, _ in self.all(call, "run")):
             return "no handler had run"
-        return "" if any(n < place for n, _ in self.all(call, "delivered", "answer")) else "no answer was delivered"
+        return (
+            ""
+            if any(n < place for n, _ in self.all(call, "delivered", "answer"))
+            else "no answer was delivered"
+        )
 
     def _troubled(self, call: str) -> bool:
-        return bool(self.all(call, "fault")) or self.happened(len(self.events), "fault", {"replace", "finish"}, set())
+        return bool(self.all(call, "fault")) or self.happened(
+            len(self.events), "fault", {"replace", "finish"}, set()
+        )
 
     def _by_timeout(self, call: str, place: int, begun: Event) -> str:
         took = self.events[place].at - begun.at
         return f"after {took:.4f} s of {begun.value:g}" if took < begun.value - EARLY else ""
 
     def _by_cancel(self, call: str, place: int, begun: Event) -> str:
-        return "" if any(n < place for n, _ in self.all(call, "cancel")) else "nobody had cancelled it"
+        return (
+            "" if any(n < place for n, _ in self.all(call, "cancel")) else "nobody had cancelled it"
+        )
 
     def ends_soon(self, call: str) -> Iterator[str]:
         answers = [event.at for _, event in self.all(call, "delivered", "answer")]
@@ -164,14 +204,19 @@ class AnyLine(Story):
             yield f"the caller was told {items}, and the line delivered {delivered}"
         answer = next((n for n, _ in self.all(call, "delivered", "answer")), None)
         if answer is not None and any(event.what in ANSWERS for _, event in self.all(call, "end")):
-            due = [event.value for n, event in self.all(call, "delivered", "progress") if n < answer]
+            due = [
+                event.value for n, event in self.all(call, "delivered", "progress") if n < answer
+            ]
             if items != due:
                 yield f"the caller was told {items}, and before the answer came {due}"
 
 
 class OverLines(AnyLine):
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
-        sent, reached = (sum(n < place for n, _ in self.all(call, kind, "request")) for kind in ("sent", "reached"))
+        sent, reached = (
+            sum(n < place for n, _ in self.all(call, kind, "request"))
+            for kind in ("sent", "reached")
+        )
         codes = (TWICE, USED) if begun.what == "ask" and sent > 1 else (TWICE,)
         if reached > sent and self.events[place].value in codes:
             return ""
@@ -221,10 +266,14 @@ class OverLines(AnyLine):
 
     def what_was_done_is_answered(self, call: str) -> Iterator[str]:
         on = self.connections(call)
-        settled = next((n for n, event in self.of[""] if event.kind == "settled" and event.on in on), None)
+        settled = next(
+            (n for n, event in self.of[""] if event.kind == "settled" and event.on in on), None
+        )
         if settled is None:
             return  # the connection did not live to the end
-        if self.happened(len(self.events), "fault", {"replace"}, on) or self.count(call, "reached", "cancel"):
+        if self.happened(len(self.events), "fault", {"replace"}, on) or self.count(
+            call, "reached", "cancel"
+        ):
             return
         if self._grace_was_over(on):
             return
@@ -239,7 +288,11 @@ class OverLines(AnyLine):
             return
         for place, answer in self.all(call, "delivered", "answer"):
             for other in self.calls:
-                later = [n for n, event in self.all(other, "delivered", "answer") if event.on == answer.on]
+                later = [
+                    n
+                    for n, event in self.all(other, "delivered", "answer")
+                    if event.on == answer.on
+                ]
                 ended = [event.at for _, event in self.all(other, "end") if event.what in ANSWERS]
                 if later and later[0] > place and ended and ended[0] < begun.at + begun.value:
                     yield f"its answer was delivered before that of {other}, which ended while this one had time"
@@ -248,8 +301,14 @@ class OverLines(AnyLine):
     def what_came_before_a_quiet_end_is_not_lost(self, call: str) -> Iterator[str]:
         on = self.connections(call)
         for place, event in self.all(call, "end"):
-            quiet = self.happened(place, "fault", {"finish"}, on) and not self.happened(place, "close", {""}, set())
-            if event.what == "lost" and quiet and any(n < place for n, _ in self.all(call, "delivered", "answer")):
+            quiet = self.happened(place, "fault", {"finish"}, on) and not self.happened(
+                place, "close", {""}, set()
+            )
+            if (
+                event.what == "lost"
+                and quiet
+                and any(n < place for n, _ in self.all(call, "delivered", "answer"))
+            ):
                 yield "its answer was delivered, and the server had only ended"
 
 
@@ -259,7 +318,9 @@ class OverHttp(AnyLine):
         return "" if self.happened(place, "fault", {"restart"}, set()) else "no server had ended"
 
     def _by_loss(self, call: str, place: int, begun: Event) -> str:
-        if self.happened(place, "close", {""}, set()) or self.happened(place, "fault", WEB_BREAKS, set()):
+        if self.happened(place, "close", {""}, set()) or self.happened(
+            place, "fault", WEB_BREAKS, set()
+        ):
             return ""
         mine = any(n < place and event.what in WEB_BREAKS for n, event in self.all(call, "fault"))
         return "" if mine else "its connection was not lost"
@@ -301,7 +362,9 @@ class OverShared(OverHttp):
 
     def _by_timeout(self, call: str, place: int, begun: Event) -> str:
         patient = begun.value >= PATIENT and begun.what != "hold"
-        return "nobody said what became of it" if patient else super()._by_timeout(call, place, begun)
+        return (
+            "nobody said what became of it" if patient else super()._by_timeout(call, place, begun)
+        )
 
     def the_session_lives_on(self, call: str) -> Iterator[str]:
         if self.count(call, "delivered", "gone"):
@@ -319,5 +382,6 @@ def check(events: Sequence[Event], kind: Type[Story] = OverLines) -> List[Wrong]
     begun = set(story.calls)
     strange = Counter(event.call for event in events if event.call and event.call not in begun)
     return story.wrong() + [
-        Wrong("was made", call, f"{times} events of a call that nobody made") for call, times in strange.items()
+        Wrong("was made", call, f"{times} events of a call that nobody made")
+        for call, times in strange.items()
     ]

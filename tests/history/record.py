@@ -40,8 +40,17 @@ class Event(NamedTuple):
     on: int = 0  # the number of the connection, from 1; 0 for what belongs to none
 
     def line(self, start: float) -> str:
-        words = [f"{(self.at - start) * 1000:9.2f} ms", f"{self.on or '':>2}", f"{self.kind:<9}", f"{self.call:<6}"]
-        words += [self.what, f"{self.value:g}" if self.value else "", repr(self.payload) if self.payload else ""]
+        words = [
+            f"{(self.at - start) * 1000:9.2f} ms",
+            f"{self.on or '':>2}",
+            f"{self.kind:<9}",
+            f"{self.call:<6}",
+        ]
+        words += [
+            self.what,
+            f"{self.value:g}" if self.value else "",
+            repr(self.payload) if self.payload else "",
+        ]
         return " ".join(words).rstrip()
 
 
@@ -51,7 +60,14 @@ class Record:
         self._events: List[Event] = []
 
     def note(
-        self, kind: str, call: str = "", what: str = "", *, value: float = 0, payload: str = "", on: int = 0
+        self,
+        kind: str,
+        call: str = "",
+        what: str = "",
+        *,
+        value: float = 0,
+        payload: str = "",
+        on: int = 0,
     ) -> None:
         with self._lock:
             self._events.append(Event(time.monotonic(), kind, call, what, value, payload, on))
@@ -68,7 +84,9 @@ class Journal:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - it lives as long as the process
 
     def note(self, kind: str, call: str = "") -> None:
-        self._file.write(json.dumps([time.monotonic(), kind, call]).encode() + b"\n")  # one write: whole or not at all
+        self._file.write(
+            json.dumps([time.monotonic(), kind, call]).encode() + b"\n"
+        )  # one write: whole or not at all
 
     @staticmethod
     def read(path: Path) -> List[Event]:

@@ -80,14 +80,20 @@ class Relay:
     """
 
     def __init__(
-        self, open_server: Callable[[], Transport], record: Record, seed: int, breaks: Dict[str, float]
+        self,
+        open_server: Callable[[], Transport],
+        record: Record,
+        seed: int,
+        breaks: Dict[str, float],
     ) -> None:
         self.open_server, self.record = open_server, record
         self.raging = threading.Event()
         self.wires: List[_Wire] = []
         self._seed = seed
         self._chances = (*ONE_BY_ONE, *breaks.items())
-        self._early = tuple((name, 8 * chance) for name, chance in breaks.items() if name != "replace")
+        self._early = tuple(
+            (name, 8 * chance) for name, chance in breaks.items() if name != "replace"
+        )
         self._seen: "Counter[Tuple[str, Meaning]]" = Counter()
         self._lock = threading.Lock()
 
@@ -146,7 +152,10 @@ class _Way:
         wire, relay = self._wire, self._wire.relay
         meaning = wire.reader.read(self._name, json.loads(line))
         relay.record.note(
-            "sent" if self._name == TO_SERVER else "answered", meaning.call, meaning.what, value=meaning.value,
+            "sent" if self._name == TO_SERVER else "answered",
+            meaning.call,
+            meaning.what,
+            value=meaning.value,
             on=wire.number,
         )
         fault, dice = relay.fate(self._name, meaning)
@@ -172,7 +181,10 @@ class _Way:
         with self._changed:
             heapq.heappush(self._lines, (due, next(self._numbers), line, meaning))
             if fault == "duplicate":
-                heapq.heappush(self._lines, (due + dice.uniform(0, LONGEST_HOLD), next(self._numbers), line, meaning))
+                heapq.heappush(
+                    self._lines,
+                    (due + dice.uniform(0, LONGEST_HOLD), next(self._numbers), line, meaning),
+                )
             self._changed.notify()
 
     def _next(self) -> Optional[Tuple[bytes, Meaning]]:
@@ -193,8 +205,11 @@ class _Way:
                 break
             line, meaning = found
             self._wire.relay.record.note(
-                "reached" if self._name == TO_SERVER else "delivered", meaning.call, meaning.what,
-                value=meaning.value, on=self._wire.number,
+                "reached" if self._name == TO_SERVER else "delivered",
+                meaning.call,
+                meaning.what,
+                value=meaning.value,
+                on=self._wire.number,
             )
             if not self._wire.send(self._name, line + b"\n"):
                 break

@@ -19,7 +19,17 @@ from minimcp.stdio.child import ChildTransport, StdioServer
 
 from ..redis_server import redis_server
 from ..support import ROOT, WAIT, eventually, held
-from .checker import ALL_ANSWERED, ANSWERS, PATIENT, OverHttp, OverLines, OverShared, Story, Wrong, check
+from .checker import (
+    ALL_ANSWERED,
+    ANSWERS,
+    PATIENT,
+    OverHttp,
+    OverLines,
+    OverShared,
+    Story,
+    Wrong,
+    check,
+)
 from .record import Event, Journal, Record
 from .relay import Relay
 from .server import ERROR, make_server, padded
@@ -36,7 +46,10 @@ Calls = List[List[Tuple[str, int, bool]]]
 
 def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> Calls:
     return [
-        [(dice.choice(tools), dice.choice([1, 3, 5, 8]), dice.random() < 0.3) for _ in range(dice.randint(few, many))]
+        [
+            (dice.choice(tools), dice.choice([1, 3, 5, 8]), dice.random() < 0.3)
+            for _ in range(dice.randint(few, many))
+        ]
         for _ in range(dice.randint(2, 5))
     ]
 
@@ -45,9 +58,13 @@ class Plan(NamedTuple):
     """What a seed stands for."""
 
     name: str  # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with one store
-    process: bool  # whether the server is a process of its own, over HTTP one which ends by being killed
+    process: (
+        bool  # whether the server is a process of its own, over HTTP one which ends by being killed
+    )
     revision: str
-    breaks: Dict[str, float]  # how often a line, or a request, brings what ends or confuses a connection
+    breaks: Dict[
+        str, float
+    ]  # how often a line, or a request, brings what ends or confuses a connection
     callers: Calls
     closes: bool  # whether the client is closed while calls are under way
     restart: bool = False
@@ -68,20 +85,32 @@ class Plan(NamedTuple):
         """The plan of a seed."""
         if name.startswith("s"):
             dice = random.Random(f"shared {name[1:]}")
-            revision, store = dice.choice(["handshake", "handshake", "2026-07-28"]), dice.choice(["redis", "sqlite"])
+            revision, store = (
+                dice.choice(["handshake", "handshake", "2026-07-28"]),
+                dice.choice(["redis", "sqlite"]),
+            )
             patient = revision == "handshake" and dice.random() < 0.7
             callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
-            return cls(name, True, revision, {"kill": 0.06}, callers, False, patient=patient, store=store)
+            return cls(
+                name, True, revision, {"kill": 0.06}, callers, False, patient=patient, store=store
+            )
         if name.startswith("h"):
             dice = random.Random(f"http {name[1:]}")
             revision = dice.choice(["handshake", "2026-07-28"])
             patient = revision == "handshake" and dice.random() < 0.3
             callers = _calls(dice, ("work", "work", "ask", "echo") if patient else TOOLS, 3, 6)
-            restarts, closes = dice.choice([0.0, 0.0 if patient else 0.03]), not patient and dice.random() < 0.2
+            restarts, closes = (
+                dice.choice([0.0, 0.0 if patient else 0.03]),
+                not patient and dice.random() < 0.2,
+            )
             breaks = {"restart": restarts} if restarts else {}
-            return cls(name, dice.random() < 0.2, revision, breaks, callers, closes, patient=patient)
+            return cls(
+                name, dice.random() < 0.2, revision, breaks, callers, closes, patient=patient
+            )
         dice = random.Random(int(name))
-        names = dice.choice([(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)])
+        names = dice.choice(
+            [(), (), ("cut", "half"), ("kill",), ("cut", "kill", "half"), ("replace",), ("finish",)]
+        )
         callers = _calls(dice, TOOLS, 4, 7)
         process, revision = dice.random() < 0.2, dice.choice(["handshake", "2026-07-28"])
         restart, breaks = dice.random() < 0.5, dict.fromkeys(names, 0.02 / max(1, len(names)))
@@ -89,9 +118,15 @@ class Plan(NamedTuple):
 
     def __str__(self) -> str:
         words = [
-            "HTTP" if self.web else "a line", "a process" if self.process else "in memory", self.store, self.revision,
-            "restarting" * self.restart, f"{len(self.callers)} callers", *(self.breaks or ["no breaks"]),
-            "closed midway" * self.closes, "patient" * self.patient,
+            "HTTP" if self.web else "a line",
+            "a process" if self.process else "in memory",
+            self.store,
+            self.revision,
+            "restarting" * self.restart,
+            f"{len(self.callers)} callers",
+            *(self.breaks or ["no breaks"]),
+            "closed midway" * self.closes,
+            "patient" * self.patient,
         ]
         return f"seed {self.name}: {', '.join(filter(None, words))}"
 
@@ -106,21 +141,32 @@ class Callers:
     """Those who call; those with even numbers by the other client, where there is one."""
 
     def __init__(
-        self, client: Client, record: Record, timeout: float = TIMEOUT, other: Optional[Client] = None
+        self,
+        client: Client,
+        record: Record,
+        timeout: float = TIMEOUT,
+        other: Optional[Client] = None,
     ) -> None:
         self._clients, self._record, self.timeout = (client, other or client), record, timeout
         self._submitted: List[threading.Event] = []
 
-    def make(self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0) -> str:
+    def make(
+        self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0
+    ) -> str:
         """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout of all."""
         timeout, client = timeout or self.timeout, self._clients[tag.startswith(("2", "4"))]
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
         options: Dict[str, Any] = {
-            "timeout": timeout, "cancel": token,
+            "timeout": timeout,
+            "cancel": token,
             "on_progress": lambda report: note("item", tag, value=report.progress),
         }
-        timer = threading.Timer(TIMEOUT / 4, self._cancel, (tag, token)) if tool == "hold" and size > 3 else None
+        timer = (
+            threading.Timer(TIMEOUT / 4, self._cancel, (tag, token))
+            if tool == "hold" and size > 3
+            else None
+        )
         note("begin", tag, tool, value=timeout)
         if timer is not None:
             timer.start()
@@ -129,7 +175,9 @@ class Callers:
                 future = client.submit(client.call_tool, tool, arguments, **options)
                 noted = threading.Event()  # a future is done before those hear of it who asked to
                 self._submitted.append(noted)
-                future.add_done_callback(lambda done: [self._end(tag, arguments, done.result), noted.set()])
+                future.add_done_callback(
+                    lambda done: [self._end(tag, arguments, done.result), noted.set()]
+                )
                 return ""
             return self._end(tag, arguments, lambda: client.call_tool(tool, arguments, **options))
         except BaseException as error:  # submit itself
@@ -158,7 +206,10 @@ def _throw(error: BaseException) -> Any:
     raise error
 
 
-REFUSALS = (-32600, -32602)  # what a server answers that has seen the id before, and one that knows of no handshake
+REFUSALS = (
+    -32600,
+    -32602,
+)  # what a server answers that has seen the id before, and one that knows of no handshake
 
 
 def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
@@ -172,7 +223,11 @@ def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
             return "error", str(error.data), 0
         if error.from_peer and "the process that ran this has ended" in str(error):
             return "killed", "", 0
-        return ("refused" if error.from_peer and error.code in REFUSALS else repr(error)), str(error), error.code
+        return (
+            ("refused" if error.from_peer and error.code in REFUSALS else repr(error)),
+            str(error),
+            error.code,
+        )
     except minimcp.McpError as error:
         kind = next((name for known, name in ENDS.items() if isinstance(error, known)), None)
         return kind or repr(error), str(error) if kind in ("lost", "failed") else "", 0
@@ -206,9 +261,13 @@ def run(plan: Plan) -> Outcome:
             except BaseException as error:  # such as a client that cannot be made on a quiet line
                 wrong.append(Wrong("runs at all", "", repr(error)))
         happened = events()
-    if not eventually(lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE):
+    if not eventually(
+        lambda: held().named() == before.named() and held().threads <= before.threads, SETTLE
+    ):
         names = [thread.name for thread in held().threads - before.threads]
-        wrong.append(Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}"))
+        wrong.append(
+            Wrong("leaves nothing behind", "", f"{names} {held().named() - before.named()}")
+        )
     return Outcome(plan, happened, wrong + check(happened, plan.rules))
 
 
@@ -216,13 +275,17 @@ def _elicit(request: Any) -> Dict[str, str]:
     return {"tag": request.message}
 
 
-def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: Callable[[], List[Event]]) -> None:
+def _talk(
+    plan: Plan, record: Record, journal: Path, ending: ExitStack, events: Callable[[], List[Event]]
+) -> None:
     server = make_server(record.note)
     ending.callback(server.close)
     command = [sys.executable, "-S", "-m", "tests.history.server", str(journal)]
 
     def start() -> Transport:
-        return ChildTransport(StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None)
+        return ChildTransport(
+            StdioServer(command, cwd=ROOT), grace=1.0, stderr=lambda line: None, limit=None
+        )
 
     relay = Relay(start if plan.process else server.open_pipe, record, int(plan.name), plan.breaks)
     ending.callback(relay.close)
@@ -238,18 +301,31 @@ def _talk(plan: Plan, record: Record, journal: Path, ending: ExitStack, events: 
 
 
 def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack) -> None:
-    store = [ending.enter_context(redis_server(journal.parent)).url] if plan.store == "redis" else []
+    store = (
+        [ending.enter_context(redis_server(journal.parent)).url] if plan.store == "redis" else []
+    )
     store += [str(journal.with_name("store.db"))] if plan.store == "sqlite" else []
     servers = 3 if plan.store else 1
     relay = WebRelay(
-        lambda: _start(plan, record, journal, *store), record, int(plan.name[1:]), plan.breaks, plan.patient, servers
+        lambda: _start(plan, record, journal, *store),
+        record,
+        int(plan.name[1:]),
+        plan.breaks,
+        plan.patient,
+        servers,
     )
     ending.callback(relay.close)
 
     def connected(name: str) -> Client:
-        return clients.enter_context(minimcp.connect(
-            relay.url, revision=plan.revision, elicit=_elicit, connect_timeout=WAIT, headers={"X-Client": name}
-        ))
+        return clients.enter_context(
+            minimcp.connect(
+                relay.url,
+                revision=plan.revision,
+                elicit=_elicit,
+                connect_timeout=WAIT,
+                headers={"X-Client": name},
+            )
+        )
 
     with ExitStack() as clients:
         client, other = connected("1"), connected("2") if plan.store else None
@@ -258,19 +334,35 @@ def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack
         relay.raging.set()
         call_side_by_side(client, callers, plan, record)
         relay.raging.clear()
-        callers.make("quiet", "echo", 1, timeout=WAIT)  # a session that has ended meanwhile may be noticed beside it
+        callers.make(
+            "quiet", "echo", 1, timeout=WAIT
+        )  # a session that has ended meanwhile may be noticed beside it
         callers.make("last", "echo", 1, timeout=WAIT)
         record.note("close")
 
 
-def _start(plan: Plan, record: Record, journal: Path, *store: str) -> Tuple[int, Callable[[], None]]:
+def _start(
+    plan: Plan, record: Record, journal: Path, *store: str
+) -> Tuple[int, Callable[[], None]]:
     """A server over HTTP: its port, and what ends it."""
     if not plan.process:
         server = make_server(record.note)
         return server.start_http().port, server.close
-    command = [sys.executable, *([] if store else ["-S"]), "-m", "tests.history.server", str(journal), "http", *store]
+    command = [
+        sys.executable,
+        *([] if store else ["-S"]),
+        "-m",
+        "tests.history.server",
+        str(journal),
+        "http",
+        *store,
+    ]
     child = subprocess.Popen(
-        command, cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        cwd=str(ROOT),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
 
     def end() -> None:
@@ -284,13 +376,17 @@ def _start(plan: Plan, record: Record, journal: Path, *store: str) -> Tuple[int,
 def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Plan, record: Record) -> None:
     """Have all callers of a plan, over whatever transport, make their calls at once; return when none is left."""
     threads = [
-        threading.Thread(target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True)
+        threading.Thread(
+            target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True
+        )
         for number, calls in enumerate(plan.callers, 1)
     ]
     for thread in threads:
         thread.start()
     if plan.closes:
-        eventually(lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2)
+        eventually(
+            lambda: sum(event.kind == "end" for event in record.events()) >= len(threads) * 2
+        )
         record.note("close")
         client.close()
     for thread in threads:
@@ -303,7 +399,9 @@ def call_all(callers: Callers, number: int, calls: List[Tuple[str, int, bool]]) 
         callers.make(f"{number}-{turn}", tool, size, submitted=submitted)
 
 
-def _end_quietly(callers: Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]) -> None:
+def _end_quietly(
+    callers: Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]
+) -> None:
     """On a line that is good again a last call is answered, if there is a connection; and so is all that was done."""
     ended = callers.make("last", "echo", 1, timeout=WAIT)
     for wire in relay.wires:

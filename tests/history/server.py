@@ -28,7 +28,9 @@ def padded(tag: str, size: int) -> str:
 
 def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
     """A server whose handlers say when they begin and when they return."""
-    server = Server("history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options)
+    server = Server(
+        "history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options
+    )
 
     @server.middleware
     def noted(ctx: Context, call_next: Callable[[], Any]) -> Any:

@@ -30,7 +30,12 @@ def _calls() -> List[Event]:
     """
     events, at = [], 100.0
     for sentence in words.replace("\n", ";").split(";"):
-        parts = [part.replace("-error", " error").strip("-") for part in sentence.split()] + ["", "", "", ""]
+        parts = [part.replace("-error", " error").strip("-") for part in sentence.split()] + [
+            "",
+            "",
+            "",
+            "",
+        ]
         kind, call, what, value = parts[:4]
         at += 1.0 if kind == "wait" else 0.001
         if kind not in ("wait", ""):
@@ -41,7 +46,11 @@ def _calls() -> List[Event]:
 
 
 def _place(events: List[Event], kind: str, call: str, what: str = "", which: int = 0) -> int:
-    found = [n for n, event in enumerate(events) if event[1:3] == (kind, call) and what in ("", event.what)]
+    found = [
+        n
+        for n, event in enumerate(events)
+        if event[1:3] == (kind, call) and what in ("", event.what)
+    ]
     return found[which]
 
 
@@ -97,10 +106,15 @@ def _grace(begins: float, ends: float) -> Change:
     return change
 
 
-MUTATIONS: Dict[str, Tuple[str, Change]] = {  # what is changed in the good record, and which rule must see it
+MUTATIONS: Dict[
+    str, Tuple[str, Change]
+] = {  # what is changed in the good record, and which rule must see it
     "a lost ending": ("ends once", _without("end", "a")),
     "two endings": ("ends once", _twice("end", "b")),
-    "an ending before its beginning": ("ends after it began", _moved("end", "b", "", ("begin", "b"))),
+    "an ending before its beginning": (
+        "ends after it began",
+        _moved("end", "b", "", ("begin", "b")),
+    ),
     "two beginnings": ("ends after it began", _twice("begin", "c")),
     "a call that nobody made": ("was made", _without("begin", "c")),
     "the payload of another call": ("has its own payload", _with("end", "b", payload="a")),
@@ -112,28 +126,44 @@ MUTATIONS: Dict[str, Tuple[str, Change]] = {  # what is changed in the good reco
     "a cancellation by nobody": ("ends rightfully", _without("cancel", "n")),
     "a loss without a cause": ("ends rightfully", _without("fault", "", "cut")),
     "a loss of another connection": ("ends rightfully", _with("fault", "", on=2)),
-    "a refusal of what came once": ("ends rightfully", _with("end", "b", what="refused", value=-32600)),
+    "a refusal of what came once": (
+        "ends rightfully",
+        _with("end", "b", what="refused", value=-32600),
+    ),
     "a request sent again": ("is sent once", _twice("sent", "b")),
-    "a request sent again elsewhere": ("is sent once", _all(_twice("sent", "q"), _without("sent", "q", "", 2),
-                                                            _with("sent", "q", 1, on=2))),
+    "a request sent again elsewhere": (
+        "is sent once",
+        _all(_twice("sent", "q"), _without("sent", "q", "", 2), _with("sent", "q", 1, on=2)),
+    ),
     "a handler that runs twice": ("runs once for each copy", _twice("run", "b")),
-    "a copy that is run beside the other": ("copies run one after the other",
-                                            _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d")))),
+    "a copy that is run beside the other": (
+        "copies run one after the other",
+        _all(_twice("run", "d"), _moved("reached", "d", "", ("fault", "d"))),
+    ),
     "an answer that wakes nobody": ("ends soon", _with("end", "b", at=130.0)),
     "an answer that is written twice": ("each copy is answered once", _twice("answered", "b")),
     "an answer that is never written": ("what was done is answered", _without("answered", "b")),
-    "progress out of order": ("progress comes as it was delivered", _with("item", "a", 0, value=2.0)),
+    "progress out of order": (
+        "progress comes as it was delivered",
+        _with("item", "a", 0, value=2.0),
+    ),
     "progress that is lost": ("progress comes as it was delivered", _without("item", "a")),
     "progress after the end": ("nothing after the end", _moved("end", "a", "", ("item", "a"))),
     "an answer that came before a quiet end and is lost": (
         "what came before a quiet end is not lost",
-        _all(_with("fault", "", what="finish"), _moved("delivered", "r", "answer", ("end", "l")),
-             _with("delivered", "r", call="l")),
+        _all(
+            _with("fault", "", what="finish"),
+            _moved("delivered", "r", "answer", ("end", "l")),
+            _with("delivered", "r", call="l"),
+        ),
     ),
     "an answer that came and is lost": (
         "what was delivered is not lost",
-        _all(_with("end", "a", what="timeout", payload=""), _moved("delivered", "a", "answer", ("delivered", "b")),
-             _with("begin", "a", value=0.05)),
+        _all(
+            _with("end", "a", what="timeout", payload=""),
+            _moved("delivered", "a", "answer", ("delivered", "b")),
+            _with("begin", "a", value=0.05),
+        ),
     ),
 }
 
@@ -158,16 +188,35 @@ def test_every_rule_is_broken_by_some_change() -> None:
 
 SHARED: Dict[str, Tuple[str, Change]] = {  # the same where several processes share the sessions
     "a refusal": ("ends rightfully", _with("end", "b", what="refused", value=-32600)),
-    "the end of a process that nobody killed": ("ends rightfully", _with("end", "l", what="killed")),
-    "an answer that is waited for in vain": ("ends rightfully", _all(
-        _with("begin", "t", value=10.0, what="work"), lambda events: events.__setitem__(
-            slice(_place(events, "end", "t"), None),
-            [event._replace(at=event.at + 20.0) for event in events[_place(events, "end", "t") :]],
+    "the end of a process that nobody killed": (
+        "ends rightfully",
+        _with("end", "l", what="killed"),
+    ),
+    "an answer that is waited for in vain": (
+        "ends rightfully",
+        _all(
+            _with("begin", "t", value=10.0, what="work"),
+            lambda events: events.__setitem__(
+                slice(_place(events, "end", "t"), None),
+                [
+                    event._replace(at=event.at + 20.0)
+                    for event in events[_place(events, "end", "t") :]
+                ],
+            ),
         ),
-    )),
-    "a session that a process does not know": ("the session lives on", _with("delivered", "b", what="gone")),
-    "progress that never came": ("progress is whole", _all(_without("item", "a"), _without("delivered", "a"))),
-    "progress that came twice": ("progress is whole", _all(_twice("item", "a"), _twice("delivered", "a"))),
+    ),
+    "a session that a process does not know": (
+        "the session lives on",
+        _with("delivered", "b", what="gone"),
+    ),
+    "progress that never came": (
+        "progress is whole",
+        _all(_without("item", "a"), _without("delivered", "a")),
+    ),
+    "progress that came twice": (
+        "progress is whole",
+        _all(_twice("item", "a"), _twice("delivered", "a")),
+    ),
 }
 
 
@@ -192,12 +241,26 @@ def test_what_is_rightful_is_not_complained_of() -> None:
         _all(_with("end", "d", what="refused", value=-32600, payload="")),
         _all(_twice("reached", "q"), _with("end", "q", what="refused", value=-32602, payload="")),
         _with("end", "l", what="failed", payload="no server"),
-        _all(_without("end", "b"), _without("delivered", "b"), _moved("close", "", "", ("end", "a")),
-             lambda events: events.insert(_place(events, "end", "a"), Event(0.0, "end", "b", "lost"))),
-        _all(_grace(0.0, 0.25), _with("end", "b", what="lost", payload=""), _without("answered", "b"),
-             _without("delivered", "b")),
-        _all(*(lambda events, late=late: events.insert(_place(events, "done", "q", "", 1), late)  # type: ignore[misc]
-               for late in (Event(0.0, "reached", "q", "request"), Event(0.0, "run", "q")))),
+        _all(
+            _without("end", "b"),
+            _without("delivered", "b"),
+            _moved("close", "", "", ("end", "a")),
+            lambda events: events.insert(
+                _place(events, "end", "a"), Event(0.0, "end", "b", "lost")
+            ),
+        ),
+        _all(
+            _grace(0.0, 0.25),
+            _with("end", "b", what="lost", payload=""),
+            _without("answered", "b"),
+            _without("delivered", "b"),
+        ),
+        _all(
+            *(
+                lambda events, late=late: events.insert(_place(events, "done", "q", "", 1), late)  # type: ignore[misc]
+                for late in (Event(0.0, "reached", "q", "request"), Event(0.0, "run", "q"))
+            )
+        ),
     ):
         events = _calls()
         change(events)
@@ -207,5 +270,7 @@ def test_what_is_rightful_is_not_complained_of() -> None:
 def test_a_seed_is_one_plan() -> None:
     plans = [Plan.of(str(seed)) for seed in range(200)]
     assert plans == [Plan.of(str(seed)) for seed in range(200)]
-    kinds: Set[Tuple[bool, str, bool]] = {(plan.process, plan.revision, plan.restart) for plan in plans}
+    kinds: Set[Tuple[bool, str, bool]] = {
+        (plan.process, plan.revision, plan.restart) for plan in plans
+    }
     assert len(kinds) == 8 and len({str(plan.breaks) for plan in plans}) == 6

@@ -29,16 +29,23 @@ def rules(outcome: Outcome) -> "set[str]":
     return {wrong.rule for wrong in outcome.wrong}
 
 
-@pytest.mark.parametrize("plan", [Plan.of("12"), Plan.of("h18"), Plan.of("s4")], ids=["12", "h18", "s4"])
+@pytest.mark.parametrize(
+    "plan", [Plan.of("12"), Plan.of("h18"), Plan.of("s4")], ids=["12", "h18", "s4"]
+)
 def test_c66_every_call_ends_once_and_rightfully(plan: Plan) -> None:
     outcome = run(plan)
-    assert not outcome.wrong, "\n".join([str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)])
+    assert not outcome.wrong, "\n".join(
+        [str(outcome.plan), *map(str, outcome.wrong), shown(outcome.events)]
+    )
     ends = [place for place, event in enumerate(outcome.events) if event.kind == "end"]
     assert len(ends) > 4
     for place in ends:  # and the checker would have seen it
         event = outcome.events[place]
         for changed in ([], [event] * 2, [event._replace(what="value", payload="somebody's")]):
-            assert check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]], plan.rules) != []
+            assert (
+                check([*outcome.events[:place], *changed, *outcome.events[place + 1 :]], plan.rules)
+                != []
+            )
 
 
 def test_seeds_over_http_are_plans_of_every_kind() -> None:
@@ -46,24 +53,33 @@ def test_seeds_over_http_are_plans_of_every_kind() -> None:
     assert plans == [Plan.of(f"h{seed}") for seed in range(100)]
     assert len({(plan.process, plan.revision) for plan in plans}) == 4
     assert {(bool(plan.breaks), plan.closes, plan.patient) for plan in plans} == {
-        (False, False, False), (False, False, True), (False, True, False), (True, False, False), (True, True, False),
+        (False, False, False),
+        (False, False, True),
+        (False, True, False),
+        (True, False, False),
+        (True, True, False),
     }
 
 
 def test_seeds_with_several_processes_are_plans_of_every_kind() -> None:
     plans = [Plan.of(f"s{seed}") for seed in range(100)]
     assert {(plan.revision, plan.patient, plan.store) for plan in plans} == {
-        (revision, patient, store) for store in ("redis", "sqlite")
+        (revision, patient, store)
+        for store in ("redis", "sqlite")
         for revision, patient in (("handshake", False), ("handshake", True), ("2026-07-28", False))
     }
 
 
 def _swapped(send: Callable[..., bool]) -> Callable[..., bool]:
-    return lambda wire, way, data: send(wire, way, data.replace(b'"1-1 ', b'"2-1 ') if way == relay.TO_CLIENT else data)
+    return lambda wire, way, data: send(
+        wire, way, data.replace(b'"1-1 ', b'"2-1 ') if way == relay.TO_CLIENT else data
+    )
 
 
 def _lost(send: Callable[..., bool]) -> Callable[..., bool]:
-    return lambda wire, way, data: send(wire, way, b"" if way == relay.TO_CLIENT and b'"1-1 ' in data else data)
+    return lambda wire, way, data: send(
+        wire, way, b"" if way == relay.TO_CLIENT and b'"1-1 ' in data else data
+    )
 
 
 def _doubled(send: Callable[..., bool]) -> Callable[..., bool]:
@@ -92,14 +108,18 @@ def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = run(echoes("9"))
     over.set()
     kept.join()
-    assert [str(wrong) for wrong in outcome.wrong] == ["leaves nothing behind: all: ['kept'] Counter()"]
+    assert [str(wrong) for wrong in outcome.wrong] == [
+        "leaves nothing behind: all: ['kept'] Counter()"
+    ]
 
 
 @pytest.fixture(params=["handshake", "2026-07-28"])
 def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr(web_relay, "CHANCES", ())
     monkeypatch.setattr(web_relay, "OTHERS", ())
-    monkeypatch.setattr("tests.history.run.TIMEOUT", WAIT)  # what is swapped or run twice has to come
+    monkeypatch.setattr(
+        "tests.history.run.TIMEOUT", WAIT
+    )  # what is swapped or run twice has to come
     return echoes("h9", request.param)
 
 
@@ -141,7 +161,9 @@ def test_a_client_that_swaps_answers_is_found(plan: Plan, monkeypatch: pytest.Mo
     assert "has its own payload" in rules(run(plan))
 
 
-def test_a_server_that_runs_a_call_twice_is_found(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_runs_a_call_twice_is_found(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def twice(note: Callable[..., None]) -> Any:
         return make_server(lambda kind, tag: [note(kind, tag)] * 2 and note(kind, tag))
 
@@ -149,9 +171,13 @@ def test_a_server_that_runs_a_call_twice_is_found(plan: Plan, monkeypatch: pytes
     assert "runs once" in rules(run(plan))
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("9", "seed 9: has its own payload: 1-1: it ended with '2-1"), ("h9", "seed h9: is sent once: "),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("9", "seed 9: has its own payload: 1-1: it ended with '2-1"),
+        ("h9", "seed h9: is sent once: "),
+    ],
+)
 def test_the_command_prints_seed_and_record_of_what_fails(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,14 @@ from ..web import read_request
 from .record import Record
 from .relay import LONGEST_DELAY, LONGEST_HOLD, TO_CLIENT, TO_SERVER, Meaning, Reader, chosen
 
-CHANCES = (("delay", 0.2), ("drop", 0.04), ("duplicate", 0.06), ("cut", 0.04), ("half", 0.06), ("slow", 0.15))
+CHANCES = (
+    ("delay", 0.2),
+    ("drop", 0.04),
+    ("duplicate", 0.06),
+    ("cut", 0.04),
+    ("half", 0.06),
+    ("slow", 0.15),
+)
 """What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its connection is cut
 when it was sent on, or in the middle of what comes back; or all that comes back is late."""
 
@@ -94,7 +101,9 @@ class Response:
     def _take(self, data: bytes, found: List[bytes]) -> None:
         if self._stream:
             events = list(self._events.feed(data))
-            found += [event.data.encode() for event in events if event.data and event.event == "message"]
+            found += [
+                event.data.encode() for event in events if event.data and event.event == "message"
+            ]
         else:
             self._body += data
 
@@ -111,8 +120,13 @@ class WebRelay(Proxy):
     """
 
     def __init__(
-        self, start: Callable[[], Tuple[int, Callable[[], None]]], record: Record, seed: int, breaks: Dict[str, float],
-        halves: bool = False, servers: int = 1,
+        self,
+        start: Callable[[], Tuple[int, Callable[[], None]]],
+        record: Record,
+        seed: int,
+        breaks: Dict[str, float],
+        halves: bool = False,
+        servers: int = 1,
     ) -> None:
         super().__init__()
         self.record, self._reader = record, Reader()
@@ -192,7 +206,9 @@ class WebRelay(Proxy):
             self.record.note("fault", "", "resume")
         fault, dice = self.fate(request.meaning)
         if fault:
-            self.record.note("fault", "" if fault in ("restart", "kill") else request.meaning.call, fault)
+            self.record.note(
+                "fault", "" if fault in ("restart", "kill") else request.meaning.call, fault
+            )
         if fault == "drop":
             return False
         if fault == "delay":
@@ -208,7 +224,9 @@ class WebRelay(Proxy):
             if fault == "cut":
                 return False
             slow = dice.uniform(0, LONGEST_DELAY) if fault == "slow" else 0.0
-            return self._bring(request, server, client, slow, dice.randint(1, 3) if fault == "half" else 0)
+            return self._bring(
+                request, server, client, slow, dice.randint(1, 3) if fault == "half" else 0
+            )
         finally:
             self.drop(server)
 
@@ -240,7 +258,9 @@ class WebRelay(Proxy):
         finally:
             self.drop(server)
 
-    def _bring(self, request: Request, server: socket.socket, client: socket.socket, slow: float, half: int) -> bool:
+    def _bring(
+        self, request: Request, server: socket.socket, client: socket.socket, slow: float, half: int
+    ) -> bool:
         """Hand the response over, piece by piece, late or up to the middle of one of them."""
         response, pieces = Response(), 0
         while not response.done:
@@ -255,7 +275,9 @@ class WebRelay(Proxy):
             if pieces == half:
                 data = data[: len(data) // 2]
             for message in response.feed(data):
-                self._note("delivered", self._reader.read(TO_CLIENT, json.loads(message), request.session))
+                self._note(
+                    "delivered", self._reader.read(TO_CLIENT, json.loads(message), request.session)
+                )
             if pieces == 1 and data.startswith(NO_SESSION) and request.meaning.call:
                 self.record.note("delivered", request.meaning.call, "gone")
             client.sendall(data)

@@ -73,7 +73,15 @@ def visit_host(host: Host, revision: str) -> Outcome:
         process = place.serve(host, port, sessions=sessions)
         at = place.proxy(PLAIN, behind=port) if host.proxied else port
         calls = 20 if host.processes > 1 else 5
-        visit = Visit(f"http://127.0.0.1:{at}/mcp", revision, place.folder, sessions, host.processes, host.page, calls)
+        visit = Visit(
+            f"http://127.0.0.1:{at}/mcp",
+            revision,
+            place.folder,
+            sessions,
+            host.processes,
+            host.page,
+            calls,
+        )
         for word, check in visit.checks().items():
             outcome.do(word, check)
         if visit.modern:
@@ -123,7 +131,9 @@ def timed(job: Job) -> Done:
     begun = time.monotonic()
     passed, failed = job.work()
     said = f"FAILED: {', '.join(failed)}" if failed else ", ".join(passed)
-    return Done(f"{job.name:<16} {job.what:<10} {said} ({time.monotonic() - begun:.1f} s)", not failed)
+    return Done(
+        f"{job.name:<16} {job.what:<10} {said} ({time.monotonic() - begun:.1f} s)", not failed
+    )
 
 
 def main(names: Sequence[str]) -> int:

@@ -21,10 +21,19 @@ from tests.support import eventually
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0  # how long anything may take
 
-ENVIRONMENT = PythonEnvironment("hosts", [
-    "gunicorn==27.0.1", "waitress==3.0.2", "cheroot==11.1.2", "flask==3.1.3", "django==5.2.19", "requests==2.34.2",
-    "jsonschema==4.26.0", "redis==8.1.0",
-])
+ENVIRONMENT = PythonEnvironment(
+    "hosts",
+    [
+        "gunicorn==27.0.1",
+        "waitress==3.0.2",
+        "cheroot==11.1.2",
+        "flask==3.1.3",
+        "django==5.2.19",
+        "requests==2.34.2",
+        "jsonschema==4.26.0",
+        "redis==8.1.0",
+    ],
+)
 
 SITE = "tests.hosts.site"
 
@@ -61,8 +70,19 @@ class Host(NamedTuple):
 
 def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
     return lambda port: [
-        "-k", "gthread", "--threads", "16", "--timeout", "4", "--graceful-timeout", "1", "--no-control-socket", *more,
-        "-b", f"127.0.0.1:{port}", app,
+        "-k",
+        "gthread",
+        "--threads",
+        "16",
+        "--timeout",
+        "4",
+        "--graceful-timeout",
+        "1",
+        "--no-control-socket",
+        *more,
+        "-b",
+        f"127.0.0.1:{port}",
+        app,
     ]
 
 
@@ -73,13 +93,28 @@ SEVERAL = Host("gunicorn", gunicorn("-w", "2", "--keep-alive", "0"), processes=2
 HOSTS = {
     "gunicorn": SEVERAL,
     "waitress": Host(
-        "waitress", lambda port: [f"--listen=127.0.0.1:{port}", "--threads=16", f"{SITE}:app"], graceful=signal.SIGINT
+        "waitress",
+        lambda port: [f"--listen=127.0.0.1:{port}", "--threads=16", f"{SITE}:app"],
+        graceful=signal.SIGINT,
     ),
-    "cheroot": Host("cheroot", lambda port: [f"{SITE}:app", "--bind", f"127.0.0.1:{port}", "--threads", "16"]),
-    "flask": Host("flask", lambda port: ["--app", f"{SITE}:flask()", "run", "--port", str(port)], page="a page"),
-    "django": Host("waitress", lambda port: [
-        f"--listen=127.0.0.1:{port}", "--threads=16", "--call", f"{SITE}:django",
-    ], page="a page"),
+    "cheroot": Host(
+        "cheroot", lambda port: [f"{SITE}:app", "--bind", f"127.0.0.1:{port}", "--threads", "16"]
+    ),
+    "flask": Host(
+        "flask",
+        lambda port: ["--app", f"{SITE}:flask()", "run", "--port", str(port)],
+        page="a page",
+    ),
+    "django": Host(
+        "waitress",
+        lambda port: [
+            f"--listen=127.0.0.1:{port}",
+            "--threads=16",
+            "--call",
+            f"{SITE}:django",
+        ],
+        page="a page",
+    ),
     "nginx": BUNDLED._replace(proxied=True),
     "nginx+gunicorn": Host("gunicorn", gunicorn(), proxied=True),
 }
@@ -120,10 +155,14 @@ class Place:
         """Run a host of our server; returns when it listens."""
         given = {"key": "k" * 32, "body_bytes": 100_000, "keepalive": 1, **options}
         variables = {
-            "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "MINIMCP_HOSTS_FOLDER": str(self.folder),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MINIMCP_HOSTS_FOLDER": str(self.folder),
             "MINIMCP_HOSTS_OPTIONS": json.dumps(given),
         }
-        return self._run([*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables)
+        return self._run(
+            [*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables
+        )
 
     def serve_readme(self, command: Sequence[str], port: int) -> None:
         """Run a host of the ``wsgi.py`` of examples/deployment.rst by a command of that page, until it listens."""
@@ -131,7 +170,10 @@ class Place:
             (self.folder / name).write_text(blocks("file")[name], "utf-8")
         option = "--listen" if command[0].startswith("waitress") else "--bind"
         script = str(Path(ENVIRONMENT.command("pip")[0]).with_name(command[0]))
-        variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+        variables = {
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         self._run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
 
     def proxy(self, site: str, **ports: int) -> int:
@@ -144,7 +186,9 @@ class Place:
         self._run([nginx(), "-c", str(config)], port, {})
         return port
 
-    def _run(self, command: Sequence[str], port: int, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _run(
+        self, command: Sequence[str], port: int, variables: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         return self._stack.enter_context(running(command, port, variables, self.log))
 
     def accesses(self) -> list[str]:
@@ -163,7 +207,9 @@ def running(
 
     def answers() -> bool:
         with contextlib.suppress(OSError, HTTPException):
-            with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
+            with contextlib.closing(
+                HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+            ) as connection:
                 connection.request("GET", "/")
                 connection.getresponse().read()
                 return True
@@ -171,10 +217,18 @@ def running(
 
     with open(log, "ab") as file:
         process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            command,
+            cwd=ROOT,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
         )
     try:
-        up = eventually(lambda: process.poll() is not None or answers(), SECONDS) and process.poll() is None
+        up = (
+            eventually(lambda: process.poll() is not None or answers(), SECONDS)
+            and process.poll() is None
+        )
         assert up, f"{' '.join(command)} does not answer"
         yield process
     finally:
@@ -201,7 +255,9 @@ def nginx() -> str:
 
 def readme_commands() -> list[list[str]]:
     """Those of one process: several want a store."""
-    found = re.findall(r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", TEXT)
+    found = re.findall(
+        r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", TEXT
+    )
     found = [command for command in found if "--workers" not in command]
     assert len(found) == 3, found
     return [command.split() for command in found]

@@ -17,7 +17,18 @@ import minimcp
 
 from ..interop.checking import expect, expect_raised
 from ..support import children_of, eventually
-from .running import BUNDLED, SECONDS, SEVERAL, Host, Place, end, free_port, gunicorn, readme_commands, readme_site
+from .running import (
+    BUNDLED,
+    SECONDS,
+    SEVERAL,
+    Host,
+    Place,
+    end,
+    free_port,
+    gunicorn,
+    readme_commands,
+    readme_site,
+)
 from .visit import OpenCall, Visit, text_of
 
 Step = tuple[str, Callable[[], object]]
@@ -46,7 +57,9 @@ def keys(place: Place) -> Iterator[Step]:
                     served += 1
                 except minimcp.InvalidParams as error:
                     expect(error.message, "Invalid or expired requestState")
-                    expect(len(text_of(place.folder / name).split()), 1)  # the handler was not run again
+                    expect(
+                        len(text_of(place.folder / name).split()), 1
+                    )  # the handler was not run again
                     refused += 1
         expect((bool(refused), bool(served)), (True, True))
 
@@ -84,8 +97,10 @@ def sticky(host: Host) -> Scene:
             homes = {number: home(client) for number, client in enumerate(clients)}
             for step in range(5):
                 for number, client in enumerate(clients):
-                    expect(client.call_tool("note", {"text": f"{number}.{step}"}).value,
-                           [f"{number}.{each}" for each in range(step + 1)])
+                    expect(
+                        client.call_tool("note", {"text": f"{number}.{step}"}).value,
+                        [f"{number}.{each}" for each in range(step + 1)],
+                    )
                     expect(home(client), homes[number])
 
         yield f"{len(clients)} sessions on two processes", sessions
@@ -144,8 +159,13 @@ def scattered(place: Place) -> Iterator[Step]:
     def call() -> None:
         with visit.connect() as client:
             expect(opened(), 1)
-            error = expect_raised(minimcp.McpError, lambda: client.call_tool("add", {"a": 1, "b": 1}))
-            expect((isinstance(error, minimcp.ConnectionLost), "sessions=False" in str(error)), (True, True))
+            error = expect_raised(
+                minimcp.McpError, lambda: client.call_tool("add", {"a": 1, "b": 1})
+            )
+            expect(
+                (isinstance(error, minimcp.ConnectionLost), "sessions=False" in str(error)),
+                (True, True),
+            )
             expect(opened(), 2)
 
     yield "one new session, then ConnectionLost", call
@@ -159,7 +179,9 @@ def readme(place: Place) -> Iterator[Step]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS) as response:
             expect(response.read(), b"Hello")
         for revision in ("auto", "handshake"):
-            with minimcp.connect(f"http://127.0.0.1:{port}/mcp", revision=revision, timeout=SECONDS) as client:
+            with minimcp.connect(
+                f"http://127.0.0.1:{port}/mcp", revision=revision, timeout=SECONDS
+            ) as client:
                 expect(client.call_tool("forecast", {"city": "Oslo", "days": 1}).is_error, False)
 
     for command in readme_commands():
@@ -216,7 +238,10 @@ def proxied(host: Host) -> Scene:
 
         def silence(visit: Visit) -> None:
             with visit.connect() as client:
-                expect(client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 9}).text, "done")
+                expect(
+                    client.call_tool("silent", {"name": uuid.uuid4().hex, "seconds": 9}).text,
+                    "done",
+                )
 
         def silences() -> None:
             with ThreadPoolExecutor(2) as pool:
@@ -230,7 +255,9 @@ def proxied(host: Host) -> Scene:
                 end(process, host.graceful)
             expect(open_call.ending.split(":")[0] in ("ConnectionLost", "InternalError"), True)
             for client in clients:
-                error = expect_raised(minimcp.McpError, partial(client.call_tool, "add", {"a": 1, "b": 1}))
+                error = expect_raised(
+                    minimcp.McpError, partial(client.call_tool, "add", {"a": 1, "b": 1})
+                )
                 expect((type(error), "HTTP 502" in str(error)), (minimcp.ConnectionLost, True))
             place.serve(host, port)
             for client in clients:

@@ -31,7 +31,9 @@ from ..support import eventually, usual_signals
 from .running import ENVIRONMENT, ROOT, SECONDS, Place, free_port, gunicorn
 
 HEADERS = {
-    "Host": "localhost", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+    "Host": "localhost",
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
 }
 SESSIONS = 1000
 AT_ONCE = 3  # scenes: much of the time is spent waiting
@@ -76,16 +78,25 @@ class Fleet:
         command = [sys.executable, "-m", "tests.hosts.shared_server", str(port)]
         with open(self.folder / "log", "ab") as log:
             self.processes[port] = subprocess.Popen(
-                command, cwd=ROOT, env={**os.environ, "MINIMCP_SHARED_STORE": self.store}, stdout=log, stderr=log
+                command,
+                cwd=ROOT,
+                env={**os.environ, "MINIMCP_SHARED_STORE": self.store},
+                stdout=log,
+                stderr=log,
             )
         if wait:
             self.wait_for(port)
 
     def wait_for(self, port: int) -> None:
-        assert eventually(lambda: self.health(port) == 200, SECONDS), (self.folder / "log").read_text()[-3000:]
+        assert eventually(lambda: self.health(port) == 200, SECONDS), (
+            self.folder / "log"
+        ).read_text()[-3000:]
 
     def health(self, port: int) -> int:
-        with contextlib.suppress(OSError, HTTPException), contextlib.closing(HTTPConnection("127.0.0.1", port)) as one:
+        with (
+            contextlib.suppress(OSError, HTTPException),
+            contextlib.closing(HTTPConnection("127.0.0.1", port)) as one,
+        ):
             one.request("GET", "/healthz", headers={"Host": "10.0.0.1"})
             return one.getresponse().status
         return 0
@@ -101,9 +112,9 @@ class Fleet:
         self.start(port)
 
 
-
-
-def exchange(port: int, method: str, body: Any, headers: Dict[str, str]) -> Tuple[int, Dict[str, str], List[Any]]:
+def exchange(
+    port: int, method: str, body: Any, headers: Dict[str, str]
+) -> Tuple[int, Dict[str, str], List[Any]]:
     """One request on a connection of its own.
 
     Raises:
@@ -111,7 +122,9 @@ def exchange(port: int, method: str, body: Any, headers: Dict[str, str]) -> Tupl
         OSError, HTTPException: It may have been served.
     """
     with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
-        connection.request(method, "/mcp", None if body is None else json.dumps(body), {**HEADERS, **headers})
+        connection.request(
+            method, "/mcp", None if body is None else json.dumps(body), {**HEADERS, **headers}
+        )
         response = connection.getresponse()
         data, kind = response.read(), response.headers.get("Content-Type", "")
         messages: List[Any] = []
@@ -119,7 +132,11 @@ def exchange(port: int, method: str, body: Any, headers: Dict[str, str]) -> Tupl
             messages = [json.loads(event.data) for event in read_events(data) if event.data]
         elif data and kind.startswith("application/json"):
             messages = [json.loads(data)]
-        return response.status, {name.lower(): value for name, value in response.headers.items()}, messages
+        return (
+            response.status,
+            {name.lower(): value for name, value in response.headers.items()},
+            messages,
+        )
 
 
 class Wanderer:
@@ -133,13 +150,19 @@ class Wanderer:
 
     def open(self) -> None:
         info = {"name": "wanderer", "version": "1"}
-        params = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": info}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}},
+            "clientInfo": info,
+        }
         self._headers = {}
         self._headers = {"Mcp-Session-Id": self.send("initialize", params)[1]["mcp-session-id"]}
         status = self.send("notifications/initialized", None, id=None)[0]
         assert status == 202, status
 
-    def send(self, method: str, params: Any, id: Optional[int] = 1) -> Tuple[int, Dict[str, str], List[Any]]:
+    def send(
+        self, method: str, params: Any, id: Optional[int] = 1
+    ) -> Tuple[int, Dict[str, str], List[Any]]:
         message: Dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if id is not None:
             message["id"] = id
@@ -164,12 +187,20 @@ class Wanderer:
             return self.call(name, **arguments)
         assert status == 200, (status, messages)
         result = messages[-1]["result"]
-        return result["structuredContent"]["result"] if "structuredContent" in result else result["content"][0]["text"]
+        return (
+            result["structuredContent"]["result"]
+            if "structuredContent" in result
+            else result["content"][0]["text"]
+        )
 
     def events(self, port: int, method: str, body: Any, **headers: str) -> Iterator[Any]:
         """Each event as it comes, until the stream ends: its id and its message."""
         with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
-            given = {**HEADERS, **self._headers, **{name.replace("_", "-"): text for name, text in headers.items()}}
+            given = {
+                **HEADERS,
+                **self._headers,
+                **{name.replace("_", "-"): text for name, text in headers.items()},
+            }
             connection.request(method, "/mcp", None if body is None else json.dumps(body), given)
             response = connection.getresponse()
             assert response.status == 200, (response.status, response.read())
@@ -202,7 +233,9 @@ def any_process(stage: Stage) -> str:
             return [each[0] for each in counted], len({each[1] for each in counted})
 
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(visit, range(100)))  # all connections are open, which take most of what comes first
+            list(
+                pool.map(visit, range(100))
+            )  # all connections are open, which take most of what comes first
             before = 0 if stage.redis is None else int(stage.redis.numbers("memory")["used_memory"])
             visits = list(pool.map(visit, range(SESSIONS)))
         wrong = [counted for counted, _ in visits if counted != [1, 2, 3]]
@@ -227,12 +260,20 @@ def answers(stage: Stage) -> str:
                 told = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
                 assert exchange(second, "POST", told, client._headers)[0] == 202
         assert message["result"]["content"][0]["text"] == "Ada", message
-        params = {"name": "steps", "arguments": {"number": 1000, "seconds": 0.05}, "_meta": {"progressToken": 1}}
+        params = {
+            "name": "steps",
+            "arguments": {"number": 1000, "seconds": 0.05},
+            "_meta": {"progressToken": 1},
+        }
         body = {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params}
         begun = time.monotonic()
         for place, (_, message) in enumerate(client.events(first, "POST", body)):
             if place == 2:
-                told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "c"}}
+                told = {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": "c"},
+                }
                 assert exchange(third, "POST", told, client._headers)[0] == 202
             assert message.get("method") == "notifications/progress", message
         assert time.monotonic() - begun < 20
@@ -251,7 +292,11 @@ def killed(stage: Stage) -> str:
         first, second, _ = fleet.ports
         clients = [Wanderer(fleet.ports, seed) for seed in range(20)]
         assert [client.call("count")[0] for client in clients] == [1] * 20
-        params = {"name": "steps", "arguments": {"number": 1000, "seconds": 0.05}, "_meta": {"progressToken": 1}}
+        params = {
+            "name": "steps",
+            "arguments": {"number": 1000, "seconds": 0.05},
+            "_meta": {"progressToken": 1},
+        }
         body = {"jsonrpc": "2.0", "id": "k", "method": "tools/call", "params": params}
         seen: List[int] = []
         last = ""
@@ -269,7 +314,9 @@ def killed(stage: Stage) -> str:
             else:
                 ended.append(message)
         assert seen == list(range(1, len(seen) + 1)), "nothing lost, nothing twice"
-        assert [each["id"] for each in ended] == ["k"] and "has ended" in ended[0]["error"]["message"], ended
+        assert [each["id"] for each in ended] == ["k"] and "has ended" in ended[0]["error"][
+            "message"
+        ], ended
         assert [client.call("count")[0] for client in clients] == [2] * 20
         return f"{len(seen)} events, an error, 20 sessions"
 
@@ -278,7 +325,11 @@ def resumed(stage: Stage) -> str:
     """A call goes on while its client comes back to another process again and again."""
     with stage.fleet(3) as fleet:
         client = Wanderer(fleet.ports, 7)
-        params = {"name": "steps", "arguments": {"number": 40, "seconds": 0.05}, "_meta": {"progressToken": 1}}
+        params = {
+            "name": "steps",
+            "arguments": {"number": 40, "seconds": 0.05},
+            "_meta": {"progressToken": 1},
+        }
         body = {"jsonrpc": "2.0", "id": "r", "method": "tools/call", "params": params}
         seen: List[Any] = []
         last, place, moves = "", 0, 0
@@ -389,13 +440,17 @@ def proxied(stage: Stage) -> str:
         command = ["-w", "3", "--keep-alive", "0"]
         variables = {"PYTHONPATH": str(ROOT), "MINIMCP_SHARED_STORE": stage.store}
         host = ENVIRONMENT.command("gunicorn")
-        place._run([*host, *gunicorn(*command, app="tests.hosts.shared_server:app")(port)], port, variables)
+        place._run(
+            [*host, *gunicorn(*command, app="tests.hosts.shared_server:app")(port)], port, variables
+        )
         servers = " ".join(f"server 127.0.0.1:{each};" for each in (port, port, port, *fleet.ports))
         at = place.proxy(ROUND_ROBIN.replace("{servers}", servers))
         for revision in ("handshake", "auto"):
             places = set()
             answered = minimcp.connect(
-                f"http://127.0.0.1:{at}/mcp", revision=revision, elicit=lambda request: {"name": "Ada"}
+                f"http://127.0.0.1:{at}/mcp",
+                revision=revision,
+                elicit=lambda request: {"name": "Ada"},
             )
             with answered as client:
                 for number in range(1, 31):
@@ -423,22 +478,47 @@ def foreign(stage: Stage) -> str:
         with Place(folder) as place:
             ports = [free_port() for _ in range(3)]
             for port in ports:
-                variables = {"MINIMCP_SHARED_STORE": f"{stage.store[:-1]}{number}", "PORT": str(port)}
-                server = [sys.executable, "tests/interop/our_server.py", str(folder / "life"), "http"]
+                variables = {
+                    "MINIMCP_SHARED_STORE": f"{stage.store[:-1]}{number}",
+                    "PORT": str(port),
+                }
+                server = [
+                    sys.executable,
+                    "tests/interop/our_server.py",
+                    str(folder / "life"),
+                    "http",
+                ]
                 place._run(server, port, variables)
-            at = place.proxy(ROUND_ROBIN.replace("{servers}", " ".join(f"server 127.0.0.1:{port};" for port in ports)))
+            at = place.proxy(
+                ROUND_ROBIN.replace(
+                    "{servers}", " ".join(f"server 127.0.0.1:{port};" for port in ports)
+                )
+            )
             client = grid._peer_script(session.peer, session.peer.client)
-            said = grid._run([*client, session.asked.revision, f"http://127.0.0.1:{at}/mcp"], folder)
+            said = grid._run(
+                [*client, session.asked.revision, f"http://127.0.0.1:{at}/mcp"], folder
+            )
         return grid._judge(session, *said, folder / "life")
 
     peers = [peer for peer in PEERS if peer.name in FOREIGN]
     for peer in peers:
         peer.environment.ready()
-    asked = [(peer, each) for peer in peers for each in (Asked(R4, R4), Asked(R5, R5)) if each in peer.speaks]
+    asked = [
+        (peer, each)
+        for peer in peers
+        for each in (Asked(R4, R4), Asked(R5, R5))
+        if each in peer.speaks
+    ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = list(pool.map(hold, [grid.Session(peer, "client", each, "http") for peer, each in asked], range(9)))
+        outcomes = list(
+            pool.map(
+                hold, [grid.Session(peer, "client", each, "http") for peer, each in asked], range(9)
+            )
+        )
     failed = {
-        f"{each.session.title}: {name}": said for each in outcomes for name, said in each.checks.items()
+        f"{each.session.title}: {name}": said
+        for each in outcomes
+        for name, said in each.checks.items()
         if said is not True and OF_ONE not in str(said)
     }
     assert not failed, failed
@@ -454,10 +534,20 @@ def official(stage: Stage) -> str:
     with Place(stage.folder) as place:
         ports, passed = [free_port() for _ in range(5)], []
         for port in ports:
-            command = [sys.executable, "-m", "tests.conformance.server", "--port", str(port), "--redis", stage.store]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.conformance.server",
+                "--port",
+                str(port),
+                "--redis",
+                stage.store,
+            ]
             place._run(command, port, {})
         servers = " ".join(f"server 127.0.0.1:{port};" for port in ports)
-        at = place.proxy(ROUND_ROBIN.replace("{servers}", servers).replace("Host localhost", "Host $http_host"))
+        at = place.proxy(
+            ROUND_ROBIN.replace("{servers}", servers).replace("Host localhost", "Host $http_host")
+        )
         for revision, count in SETS.items():
             found = suite.servers(f"http://localhost:{at}/mcp", "--requirements", revision)
             names = required(revision, count)
@@ -504,7 +594,12 @@ def play(name: str, kind: str) -> bool:
 
 def main(names: List[str]) -> int:
     usual_signals()
-    plays = [(name, kind) for name, (_, kinds) in SCENES.items() for kind in kinds if not names or name in names]
+    plays = [
+        (name, kind)
+        for name, (_, kinds) in SCENES.items()
+        for kind in kinds
+        if not names or name in names
+    ]
     beside = [each for each in plays if each[0] not in ALONE]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         passed = list(pool.map(lambda each: play(*each), beside))

@@ -17,7 +17,8 @@ from ..redis_server import store_at
 
 PLACE = os.environ["MINIMCP_SHARED_STORE"]
 server = minimcp.Server(
-    "shared", store=minimcp.MemoryStore() if PLACE == "memory" else store_at(PLACE),
+    "shared",
+    store=minimcp.MemoryStore() if PLACE == "memory" else store_at(PLACE),
     http=HttpOptions(health="/healthz", max_sessions=100_000, keepalive=1),
     limits=minimcp.Limits(drain_grace=20),
 )

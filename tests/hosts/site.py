@@ -18,7 +18,9 @@ FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
 SECONDS = 10.0  # how long a tool waits for what it needs
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
-server = Server("hosts", state_keys=None if KEY is None else [KEY.encode()], http=HttpOptions(**OPTIONS))
+server = Server(
+    "hosts", state_keys=None if KEY is None else [KEY.encode()], http=HttpOptions(**OPTIONS)
+)
 app = server.wsgi("/mcp", max_streams=STREAMS)
 
 
@@ -127,7 +129,11 @@ def django() -> Callable[..., Iterable[bytes]]:
     from django.urls import path
 
     settings.configure(
-        SECRET_KEY="hosts", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["127.0.0.1"], DEBUG=False, MIDDLEWARE=[],
+        SECRET_KEY="hosts",
+        ROOT_URLCONF=__name__,
+        ALLOWED_HOSTS=["127.0.0.1"],
+        DEBUG=False,
+        MIDDLEWARE=[],
     )
     globals()["urlpatterns"] = [path("", lambda request: HttpResponse("a page"))]
     pages = get_wsgi_application()

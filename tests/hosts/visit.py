@@ -25,14 +25,20 @@ TOOLS = ["add", "choose", "fail", "grow", "later", "note", "silent", "steps", "w
 BODY_BYTES = 100_000  # the longest body that the site takes
 
 PARAMS = {
-    "name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {},
+    "name": "add",
+    "arguments": {"a": 1, "b": 2},
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
     },
 }
 BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": PARAMS}).encode()
 HEADERS = {
-    "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add",
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/call",
+    "Mcp-Name": "add",
 }
 
 
@@ -42,7 +48,11 @@ def total(body: bytes) -> Any:
 
 def text_of(path: Path) -> str:
     """What a file says, when it is there."""
-    return path.read_text() if eventually(lambda: path.exists() and path.read_text(), SECONDS) else "nothing"
+    return (
+        path.read_text()
+        if eventually(lambda: path.exists() and path.read_text(), SECONDS)
+        else "nothing"
+    )
 
 
 class Visit(NamedTuple):
@@ -62,18 +72,27 @@ class Visit(NamedTuple):
 
     def connect(self, **more: Any) -> minimcp.Client:
         elicit = {"which": "the red one"}
-        return minimcp.connect(self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more)
+        return minimcp.connect(
+            self.url, revision=self.revision, timeout=SECONDS, elicit=lambda request: elicit, **more
+        )
 
     def checks(self) -> dict[str, Callable[[], None]]:
         """What is to be shown there, by the words that are printed."""
         asks = self.modern or self.sessions
         wanted: dict[str, tuple[bool, Callable[[], None]]] = {
-            "list": (True, self.list), "call": (True, self.call), "progress": (True, self.progress),
-            "error": (True, self.error), "question": (asks, self.question),
-            "question refused": (not asks, self.refused), "gone": (True, self.gone),
-            "coming back": (not self.modern, self.coming_back), "silent and gone": (self.modern, self.silent),
-            f"{CLIENTS} clients": (True, self.crowd), "odd requests": (self.modern, self.raw),
-            "bodies": (self.modern, self.bodies), "page": (bool(self.page), self.host_page),
+            "list": (True, self.list),
+            "call": (True, self.call),
+            "progress": (True, self.progress),
+            "error": (True, self.error),
+            "question": (asks, self.question),
+            "question refused": (not asks, self.refused),
+            "gone": (True, self.gone),
+            "coming back": (not self.modern, self.coming_back),
+            "silent and gone": (self.modern, self.silent),
+            f"{CLIENTS} clients": (True, self.crowd),
+            "odd requests": (self.modern, self.raw),
+            "bodies": (self.modern, self.bodies),
+            "page": (bool(self.page), self.host_page),
         }
         return {word: check for word, (there, check) in wanted.items() if there}
 
@@ -125,15 +144,23 @@ class Visit(NamedTuple):
     def refused(self) -> None:
         """Where a client has no session, nobody can say whose answer it is."""
         with self.connect() as client:
-            expect_raised(minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex}))
+            expect_raised(
+                minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex})
+            )
 
     def gone(self) -> None:
         """Who goes away in mid-call ends that call, and no other."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
-            expect_raised(minimcp.Cancelled, lambda: client.call_tool(
-                "work", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
-            ))
+            expect_raised(
+                minimcp.Cancelled,
+                lambda: client.call_tool(
+                    "work",
+                    {"name": name},
+                    cancel=token,
+                    on_progress=lambda progress: token.cancel(),
+                ),
+            )
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
             if self.modern or self.sessions:  # otherwise nothing says which call a client means
                 expect(text_of(self.folder / name), "cancelled")
@@ -144,9 +171,15 @@ class Visit(NamedTuple):
         """Who goes away while a handler says nothing is missed at a comment."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
-            expect_raised(minimcp.Cancelled, lambda: client.call_tool(
-                "silent", {"name": name}, cancel=token, on_progress=lambda progress: token.cancel()
-            ))
+            expect_raised(
+                minimcp.Cancelled,
+                lambda: client.call_tool(
+                    "silent",
+                    {"name": name},
+                    cancel=token,
+                    on_progress=lambda progress: token.cancel(),
+                ),
+            )
             expect(text_of(self.folder / name), "cancelled")
 
     def crowd(self) -> None:
@@ -182,7 +215,9 @@ class Visit(NamedTuple):
             for chunked in (False, True):
                 given: Any = iter([body[:10], body[10:]]) if chunked else body
                 more = {"Transfer-Encoding": "chunked"} if chunked else {}
-                status, _, said = self._then_served("POST", "/mcp", given, {**HEADERS, **more}, chunked=chunked)
+                status, _, said = self._then_served(
+                    "POST", "/mcp", given, {**HEADERS, **more}, chunked=chunked
+                )
                 if body is over:
                     expect((status, b"HttpOptions.body_bytes" in said), (413, True))
                 else:
@@ -200,9 +235,13 @@ class Visit(NamedTuple):
         """The response to a request by hand, after which the connection has served a right one."""
         parts = urlsplit(self.url)
         answers = []
-        with contextlib.closing(HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS)) as made:
+        with contextlib.closing(
+            HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS)
+        ) as made:
             for given in ((method, path, body, headers), ("POST", "/mcp", BODY, HEADERS)):
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # answered before all was sent
+                with contextlib.suppress(
+                    BrokenPipeError, ConnectionResetError
+                ):  # answered before all was sent
                     made.request(*given, encode_chunked=chunked and not answers)
                 response = made.getresponse()
                 answers.append((response.status, response.headers, response.read()))

@@ -24,7 +24,8 @@ def build() -> Server:
             "tools": (lambda: server.add_tool(later), lambda: server.remove_tool("later")),
             "prompts": (lambda: server.add_prompt(later), lambda: server.remove_prompt("later")),
             "resources": (
-                lambda: server.add_resource(later, "later://x"), lambda: server.remove_resource("later://x")
+                lambda: server.add_resource(later, "later://x"),
+                lambda: server.remove_resource("later://x"),
             ),
         }[kind]
         if kind in there:

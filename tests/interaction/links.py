@@ -38,7 +38,10 @@ def stripped(client: Client, result: Dict[str, Any]) -> Dict[str, Any]:
         assert result.pop("resultType") == "complete" and client.server_info is not None
         meta = result.pop("_meta")
         info = meta.pop("io.modelcontextprotocol/serverInfo")
-        assert (info["name"], info["version"]) == (client.server_info.name, client.server_info.version)
+        assert (info["name"], info["version"]) == (
+            client.server_info.name,
+            client.server_info.version,
+        )
         result.update({"_meta": meta} if meta else {})
     return result
 
@@ -85,7 +88,9 @@ def link_to(module: str) -> Any:
                 client = stack.enter_context(way.open())
             own = held().named() - before
             yield way._replace(shared=client)
-        assert eventually(lambda: not own & held().named()), "a server in memory closes its end on its own thread"
+        assert eventually(lambda: not own & held().named()), (
+            "a server in memory closes its end on its own thread"
+        )
 
     return link
 

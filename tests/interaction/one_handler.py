@@ -32,7 +32,13 @@ def plan(city: str, ledger: str, ctx: Context) -> Dict[str, Any]:
         ctx.progress(leg, 3, f"leg {leg}")
     ctx.info({"booked": number})
     server.resource_updated("ledger://")
-    return {"seats": seats, "folders": folders, "verse": verse, "number": number, "trip": hours.text}
+    return {
+        "seats": seats,
+        "folders": folders,
+        "verse": verse,
+        "number": number,
+        "trip": hours.text,
+    }
 
 
 def book(ledger: str, line: str) -> int:

@@ -18,12 +18,18 @@ PAY = "https://pay.example/1"
 PICKS = {
     "type": "object",
     "properties": {
-        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+        },
         "pattern": {"type": "string", "pattern": "^a", "default": "ab"},
     },
     "required": ["size"],
 }
-LISTS = {"type": "object", "properties": {"picks": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}}}}
+LISTS = {
+    "type": "object",
+    "properties": {"picks": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}}},
+}
 
 entered: Dict[str, threading.Event] = {}
 ended: Dict[str, List[str]] = {}
@@ -100,12 +106,18 @@ def must_pay(ctx: Context, stubborn: bool = False) -> str:
 
 def everything(ctx: Context) -> Dict[str, Any]:
     """Ask four things at once."""
-    found = ctx.ask_all({
-        "name": Elicit("Name?", {"name": str}), "poem": minimcp.Sample("A poem"), "roots": minimcp.ListRoots(),
-        "url": minimcp.ElicitUrl("Open", PAY),
-    })
+    found = ctx.ask_all(
+        {
+            "name": Elicit("Name?", {"name": str}),
+            "poem": minimcp.Sample("A poem"),
+            "roots": minimcp.ListRoots(),
+            "url": minimcp.ElicitUrl("Open", PAY),
+        }
+    )
     return {
-        "name": found["name"].content, "poem": found["poem"].text, "roots": [root.uri for root in found["roots"]],
+        "name": found["name"].content,
+        "poem": found["poem"].text,
+        "roots": [root.uri for root in found["roots"]],
         "url": found["url"].action,
     }
 
@@ -166,7 +178,20 @@ def build(*, state_keys: Optional[List[str]] = None, **options: Any) -> Server:
     """The server; keys are given in hexadecimal digits."""
     keys = None if state_keys is None else [bytes.fromhex(key) for key in state_keys]
     server = Server("questions", version="1", state_keys=keys, **options)
-    for tool in (book, decide, pick, summarise, talk, look, pay, must_pay, everything, careful, effects, wait):
+    for tool in (
+        book,
+        decide,
+        pick,
+        summarise,
+        talk,
+        look,
+        pay,
+        must_pay,
+        everything,
+        careful,
+        effects,
+        wait,
+    ):
         server.add_tool(tool)
     server.add_tool(hurried, timeout=HURRY)
     server.add_tool(hurried, name="late", timeout=0.05)

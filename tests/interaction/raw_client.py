@@ -13,7 +13,11 @@ from ..wire.messages import hello, modern
 
 Reply = Union[Dict[str, Any], Callable[[Dict[str, Any]], Any]]
 
-ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
+ALL = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {},
+}
 
 
 class RawClient:
@@ -27,7 +31,11 @@ class RawClient:
     """
 
     def __init__(
-        self, server: Server, revision: str, replies: Dict[str, Reply], capabilities: Optional[Dict[str, Any]] = None
+        self,
+        server: Server,
+        revision: str,
+        replies: Dict[str, Reply],
+        capabilities: Optional[Dict[str, Any]] = None,
     ) -> None:
         self.revision, self.replies = revision, replies
         self.capabilities = ALL if capabilities is None else capabilities
@@ -106,7 +114,9 @@ class RawClient:
             refusal = next((answer for answer in answers.values() if "error" in answer), None)
             if refusal is not None:
                 return {"refused": refusal}
-            message = self.once(method, **params, inputResponses=answers, requestState=result["requestState"])
+            message = self.once(
+                method, **params, inputResponses=answers, requestState=result["requestState"]
+            )
         return message
 
     def call(self, name: str, **arguments: Any) -> Any:

@@ -46,9 +46,19 @@ def build(**options: Any) -> Server:
 
 def _add_resources(server: Server) -> None:
     @server.resource(
-        "notes://all", title="All notes", mime_type="text/markdown", size=7, icons=[ICON], meta={"example.com/m": 1},
-        annotations={"audience": ["user"], "priority": 0.5, "last_modified": "2026-01-02T03:04:05Z"},
-        ttl=1.5, cache_scope="public",
+        "notes://all",
+        title="All notes",
+        mime_type="text/markdown",
+        size=7,
+        icons=[ICON],
+        meta={"example.com/m": 1},
+        annotations={
+            "audience": ["user"],
+            "priority": 0.5,
+            "last_modified": "2026-01-02T03:04:05Z",
+        },
+        ttl=1.5,
+        cache_scope="public",
     )
     def notes() -> str:
         """All that was noted."""
@@ -81,7 +91,10 @@ def _add_resources(server: Server) -> None:
     def hints() -> minimcp.ReadResourceResult:
         """Says itself how long it stays true."""
         return minimcp.ReadResourceResult(
-            [TextResourceContents("own://hints", "now")], ttl_ms=7, cache_scope="public", meta={"example.com/r": 2}
+            [TextResourceContents("own://hints", "now")],
+            ttl_ms=7,
+            cache_scope="public",
+            meta={"example.com/r": 2},
         )
 
     @server.resource(ODD)
@@ -122,8 +135,14 @@ def _add_resources(server: Server) -> None:
 
 def _add_templates(server: Server) -> None:
     @server.resource(
-        "weather://{city}/{days}", title="Weather", mime_type="application/json", icons=[ICON], meta={"a.example/t": 1},
-        annotations=minimcp.Annotations(priority=1), complete={"city": ["Oslo", "Odense", "Bergen"]}, ttl=2,
+        "weather://{city}/{days}",
+        title="Weather",
+        mime_type="application/json",
+        icons=[ICON],
+        meta={"a.example/t": 1},
+        annotations=minimcp.Annotations(priority=1),
+        complete={"city": ["Oslo", "Odense", "Bergen"]},
+        ttl=2,
     )
     def weather(city: str, days: int, ctx: Context) -> Dict[str, Any]:
         """The weather of some days."""
@@ -156,7 +175,9 @@ def _add_templates(server: Server) -> None:
 
 
 def cities(value: str) -> List[str]:
-    return [city for city in ("Oslo", "Odense", "Ålesund") if city.lower().startswith(value.lower())]
+    return [
+        city for city in ("Oslo", "Odense", "Ålesund") if city.lower().startswith(value.lower())
+    ]
 
 
 def streets(value: str, arguments: Mapping[str, str]) -> List[str]:
@@ -181,15 +202,29 @@ def wrong_completer(value: str) -> Any:
 
 def _add_prompts(server: Server) -> None:
     @server.prompt(
-        title="Briefing", icons=[ICON], meta={"example.com/p": 1},
+        title="Briefing",
+        icons=[ICON],
+        meta={"example.com/p": 1},
         complete={
-            "city": cities, "street": streets, "part": whole, "broken": broken_completer, "own": own_completer,
+            "city": cities,
+            "street": streets,
+            "part": whole,
+            "broken": broken_completer,
+            "own": own_completer,
             "wrong": wrong_completer,
         },
     )
     def briefing(
-        city: str, tone: Tone = "plain", street: str = "", part: str = "", broken: str = "", own: str = "",
-        wrong: str = "", free: str = "", shout: bool = False, colour: Colour = Colour.RED,
+        city: str,
+        tone: Tone = "plain",
+        street: str = "",
+        part: str = "",
+        broken: str = "",
+        own: str = "",
+        wrong: str = "",
+        free: str = "",
+        shout: bool = False,
+        colour: Colour = Colour.RED,
     ) -> str:
         """Brief somebody.
 
@@ -201,14 +236,20 @@ def _add_prompts(server: Server) -> None:
         return text.upper() if shout else text
 
     @server.prompt
-    def typed(count: int, ctx: Context, ratio: float = 0.5, tags: Optional[List[str]] = None) -> str:
+    def typed(
+        count: int, ctx: Context, ratio: float = 0.5, tags: Optional[List[str]] = None
+    ) -> str:
         """Typed arguments."""
         return f"{count!r} {ratio!r} {tags!r} {ctx.method}"
 
     @server.prompt
     def talk() -> List[Any]:
         """Several messages."""
-        return ["question", minimcp.Message("assistant", "answer"), minimcp.Image(PICTURE, "image/png")]
+        return [
+            "question",
+            minimcp.Message("assistant", "answer"),
+            minimcp.Image(PICTURE, "image/png"),
+        ]
 
     @server.prompt
     def blocks() -> List[Any]:
@@ -223,7 +264,9 @@ def _add_prompts(server: Server) -> None:
     @server.prompt(name="whole")
     def whole_prompt() -> minimcp.GetPromptResult:
         """A whole result."""
-        return minimcp.GetPromptResult([minimcp.Message("user", "all")], "described here", meta={"example.com/g": 1})
+        return minimcp.GetPromptResult(
+            [minimcp.Message("user", "all")], "described here", meta={"example.com/g": 1}
+        )
 
     @server.prompt
     def broken() -> str:

@@ -18,8 +18,13 @@ WITHOUT_META = (R1, R2)  # whose tools and resources have none
 URI = "ui://sales/chart"
 PAGE = '<!DOCTYPE html><head><script src="minimcp-app.js"></script></head><p>\\1 &amp; \\g<0></p>'
 ASKED = {
-    "csp": {"connectDomains": ["https://api.example.com"], "resourceDomains": ["https://*.example.com"]},
-    "permissions": {"camera": {}, "clipboardWrite": {}}, "domain": "a.example.com", "prefersBorder": False,
+    "csp": {
+        "connectDomains": ["https://api.example.com"],
+        "resourceDomains": ["https://*.example.com"],
+    },
+    "permissions": {"camera": {}, "clipboardWrite": {}},
+    "domain": "a.example.com",
+    "prefersBorder": False,
 }
 
 
@@ -27,8 +32,15 @@ def build(**options: Any) -> Server:
     server = Server("sales", extensions=[Apps()], **options)
 
     @server.app(
-        URI, border=False, domain="a.example.com", permissions=["camera", "clipboard_write"], meta={"com.example/x": 1},
-        csp={"connect_domains": ["https://api.example.com"], "resource_domains": ["https://*.example.com"]},
+        URI,
+        border=False,
+        domain="a.example.com",
+        permissions=["camera", "clipboard_write"],
+        meta={"com.example/x": 1},
+        csp={
+            "connect_domains": ["https://api.example.com"],
+            "resource_domains": ["https://*.example.com"],
+        },
     )
     def chart() -> str:
         """A bar for each month."""
@@ -96,8 +108,13 @@ def test_a_host_finds_the_page_of_a_tool(host: Client) -> None:
 
 def test_a_page_comes_with_the_script_and_what_it_asks_for(host: Client) -> None:
     page = host.read_resource(URI).contents[0]
-    assert (page.mime_type, page.meta) == (MIME_TYPE, None if host.revision in WITHOUT_META else {"ui": ASKED})
-    assert page.text == PAGE.replace('<script src="minimcp-app.js"></script>', f"<script>\n{script()}</script>")
+    assert (page.mime_type, page.meta) == (
+        MIME_TYPE,
+        None if host.revision in WITHOUT_META else {"ui": ASKED},
+    )
+    assert page.text == PAGE.replace(
+        '<script src="minimcp-app.js"></script>', f"<script>\n{script()}</script>"
+    )
     plain = host.read_resource("ui://plain").contents[0]
     assert (plain.mime_type, plain.meta, plain.text) == (MIME_TYPE, None, "<p>")
 
@@ -135,7 +152,10 @@ def test_a_plain_class_has_pages_and_tools_that_show_them() -> None:
             return "much"
 
     with opened(Server("shop", Shop(), extensions=[Apps()]), REVISIONS[-1]) as client:
-        assert listed(client) == {"sales": {"ui": {"resourceUri": URI}}, URI: {"ui": {"prefersBorder": True}}}
+        assert listed(client) == {
+            "sales": {"ui": {"resourceUri": URI}},
+            URI: {"ui": {"prefersBorder": True}},
+        }
         assert client.read_resource(URI).text == "<p>shop"
 
 
@@ -149,7 +169,9 @@ PAGES: Dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_is_no_page_is_an_error_without_its_words(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_page_is_an_error_without_its_words(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("sales", extensions=[Apps()])
 
     @server.app(f"ui://{name}")
@@ -173,7 +195,11 @@ def reader(pages: Dict[str, str]) -> Callable[..., str]:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_hostile_and_huge_pages_come_as_they_are(revision: str) -> None:
     hostile = '</script><script>alert("\u2028\U0001f600 \\1 \\g<0> ${x}")</script>\0<script src="minimcp-app.js">'
-    pages = {"ui://hostile/%22%3E%3Cb%3E": hostile, "ui://huge": "<b>&" * 1_000_000, "ui://empty": ""}
+    pages = {
+        "ui://hostile/%22%3E%3Cb%3E": hostile,
+        "ui://huge": "<b>&" * 1_000_000,
+        "ui://empty": "",
+    }
     server = Server("sales", extensions=[Apps()])
     for uri in pages:
         server.app(uri, name='"><script>x</script>', description="\n</script>")(reader(pages))
@@ -184,7 +210,7 @@ def test_hostile_and_huge_pages_come_as_they_are(revision: str) -> None:
 
 def test_the_script_comes_wherever_the_page_names_it() -> None:
     server = Server("sales", extensions=[Apps()])
-    tag = "<SCRIPT SRC=\"minimcp-app.js\">\n</SCRIPT>"
+    tag = '<SCRIPT SRC="minimcp-app.js">\n</SCRIPT>'
     server.add_app(lambda: f"{tag}<p>{tag}", "ui://twice", name="twice")
 
     @server.tool

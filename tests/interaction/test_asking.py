@@ -21,7 +21,12 @@ from . import questions_server
 from .questions_server import PAY, build
 from .raw_client import ALL, RawClient
 
-SAID = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "short"}, "stopReason": "endTurn"}
+SAID = {
+    "role": "assistant",
+    "model": "m",
+    "content": {"type": "text", "text": "short"},
+    "stopReason": "endTurn",
+}
 ROOTS = {"roots": [{"uri": "file:///a/b", "name": "b"}, {"uri": "file:///c", "name": "c"}]}
 
 
@@ -32,16 +37,26 @@ def user(question: Dict[str, Any]) -> Dict[str, Any]:
         return {"action": "accept"}
     values = {"string": "ab", "integer": 3, "boolean": True, "array": ["x"]}
     fields = params["requestedSchema"]["properties"]
-    content = {name: field.get("enum", [values[field["type"]]])[0] for name, field in fields.items()}
-    content.update({name: field["oneOf"][0]["const"] for name, field in fields.items() if "oneOf" in field})
+    content = {
+        name: field.get("enum", [values[field["type"]]])[0] for name, field in fields.items()
+    }
+    content.update(
+        {name: field["oneOf"][0]["const"] for name, field in fields.items() if "oneOf" in field}
+    )
     return {"action": "accept", "content": content}
 
 
-REPLIES: Dict[str, Any] = {"elicitation/create": user, "sampling/createMessage": SAID, "roots/list": ROOTS}
+REPLIES: Dict[str, Any] = {
+    "elicitation/create": user,
+    "sampling/createMessage": SAID,
+    "roots/list": ROOTS,
+}
 
 
 @contextmanager
-def serving(revision: str, replies: Any = None, *, capabilities: Any = None, **options: Any) -> Iterator[Any]:
+def serving(
+    revision: str, replies: Any = None, *, capabilities: Any = None, **options: Any
+) -> Iterator[Any]:
     server = build(**options)
     with RawClient(server, revision, {**REPLIES, **(replies or {})}, capabilities) as client:
         yield client
@@ -58,15 +73,34 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 def lacking(name: str, method: str, revision: str) -> Any:
     """How a call ends that needs what is not there."""
-    way = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}[name.partition(".")[0]]
-    having = {"elicitation.form": (R3, R4, R5), "elicitation.url": (R4, R5), "sampling.tools": (R4, R5)}.get(name)
+    way = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}[
+        name.partition(".")[0]
+    ]
+    having = {
+        "elicitation.form": (R3, R4, R5),
+        "elicitation.url": (R4, R5),
+        "sampling.tools": (R4, R5),
+    }.get(name)
     there = having is None or revision in having
-    told = f", such as connect(..., {way})" if there else f": {revision} has none, {', '.join(having or ())} have"
+    told = (
+        f", such as connect(..., {way})"
+        if there
+        else f": {revision} has none, {', '.join(having or ())} have"
+    )
     return -32021 if revision == R5 else [f"{method} needs a client with {name}{told}"]
 
 
 @pytest.mark.requirement(
-    "SAMP-02", "ROOT-02", "ELIC-05", "ELIC-18", "ELIC-25", "M:MRTR-S15", "M:ELI-1", "M:SAM-1", "M:ROOT-1", "M:ELI-7"
+    "SAMP-02",
+    "ROOT-02",
+    "ELIC-05",
+    "ELIC-18",
+    "ELIC-25",
+    "M:MRTR-S15",
+    "M:ELI-1",
+    "M:SAM-1",
+    "M:ROOT-1",
+    "M:ELI-7",
 )
 @pytest.mark.parametrize("check", [False, True])
 def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check: bool) -> None:
@@ -95,9 +129,17 @@ def test_choices_by_revision(revision: str) -> None:
             return
         fields = client.asked[0]["params"]["requestedSchema"]["properties"]
         if revision == R3:
-            assert fields["size"] == {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]}
-            assert fields["pattern"] == {"type": "string"} and "mode" not in client.asked[0]["params"]
-            assert client.call("pick", lists=True) == ["2025-06-18 has no forms with lists of choices"]
+            assert fields["size"] == {
+                "type": "string",
+                "enum": ["s", "l"],
+                "enumNames": ["Small", "Large"],
+            }
+            assert (
+                fields["pattern"] == {"type": "string"} and "mode" not in client.asked[0]["params"]
+            )
+            assert client.call("pick", lists=True) == [
+                "2025-06-18 has no forms with lists of choices"
+            ]
         else:
             assert fields == questions_server.PICKS["properties"]
             assert client.call("pick", lists=True) == '{"picks":["x"]}'
@@ -110,27 +152,44 @@ def test_refusals_and_errors_of_the_client(revision: str, caplog: pytest.LogCapt
     with serving(revision, {"sampling/createMessage": rejected, "roots/list": broken}) as client:
         refused = "refused: User rejected sampling request"
         assert client.call("careful") == ("given up" if revision == R5 else refused)
-        assert client.call("look") == ("given up" if revision == R5 else ["Roots not supported (-32601)"])
+        assert client.call("look") == (
+            "given up" if revision == R5 else ["Roots not supported (-32601)"]
+        )
 
 
 @pytest.mark.requirement(
-    "ROOT-07", "SAMP-18", "SAMP-29", "ELIC-03", "M:MRTR-S4", "M:ELI-2", "M:SAM-2", "M:ROOT-2", "M:META-15", "M:META-16"
+    "ROOT-07",
+    "SAMP-18",
+    "SAMP-29",
+    "ELIC-03",
+    "M:MRTR-S4",
+    "M:ELI-2",
+    "M:SAM-2",
+    "M:ROOT-2",
+    "M:META-15",
+    "M:META-16",
 )
 def test_nothing_undeclared_is_asked(revision: str) -> None:
     with serving(revision, capabilities={"sampling": {}}) as client:
         for tool, name, method in (
-            ("book", "elicitation.form", "elicitation/create"), ("look", "roots", "roots/list"),
-            ("pay", "elicitation.url", "elicitation/create"), ("talk", "sampling.tools", "sampling/createMessage"),
+            ("book", "elicitation.form", "elicitation/create"),
+            ("look", "roots", "roots/list"),
+            ("pay", "elicitation.url", "elicitation/create"),
+            ("talk", "sampling.tools", "sampling/createMessage"),
         ):
             arguments = {"city": "x"} if tool == "book" else {}
             assert client.call(tool, **arguments) == lacking(name, method, revision)
         assert client.asked == []
     with serving(revision, capabilities={}) as client:
         assert client.call("needs") == (-32021 if revision == R5 else [NEEDS_SAMPLING])
-        assert client.call("summarise", text="x") == lacking("sampling", "sampling/createMessage", revision)
+        assert client.call("summarise", text="x") == lacking(
+            "sampling", "sampling/createMessage", revision
+        )
         if revision == R5:
             message = client.once("tools/call", name="pay", arguments={})
-            assert message["error"]["data"] == {"requiredCapabilities": {"elicitation": {"url": {}}}}
+            assert message["error"]["data"] == {
+                "requiredCapabilities": {"elicitation": {"url": {}}}
+            }
 
 
 @pytest.mark.requirement("SAMP-17", "SAMP-18", "SAMP-20", "M:SAM-2", "M:SAM-13")
@@ -138,15 +197,24 @@ def test_a_model_with_tools(revision: str) -> None:
     use = {"type": "tool_use", "id": "u1", "name": "add", "input": {"a": 1}, "_meta": {"k": 1}}
 
     def model(question: Dict[str, Any]) -> Dict[str, Any]:
-        return SAID if "toolChoice" in question["params"] else {**SAID, "content": [use], "stopReason": "toolUse"}
+        return (
+            SAID
+            if "toolChoice" in question["params"]
+            else {**SAID, "content": [use], "stopReason": "toolUse"}
+        )
 
     with serving(revision, {"sampling/createMessage": model}) as client:
         if revision not in (R4, R5):
-            assert client.call("talk") == lacking("sampling.tools", "sampling/createMessage", revision)
+            assert client.call("talk") == lacking(
+                "sampling.tools", "sampling/createMessage", revision
+            )
             return
         assert client.call("talk") == "short"
         first, second = (question["params"] for question in client.asked)
-        assert first["tools"] == [{"name": "add", "inputSchema": {"type": "object"}}] and "toolChoice" not in first
+        assert (
+            first["tools"] == [{"name": "add", "inputSchema": {"type": "object"}}]
+            and "toolChoice" not in first
+        )
         assert second["toolChoice"] == {"mode": "none"} and second["messages"][1]["content"] == use
 
 
@@ -159,23 +227,39 @@ def test_urls_by_revision(revision: str, caplog: pytest.LogCaptureFixture) -> No
             params = client.asked[0]["params"]
             own = {"elicitationId": "pay-1"} if revision == R4 else {}
             assert params == {"mode": "url", "message": "Pay, please", "url": PAY, **own}
-        done = [notice for notice in client.notices if notice["method"] == "notifications/elicitation/complete"]
-        assert [notice["params"] for notice in done] == [{"elicitationId": "pay-1"}] * (revision == R4)
+        done = [
+            notice
+            for notice in client.notices
+            if notice["method"] == "notifications/elicitation/complete"
+        ]
+        assert [notice["params"] for notice in done] == [{"elicitationId": "pay-1"}] * (
+            revision == R4
+        )
         client.asked.clear()
         message = client.whole("tools/call", name="must_pay", arguments={})
         if revision == R5:
-            assert message["result"]["content"][0]["text"] == "paid in round 2" and len(client.asked) == 1
+            assert (
+                message["result"]["content"][0]["text"] == "paid in round 2"
+                and len(client.asked) == 1
+            )
         elif revision == R4:
             entry = {"mode": "url", "message": "Pay", "url": PAY, "elicitationId": "e1"}
-            assert message["error"]["code"] == -32042 and message["error"]["data"] == {"elicitations": [entry]}
+            assert message["error"]["code"] == -32042 and message["error"]["data"] == {
+                "elicitations": [entry]
+            }
         else:
-            assert message["result"]["isError"] and message["result"]["content"][0]["text"] == "pay first"
+            assert (
+                message["result"]["isError"]
+                and message["result"]["content"][0]["text"] == "pay first"
+            )
         assert other.call("look") == "b=/a/b, c=/c" and other.notices == []
     with serving(revision, {"elicitation/create": {"action": "decline"}}) as client:
         if revision == R5:
             assert client.call("must_pay", stubborn=True) == ["pay first"]
             client.replies["elicitation/create"] = {"action": "accept"}
-            assert client.call("must_pay", stubborn=True) == ["pay first"] and len(client.asked) == 9
+            assert (
+                client.call("must_pay", stubborn=True) == ["pay first"] and len(client.asked) == 9
+            )
 
 
 # ------------------------------------------------------------ requests that are questions to the client
@@ -204,9 +288,14 @@ def test_a_cancelled_call_withdraws_its_question() -> None:
     with serving(R4) as client:
         call = client.begin("tools/call", name="wait", arguments={"name": "cancelled"})
         question = client.peer.expect()
-        client.peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+        client.peer.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}}
+        )
         notice = client.peer.expect()
-        assert notice["method"] == "notifications/cancelled" and notice["params"]["requestId"] == question["id"]
+        assert (
+            notice["method"] == "notifications/cancelled"
+            and notice["params"]["requestId"] == question["id"]
+        )
         client.reply(question)  # too late: nobody waits
         assert client.call("decide") == "accept {'sure': True} True"
         assert eventually(lambda: questions_server.ended.get("cancelled") == ["Cancelled"])
@@ -224,23 +313,42 @@ def ask_once(client: Any, **params: Any) -> Dict[str, Any]:
 def test_a_state_that_was_changed_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     with serving(R5) as client:
         result = ask_once(client)["result"]
-        token, answers = result["requestState"], {key: user(each) for key, each in result["inputRequests"].items()}
-        for bad in (token + "-TAMPERED", token[:-1], "v1.AAAA", "", 5, "A" * 2 ** 20):
+        token, answers = (
+            result["requestState"],
+            {key: user(each) for key, each in result["inputRequests"].items()},
+        )
+        for bad in (token + "-TAMPERED", token[:-1], "v1.AAAA", "", 5, "A" * 2**20):
             error = ask_once(client, requestState=bad, inputResponses=answers)["error"]
             assert error == {
-                "code": -32602, "message": "Invalid or expired requestState",
+                "code": -32602,
+                "message": "Invalid or expired requestState",
                 "data": {"reason": "invalid_request_state"},
             }
         for bad in (None, 5, [], {"k": None}, {"k": 5}):
-            assert ask_once(client, requestState=token, inputResponses=bad)["error"]["code"] == -32602
-        other = client.once("tools/call", name="book", arguments={}, requestState=token, inputResponses=answers)
+            assert (
+                ask_once(client, requestState=token, inputResponses=bad)["error"]["code"] == -32602
+            )
+        other = client.once(
+            "tools/call", name="book", arguments={}, requestState=token, inputResponses=answers
+        )
         assert other["error"]["data"] == {"reason": "invalid_request_state"}
-        anew = ask_once(client, requestState=None, inputResponses=answers)["result"]  # a call of its own
+        anew = ask_once(client, requestState=None, inputResponses=answers)[
+            "result"
+        ]  # a call of its own
         assert anew["resultType"] == "input_required"
-        assert ask_once(client, requestState=token, inputResponses=answers)["result"]["resultType"] == "complete"
+        assert (
+            ask_once(client, requestState=token, inputResponses=answers)["result"]["resultType"]
+            == "complete"
+        )
         again = ask_once(client, requestState=token, inputResponses=answers)["error"]
-        assert again["data"] == {"reason": "invalid_request_state"} and "was used before" in again["message"]
-        assert ask_once(client, requestState=anew["requestState"])["result"]["resultType"] == "input_required"
+        assert (
+            again["data"] == {"reason": "invalid_request_state"}
+            and "was used before" in again["message"]
+        )
+        assert (
+            ask_once(client, requestState=anew["requestState"])["result"]["resultType"]
+            == "input_required"
+        )
 
 
 @pytest.mark.requirement("M:MRTR-S11", "M:MRTR-S12", "M:BASE-12", "M:BASE-9")
@@ -249,7 +357,10 @@ def test_three_processes_serve_one_call(tmp_path: Path) -> None:
     keys = ["11" * 32, "22" * 32]
     servers = [
         RawServer(
-            script=Path(questions_server.__file__), env={"PYTHONPATH": str(ROOT)}, state_keys=order, check_replay=True
+            script=Path(questions_server.__file__),
+            env={"PYTHONPATH": str(ROOT)},
+            state_keys=order,
+            check_replay=True,
         )
         for order in (keys, keys[::-1], keys)
     ]
@@ -259,15 +370,22 @@ def test_three_processes_serve_one_call(tmp_path: Path) -> None:
         seen: List[str] = []
         for number in range(10):
             server = servers[number % 3]
-            server.write({
-                "jsonrpc": "2.0", "id": number, "method": "tools/call",
-                "params": modern({**params, **more}, capabilities=ALL),
-            })
+            server.write(
+                {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "method": "tools/call",
+                    "params": modern({**params, **more}, capabilities=ALL),
+                }
+            )
             result = server.answer(number)["result"]
             if result["resultType"] == "complete":
                 break
             seen += result["inputRequests"]
-            answers = {key: {"action": "accept", "content": {"n": len(seen)}} for key in result["inputRequests"]}
+            answers = {
+                key: {"action": "accept", "content": {"n": len(seen)}}
+                for key in result["inputRequests"]
+            }
             more = {"requestState": result["requestState"], "inputResponses": answers}
         assert seen == ["one", "two", "three"] and number == 3
         assert result["content"][0]["text"] == f"1 2 3 {len('begin 1') + len('end 2')}"
@@ -288,7 +406,9 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
         before = set(threading.enumerate())
         for _ in range(100):
             assert ask_once(client)["result"]["resultType"] == "input_required"
-        assert len(set(threading.enumerate()) - before) < 30, "a few workers, as many as were busy at once"
+        assert len(set(threading.enumerate()) - before) < 30, (
+            "a few workers, as many as were busy at once"
+        )
         channel = next(iter(server._connections.values()))
         assert eventually(lambda: "0 running, 0 queued" in repr(channel.pool))
         assert len(channel.requests) == 0 and len(channel.calls) == 0

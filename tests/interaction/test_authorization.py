@@ -32,7 +32,12 @@ def issuer() -> Iterator[AuthorizationServer]:
 
 def sign_in(**options: Any) -> "tuple[SignIn, Browser]":
     browser = Browser()
-    given = {"store": TokenMemory(), "on_redirect": browser.open, "on_callback": browser.come, **options}
+    given = {
+        "store": TokenMemory(),
+        "on_redirect": browser.open,
+        "on_callback": browser.come,
+        **options,
+    }
     return SignIn(**given), browser
 
 
@@ -41,10 +46,22 @@ def call(url: str, auth: Any, tool: str = "whoami", **options: Any) -> str:
         return client.call_tool(tool).text
 
 
-@requirement("AUTH-30", "AUTH-32", "AUTH-33", "AUTH-39", "AUTH-42", "AUTH-43", "AUTH-45", "M:AUTH-4", "M:AUTH-8")
+@requirement(
+    "AUTH-30",
+    "AUTH-32",
+    "AUTH-33",
+    "AUTH-39",
+    "AUTH-42",
+    "AUTH-43",
+    "AUTH-45",
+    "M:AUTH-4",
+    "M:AUTH-8",
+)
 @requirement("AUTH-53", "M:AUTH-17")
 @BOTH
-def test_a_person_signs_in_and_the_token_is_remembered(issuer: AuthorizationServer, revision: str) -> None:
+def test_a_person_signs_in_and_the_token_is_remembered(
+    issuer: AuthorizationServer, revision: str
+) -> None:
     with protected(issuer, scopes=("read",)) as running:
         auth, browser = sign_in()
         assert call(running.url, auth, revision=revision) == "ada"
@@ -83,7 +100,9 @@ def test_the_browser_comes_back_to_a_listener(issuer: AuthorizationServer) -> No
 
 @requirement("AUTH-57", "AUTH-58", "M:AUTH-24")
 @BOTH
-def test_a_tool_that_needs_more_is_stepped_up_to_once(issuer: AuthorizationServer, revision: str) -> None:
+def test_a_tool_that_needs_more_is_stepped_up_to_once(
+    issuer: AuthorizationServer, revision: str
+) -> None:
     with protected(issuer, scopes=("read",)) as running:
         auth, browser = sign_in()
         with minimcp.connect(running.url, auth=auth, revision=revision) as client:
@@ -94,7 +113,9 @@ def test_a_tool_that_needs_more_is_stepped_up_to_once(issuer: AuthorizationServe
         assert issuer.count("/authorize", scope="read write") == 1
         issuer.tokens.clear()
         issuer.refresh.clear()
-        assert call(running.url, auth, "write") == "written"  # what was granted before is asked for again
+        assert (
+            call(running.url, auth, "write") == "written"
+        )  # what was granted before is asked for again
         assert len(browser.opened) == 3
 
 
@@ -110,7 +131,9 @@ def test_a_step_up_in_vain_is_an_error_and_is_not_tried_again(issuer: Authorizat
 
 
 @requirement("AUTH-66")
-def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(issuer: AuthorizationServer) -> None:
+def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
+    issuer: AuthorizationServer,
+) -> None:
     issuer.lifetime = 5.0  # which is less than the time by which it is renewed early
     with protected(issuer) as running:
         auth, browser = sign_in()
@@ -131,7 +154,9 @@ def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(i
         assert len(browser.opened) == 1
 
 
-def test_a_refresh_token_that_is_not_taken_leads_to_the_browser(issuer: AuthorizationServer) -> None:
+def test_a_refresh_token_that_is_not_taken_leads_to_the_browser(
+    issuer: AuthorizationServer,
+) -> None:
     with protected(issuer) as running:
         auth, browser = sign_in()
         assert call(running.url, auth) == "ada"
@@ -144,7 +169,9 @@ def test_a_refresh_token_that_is_not_taken_leads_to_the_browser(issuer: Authoriz
         assert len(browser.opened) == 2
 
 
-def test_an_outage_of_the_token_endpoint_does_not_lose_the_refresh_token(issuer: AuthorizationServer) -> None:
+def test_an_outage_of_the_token_endpoint_does_not_lose_the_refresh_token(
+    issuer: AuthorizationServer,
+) -> None:
     with protected(issuer) as running:
         auth, browser = sign_in()
         assert call(running.url, auth) == "ada"
@@ -185,17 +212,29 @@ with minimcp.connect(sys.argv[1]) as client, ThreadPoolExecutor(16) as pool:
 """
 
 
-def test_two_processes_share_what_was_stored_and_refresh_it_once(issuer: AuthorizationServer, tmp_path: Path) -> None:
+def test_two_processes_share_what_was_stored_and_refresh_it_once(
+    issuer: AuthorizationServer, tmp_path: Path
+) -> None:
     tokens = tmp_path / "state" / "tokens.json"
     with protected(issuer) as running:
         auth, browser = sign_in(store=TokenFile(tokens))
         known = auth.sign_in(running.url)
         assert known["issuer"] == issuer.url
         assert known["can_be_refreshed"]
-        command, environment = [sys.executable, "-c", PROCESS, running.url], {"MINIMCP_TOKENS": str(tokens)}
+        command, environment = (
+            [sys.executable, "-c", PROCESS, running.url],
+            {"MINIMCP_TOKENS": str(tokens)},
+        )
         pair = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
-                             env={**os.environ, **environment}) for _ in range(2)
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, **environment},
+            )
+            for _ in range(2)
         ]
         assert [each.stdout.readline() for each in pair] == ["ready\n"] * 2  # type: ignore[union-attr]
         issuer.tokens.clear()
@@ -256,7 +295,9 @@ def test_credentials_stay_with_their_authorization_server(issuer: AuthorizationS
             running.move_to(other)
             assert call(running.url, auth) == "ada"
             assert other.count("/register") == 1
-            assert not {each.values.get("refresh_token") for each in other.asked} & set(issuer.refresh)
+            assert not {each.values.get("refresh_token") for each in other.asked} & set(
+                issuer.refresh
+            )
             with pytest.raises(AuthorizationError, match="the credentials are for"):
                 call(running.url, given)
             assert not other.count("/token", grant_type="client_credentials")
@@ -301,13 +342,18 @@ def test_the_clock_stands_while_a_person_signs_in(
         browser.open(url)
 
     auth, _ = sign_in(on_redirect=slowly, on_callback=browser.come)
-    with protected(issuer) as running, minimcp.connect(running.url, auth=auth, timeout=WAIT) as client:
+    with (
+        protected(issuer) as running,
+        minimcp.connect(running.url, auth=auth, timeout=WAIT) as client,
+    ):
         assert client.call_tool("write").text == "written"
     assert len(browser.opened) == 2
 
 
 @requirement("M:AUTH-18")
-def test_a_redirect_uri_that_is_refused_is_told(issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_uri_that_is_refused_is_told(
+    issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     why = {"error": "invalid_redirect_uri", "error_description": "only https\n\x1b[31m here"}
     monkeypatch.setattr(issuer, "register", lambda asked: (400, why))
     with protected(issuer) as running:
@@ -320,19 +366,36 @@ def test_a_redirect_uri_that_is_refused_is_told(issuer: AuthorizationServer, mon
 
 
 def test_nobody_signs_in(issuer: AuthorizationServer) -> None:
-    with protected(issuer) as running, pytest.raises(AuthorizationError, match="nobody has signed in within 0.1 s"):
+    with (
+        protected(issuer) as running,
+        pytest.raises(AuthorizationError, match="nobody has signed in within 0.1 s"),
+    ):
         call(running.url, SignIn(store=TokenMemory(), on_redirect=len, timeout=0.1))
 
 
-def test_nothing_secret_is_shown(issuer: AuthorizationServer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_secret_is_shown(
+    issuer: AuthorizationServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shown: "list[Any]" = []
     caplog.set_level("DEBUG")
     with protected(issuer) as running:
         auth, _ = sign_in(store=TokenFile(tmp_path / "tokens.json"))
-        with minimcp.connect(running.url, auth=auth, trace=lambda *each: shown.append(each)) as client:
-            shown += [client.call_tool("whoami"), auth, auth.store, auth.for_server(running.url), vars(auth)]
+        with minimcp.connect(
+            running.url, auth=auth, trace=lambda *each: shown.append(each)
+        ) as client:
+            shown += [
+                client.call_tool("whoami"),
+                auth,
+                auth.store,
+                auth.for_server(running.url),
+                vars(auth),
+            ]
         issuer.faults["/token"] = lambda handler: handler.answer(  # type: ignore[attr-defined]
-            400, {"error": "invalid_request", "error_description": f"you sent {issuer.asked[-1].values}"}
+            400,
+            {
+                "error": "invalid_request",
+                "error_description": f"you sent {issuer.asked[-1].values}",
+            },
         )
         secrets = {*issuer.tokens, *issuer.refresh, *issuer.codes}
         issuer.tokens.clear()
@@ -342,7 +405,9 @@ def test_nothing_secret_is_shown(issuer: AuthorizationServer, tmp_path: Path, ca
     text = "\n".join(map(repr, shown))
     assert not [secret for secret in secrets if secret in text]
     kept = json.loads((tmp_path / "tokens.json").read_text())
-    assert secrets & {value for entry in kept.values() for value in entry.values() if isinstance(value, str)}
+    assert secrets & {
+        value for entry in kept.values() for value in entry.values() if isinstance(value, str)
+    }
 
 
 # ------------------------------------------------------------ an authorization server that misbehaves
@@ -356,9 +421,13 @@ FAULTS: Dict[str, Any] = {
     "nested": lambda handler: handler.answer(200, b"[" * 50_000),
     "redirect": lambda handler: handler.answer(307, b"", Location="http://127.0.0.1:1/elsewhere"),
     "wrong types": lambda handler: handler.answer(200, {"access_token": 5, "token_type": []}),
-    "line end": lambda handler: handler.answer(200, {"access_token": "a\r\nX: y", "token_type": "Bearer"}),
+    "line end": lambda handler: handler.answer(
+        200, {"access_token": "a\r\nX: y", "token_type": "Bearer"}
+    ),
     "mac": lambda handler: handler.answer(200, {"access_token": "abc", "token_type": "mac"}),
-    "never": lambda handler: handler.answer(200, {"access_token": "a", "token_type": "Bearer", "expires_in": "soon"}),
+    "never": lambda handler: handler.answer(
+        200, {"access_token": "a", "token_type": "Bearer", "expires_in": "soon"}
+    ),
     "gone": lambda handler: handler.connection.close(),
 }
 

@@ -17,7 +17,11 @@ from ..scripted import Task
 from ..support import WAIT, outlives_the_test
 from .links import LINKS, served
 
-EVERY_LIST: Dict[str, Any] = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
+EVERY_LIST: Dict[str, Any] = {
+    "tools_list_changed": True,
+    "prompts_list_changed": True,
+    "resources_list_changed": True,
+}
 LISTS = ("tools", "prompts", "resources")
 
 
@@ -38,7 +42,9 @@ class Link(NamedTuple):
 
 
 def opened(transport: str, revision: str, **keywords: Any) -> Client:
-    return minimcp.connect(served(transport, "changes_server"), revision=revision, timeout=WAIT, **keywords)
+    return minimcp.connect(
+        served(transport, "changes_server"), revision=revision, timeout=WAIT, **keywords
+    )
 
 
 def callbacks(heard: "SimpleQueue[str]") -> Dict[str, Callable[..., Any]]:
@@ -88,7 +94,9 @@ def touch(client: Client, *uris: str) -> None:
 
 
 def told(changes: Any, count: int) -> List[Any]:
-    return [(change.kind, change.uri) for change in (changes.next(timeout=WAIT) for _ in range(count))]
+    return [
+        (change.kind, change.uri) for change in (changes.next(timeout=WAIT) for _ in range(count))
+    ]
 
 
 @pytest.mark.requirement("TOOL-02", "PRM-10", "RES-12", "M:PRM-7", "M:SUB-19", "M:BASE-23")
@@ -127,11 +135,17 @@ def test_streams_tell_what_they_are_about(link: Link) -> None:
         assert every.honored == Filter(True, True, True, ("a://1", "a://dir"))
         with client.listen(resources_list_changed=True, resource_subscriptions=["a://2"]) as some:
             touch(client, "a://2", "a://1", "a://3", "a://dir/x")
-            assert told(every, 2) == [("resource_updated", "a://1"), ("resource_updated", "a://dir/x")]
+            assert told(every, 2) == [
+                ("resource_updated", "a://1"),
+                ("resource_updated", "a://dir/x"),
+            ]
             client.call_tool("change", {"kind": "prompts"})
             assert told(every, 1) == [("prompts_list_changed", None)]
             client.call_tool("change", {"kind": "resources"})
-            assert told(some, 2) == [("resource_updated", "a://2"), ("resources_list_changed", None)]
+            assert told(some, 2) == [
+                ("resource_updated", "a://2"),
+                ("resources_list_changed", None),
+            ]
         touch(client, "a://2")
         client.call_tool("change", {"kind": "tools"})
         assert told(every, 2) == [("resources_list_changed", None), ("tools_list_changed", None)]
@@ -142,7 +156,9 @@ def test_streams_tell_what_they_are_about(link: Link) -> None:
         touch(client, "a://1")
         quiet.next(timeout=0.01)
     assert [each for each in link.next(6 if link.handshake else 3) if "://" not in each] == [
-        "prompts", "resources", "tools"
+        "prompts",
+        "resources",
+        "tools",
     ], "in a session all that the streams subscribed to is told to the callbacks too"
 
 

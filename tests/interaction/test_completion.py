@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import minimcp
-from minimcp import CapabilityNotSupported, Completion, InternalError, InvalidParams, RpcError, Server
+from minimcp import (
+    CapabilityNotSupported,
+    Completion,
+    InternalError,
+    InvalidParams,
+    RpcError,
+    Server,
+)
 
 from ..answering import R2, R3
 from .links import Link, link_to
@@ -63,7 +70,9 @@ def test_suggestions(link: Link) -> None:
     ):
         found = link.client.complete(argument, value, **where)  # type: ignore[arg-type]
         assert found == Completion(values, len(values), False), (argument, where)
-    assert link.client.complete("part", "x", prompt="briefing") == Completion(["xa", "xb"], 900, True)
+    assert link.client.complete("part", "x", prompt="briefing") == Completion(
+        ["xa", "xb"], 900, True
+    )
     ref = {"type": "ref/prompt", "name": "briefing", "title": "whatever"}
     asked = {"ref": ref, "argument": {"name": "tone", "value": "p"}}
     assert link.result("completion/complete", **asked) == {
@@ -77,10 +86,13 @@ def test_the_arguments_chosen_already_and_at_most_a_hundred(link: Link) -> None:
     city = "Oslo" if link.since(R3) else "nowhere"
     assert found == Completion([f"{city} {number}" for number in range(100)], 150, True)
     params = {
-        "ref": {"type": "ref/prompt", "name": "briefing"}, "argument": {"name": "street", "value": ""},
+        "ref": {"type": "ref/prompt", "name": "briefing"},
+        "argument": {"name": "street", "value": ""},
         "context": {"arguments": {"city": "Bergen"}},
     }
-    assert link.result("completion/complete", **params)["completion"]["values"][0] == "Bergen 0", "taken when it comes"
+    assert link.result("completion/complete", **params)["completion"]["values"][0] == "Bergen 0", (
+        "taken when it comes"
+    )
 
 
 @pytest.mark.requirement("COMP-07", "COMP-08", "M:CMP-5")

@@ -30,11 +30,16 @@ class Scene:
 
     def connect(self, target: Any = None, **options: Any) -> minimcp.Client:
         return minimcp.connect(
-            target or served(self.transport, "effects_server", **options), revision=self.revision, elicit=self.elicit,
-            sample=self.sample, timeout=WAIT,
+            target or served(self.transport, "effects_server", **options),
+            revision=self.revision,
+            elicit=self.elicit,
+            sample=self.sample,
+            timeout=WAIT,
         )
 
-    def act(self, client: minimcp.Client, name: str, questions: int = 1, **options: Any) -> CallToolResult:
+    def act(
+        self, client: minimcp.Client, name: str, questions: int = 1, **options: Any
+    ) -> CallToolResult:
         arguments = {"ledger": str(self.ledger), "name": name, "questions": questions}
         return client.call_tool("act", arguments, **options)
 
@@ -104,8 +109,12 @@ def test_fifty_calls_at_once_run_once_each(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS[1:])
-def test_over_http_it_runs_again_for_each_answer_where_requests_stand_alone(revision: str, tmp_path: Path) -> None:
+def test_over_http_it_runs_again_for_each_answer_where_requests_stand_alone(
+    revision: str, tmp_path: Path
+) -> None:
     scene, server = Scene("http", revision, tmp_path / "ledger"), effects_server.build()
     with server.start_http() as running, scene.connect(running.url) as client:
         assert scene.act(client, "run", 2).text == "accept decline"
-        assert scene.asked == ["0?", "1?"] and scene.done() == ["run"] * (3 if revision == R5 else 1)
+        assert scene.asked == ["0?", "1?"] and scene.done() == ["run"] * (
+            3 if revision == R5 else 1
+        )

@@ -141,7 +141,9 @@ def start() -> Iterator[Callable[..., RawServer]]:
     started: List[RawServer] = []
 
     def begin(*names: str, **options: Any) -> RawServer:
-        server = RawServer(MODERN, command=[*COMMAND, json.dumps(options)], env={"PYTHONPATH": str(ROOT)})
+        server = RawServer(
+            MODERN, command=[*COMMAND, json.dumps(options)], env={"PYTHONPATH": str(ROOT)}
+        )
         started.append(server)
         for id, name in enumerate(names, 1):
             server.begin_call(name, id=id)
@@ -181,14 +183,18 @@ def test_a_main_tool_closes_the_server(start: Callable[..., RawServer]) -> None:
 
 
 @pytest.mark.parametrize("name", ["deaf", "wedged", "stuck"])
-def test_a_signal_ends_the_process_whatever_a_handler_does(start: Callable[..., RawServer], name: str) -> None:
+def test_a_signal_ends_the_process_whatever_a_handler_does(
+    start: Callable[..., RawServer], name: str
+) -> None:
     """On the main thread, in code that looks for no signals, or on a thread that the interpreter would wait for."""
     server = start(name, drain_grace=60)
     says(server, "begun")
     server.signal(signal.SIGTERM)
     code, _, err = end(server)
     assert code == 1 and "does not return" in err
-    assert name == "stuck" or "back" not in err, "run() returns while another thread is stuck, if there is time for it"
+    assert name == "stuck" or "back" not in err, (
+        "run() returns while another thread is stuck, if there is time for it"
+    )
 
 
 def test_a_second_signal_waits_for_nothing(start: Callable[..., RawServer]) -> None:
@@ -208,7 +214,9 @@ def test_the_end_of_the_input_ends_it_after_the_grace(start: Callable[..., RawSe
     assert code == 1 and "does not return" in err
 
 
-def test_a_main_tool_is_answered_after_the_end_of_the_input(start: Callable[..., RawServer]) -> None:
+def test_a_main_tool_is_answered_after_the_end_of_the_input(
+    start: Callable[..., RawServer],
+) -> None:
     code, answers, err = end(start(*["where_main"] * 3, drain_grace=6 * WAIT))
     assert (code, err) == (0, "back\n")
     assert [answer["result"]["content"][0]["text"] for answer in answers] == ["main"] * 3

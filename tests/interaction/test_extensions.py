@@ -16,7 +16,10 @@ from ..answering import R1, R2, R4, R5, REVISIONS, Answering, result
 from ..support import WAIT
 from .raw_client import RawClient
 
-EXTENSIONS: Dict[str, Dict[str, Any]] = {"com.example/x": {"deep": {"a": 1}}, "io.modelcontextprotocol/ui": {}}
+EXTENSIONS: Dict[str, Dict[str, Any]] = {
+    "com.example/x": {"deep": {"a": 1}},
+    "io.modelcontextprotocol/ui": {},
+}
 PAGE = {"ui": {"resourceUri": "ui://page"}, "com.example/note": 1}
 
 runs: List[str] = []
@@ -44,7 +47,11 @@ def build(**options: Any) -> Server:
     @server.tool
     def meta(ctx: Context) -> Dict[str, Any]:
         """The request's _meta, but for the envelope and the token."""
-        own = (key for key in ctx.meta if key != "progressToken" and not key.startswith("io.modelcontextprotocol/"))
+        own = (
+            key
+            for key in ctx.meta
+            if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
+        )
         return {key: ctx.meta[key] for key in own}
 
     @server.tool
@@ -63,7 +70,10 @@ def build(**options: Any) -> Server:
 @pytest.fixture(params=REVISIONS)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     runs.clear()
-    options: Dict[str, Any] = {"elicit": lambda question: {"name": "Ada"}, "extensions": {"com.example/x": {}}}
+    options: Dict[str, Any] = {
+        "elicit": lambda question: {"name": "Ada"},
+        "extensions": {"com.example/x": {}},
+    }
     with minimcp.connect(build(), revision=request.param, timeout=WAIT, **options) as opened:
         yield opened
 
@@ -91,8 +101,13 @@ def test_middleware_runs_once_in_each_round(client: Client) -> None:
 @pytest.mark.requirement("M:EXT-1", "M:EXT-4", "M:EXT-9")
 def test_extensions_are_declared_where_somebody_declares_them(client: Client) -> None:
     assert client.capabilities["extensions"] == EXTENSIONS
-    assert client.call_tool("extended").text == "extended" and client.call_tool("needs").text == "needed"
-    with minimcp.connect(Server("plain", capabilities=["tools"]), revision=client.revision) as other:
+    assert (
+        client.call_tool("extended").text == "extended"
+        and client.call_tool("needs").text == "needed"
+    )
+    with minimcp.connect(
+        Server("plain", capabilities=["tools"]), revision=client.revision
+    ) as other:
         assert "extensions" not in other.capabilities, "none without being asked for"
 
 
@@ -133,8 +148,6 @@ def test_an_extension_that_the_client_lacks() -> None:
 
 
 # ------------------------------------------------------------ an extension of somebody else
-
-
 
 
 class Clock(minimcp.Extension):
@@ -207,23 +220,31 @@ def test_what_an_extension_adds(revision: str, wire: str) -> None:
             if revision not in (R1, R2):
                 own = {"com.example/own": 1, "com.example/clock": "tool hour"}
                 assert client.list_tools()[0].meta == own
-                assert client.list_resources()[0].meta == {"com.example/clock": "resource clock://here"}
+                assert client.list_resources()[0].meta == {
+                    "com.example/clock": "resource clock://here"
+                }
             with client.listen(filters={"clocks": ["Rome", "Bonn"]}) as changes:
                 assert changes.honored
-                assert changes.honored.filters == ({"clocks": ["Rome", "Bonn"]} if revision == R5 else {})
+                assert changes.honored.filters == (
+                    {"clocks": ["Rome", "Bonn"]} if revision == R5 else {}
+                )
                 clock.tell("notifications/clock/set", {"hour": 25}, "clocks", "Rome")
                 if revision == R5:
                     clock.tell("notifications/clock/set", {"hour": 1}, "clocks", "Oslo")
                 clock.tell("notifications/clock/set", {"hour": 3}, "clocks", "Bonn")
-                assert mine.heard.get(timeout=WAIT)["hour"] == 3, "what raises ends nothing; another key is not heard"
+                assert mine.heard.get(timeout=WAIT)["hour"] == 3, (
+                    "what raises ends nothing; another key is not heard"
+                )
         with minimcp.connect(target, revision=revision, timeout=WAIT) as stranger:
             for ask in (
                 lambda: stranger.request("clock/read", {"place": "Rome"}),
                 lambda: stranger.listen(filters={"clocks": True}).close(),
-            )[:2 if revision == R5 else 1]:
+            )[: 2 if revision == R5 else 1]:
                 with pytest.raises(minimcp.CapabilityNotSupported) as refused:
                     ask()
-                assert refused.value.data == {"requiredCapabilities": {"extensions": {"com.example/clock": {}}}}
+                assert refused.value.data == {
+                    "requiredCapabilities": {"extensions": {"com.example/clock": {}}}
+                }
 
 
 @pytest.mark.requirement("M:EXT-5", "M:EXT-3")
@@ -235,7 +256,9 @@ def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
         without.result("ping")
     with RawClient(with_clock(Clock()), R4, {}, capabilities={}) as _:
         pass
-    with RawClient(clock.server, R4, {}, capabilities={"extensions": {Clock.identifier: {}}}) as having:
+    with RawClient(
+        clock.server, R4, {}, capabilities={"extensions": {Clock.identifier: {}}}
+    ) as having:
         having.peer.send({**notice, "params": {"hour": 25}})
         having.peer.send({**notice, "params": {"hour": 2}})
         assert clock.heard.get(timeout=WAIT) == {"hour": 2}
@@ -245,9 +268,15 @@ def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
 @pytest.mark.requirement("M:EXT-5", "M:EXT-6")
 def test_a_result_type_is_followed_by_the_client_that_declared_it() -> None:
     later = {"resultType": "com.example/later", "place": "Bonn"}
-    answers = {"tools/call": result(**later), "clock/read": result(hour=9), "prompts/get": result(**later)}
+    answers = {
+        "tools/call": result(**later),
+        "clock/read": result(hour=9),
+        "prompts/get": result(**later),
+    }
     mine = Clock()
-    with minimcp.connect(Answering(answers, modern=True), extensions=[mine], timeout=WAIT) as client:
+    with minimcp.connect(
+        Answering(answers, modern=True), extensions=[mine], timeout=WAIT
+    ) as client:
         assert client.call_tool("hour").text == "9 o'clock"
         with pytest.raises(minimcp.ProtocolViolation, match="com.example/later"):
             client.request("prompts/get", {"name": "hour"})
@@ -279,21 +308,59 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
 
     for wrong, error, says in (
         (lambda: Server("x", extensions=[Clock]), TypeError, r"objects such as Tasks\(\)"),
-        (lambda: minimcp.connect(Server("x"), extensions=[Clock]), TypeError, r"objects such as Tasks\(\)"),
-        (lambda: Server("x", extensions=["com.example/x"]), TypeError, r"objects such as Tasks\(\)"),
-        (lambda: Server("x", extensions=[Clock(), Clock()]), ValueError, "com.example/clock is given twice"),
-        (lambda: minimcp.connect(Server("x"), extensions=[Clock(), Clock()]), ValueError, "one identifier"),
-        (lambda: Server("x", extensions=[with_clock(Clock())._config.extensions[0]]), ValueError, "one for each"),
+        (
+            lambda: minimcp.connect(Server("x"), extensions=[Clock]),
+            TypeError,
+            r"objects such as Tasks\(\)",
+        ),
+        (
+            lambda: Server("x", extensions=["com.example/x"]),
+            TypeError,
+            r"objects such as Tasks\(\)",
+        ),
+        (
+            lambda: Server("x", extensions=[Clock(), Clock()]),
+            ValueError,
+            "com.example/clock is given twice",
+        ),
+        (
+            lambda: minimcp.connect(Server("x"), extensions=[Clock(), Clock()]),
+            ValueError,
+            "one identifier",
+        ),
+        (
+            lambda: Server("x", extensions=[with_clock(Clock())._config.extensions[0]]),
+            ValueError,
+            "one for each",
+        ),
         (lambda: Server("x", extensions=[one(identifier="")]), ValueError, "identifier"),
         (lambda: Server("x", extensions=[one(settings=[1])]), TypeError, "settings"),
-        (lambda: Server("x", extensions=[one(f=minimcp.method("ping")(read))]), ValueError, "belongs to the protocol"),
-        (lambda: Server("x", extensions=[one(f=minimcp.method("a/b")(lambda self: {}))]), TypeError, "params"),
-        (lambda: Server("x", extensions=[one(f=minimcp.notification("a/b")(later))]), TypeError, "async"),
-        (lambda: minimcp.notification("notifications/cancelled"), ValueError, "belongs to the protocol"),
+        (
+            lambda: Server("x", extensions=[one(f=minimcp.method("ping")(read))]),
+            ValueError,
+            "belongs to the protocol",
+        ),
+        (
+            lambda: Server("x", extensions=[one(f=minimcp.method("a/b")(lambda self: {}))]),
+            TypeError,
+            "params",
+        ),
+        (
+            lambda: Server("x", extensions=[one(f=minimcp.notification("a/b")(later))]),
+            TypeError,
+            "async",
+        ),
+        (
+            lambda: minimcp.notification("notifications/cancelled"),
+            ValueError,
+            "belongs to the protocol",
+        ),
         (lambda: minimcp.notification(later), TypeError, "the name comes first"),
         (lambda: minimcp.method(later), TypeError, "the name comes first"),
     ):
         with pytest.raises(error, match=says):
             wrong()
     with pytest.raises(TypeError, match="belongs into an Extension"):
-        Server("x", type("Plain", (), {"f": minimcp.notification("a/b")(lambda self, params: None)})())
+        Server(
+            "x", type("Plain", (), {"f": minimcp.notification("a/b")(lambda self, params: None)})()
+        )

@@ -66,9 +66,13 @@ def test_a_host_with_a_config_file(config: Path) -> None:
     lines: "list[str]" = []
     with minimcp.connect_all(config, timeout=WAIT, stderr=lines.append) as group:
         assert {name: type(error) for name, error in group.errors.items()} == {
-            "dead": minimcp.ConnectionFailed, "web": minimcp.ConnectionFailed,
+            "dead": minimcp.ConnectionFailed,
+            "web": minimcp.ConnectionFailed,
         }
-        assert f"the server 'dead' of {config}: " in str(group.errors["dead"]) and "no licence" in lines
+        assert (
+            f"the server 'dead' of {config}: " in str(group.errors["dead"])
+            and "no licence" in lines
+        )
         taken = f"took the target for the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
         assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]
@@ -78,7 +82,11 @@ def test_a_host_with_a_config_file(config: Path) -> None:
         calls = [("notes__2__where", None), ("notes__die", None), ("dead__x", None)]
         told, lost, absent = group.call_tools(calls, return_exceptions=True)
         assert told.value[1] == "notes__2"
-        assert isinstance(lost, minimcp.ConnectionLost) and lost.exit_code == 3 and "bad luck" in lost.stderr_tail
+        assert (
+            isinstance(lost, minimcp.ConnectionLost)
+            and lost.exit_code == 3
+            and "bad luck" in lost.stderr_tail
+        )
         assert isinstance(absent, minimcp.ConnectionFailed) and "no licence" in str(absent)
         assert [tool.name for tool in group.list_tools()] == ["notes__2__where", "notes__2__die"]
         assert sorted(group.errors) == ["dead", "notes", "web"]

@@ -31,8 +31,14 @@ def states(sent: List[Tuple[str, Dict[str, Any]]]) -> List[str]:
     return [params["status"] for method, params in sent if method == "notifications/tasks/status"]
 
 
-def run(script: Callable[[Ask], Any], extensions: Any = None, revision: str = CORE, http: bool = False,
-        tells: int = 0, **handlers: Any) -> List[Tuple[str, Dict[str, Any]]]:
+def run(
+    script: Callable[[Ask], Any],
+    extensions: Any = None,
+    revision: str = CORE,
+    http: bool = False,
+    tells: int = 0,
+    **handlers: Any,
+) -> List[Tuple[str, Dict[str, Any]]]:
     """Have a tool of a server ask by a script; what the client sent, as pairs of a method and params.
 
     Before its end it `tells` of so many states, for which no answer waits.
@@ -62,7 +68,9 @@ def run(script: Callable[[Ask], Any], extensions: Any = None, revision: str = CO
 
     def call(target: Any) -> None:
         given = [Tasks()] if extensions is None else extensions
-        with connect(target, revision=revision, extensions=given, trace=trace, **handlers) as client:
+        with connect(
+            target, revision=revision, extensions=given, trace=trace, **handlers
+        ) as client:
             client.call_tool("go", timeout=WAIT)
             assert failed or eventually(lambda: len(states(sent)) >= tells)
 
@@ -87,7 +95,9 @@ def until_ended(ask: Ask, id: str) -> Dict[str, Any]:
     return seen[-1]
 
 
-@pytest.mark.requirement("SAMP-28", "TASK-01", "TASK-11", "TASK-13", "TASK-23", "TASK-29", "TASK-32", "X-08")
+@pytest.mark.requirement(
+    "SAMP-28", "TASK-01", "TASK-11", "TASK-13", "TASK-23", "TASK-29", "TASK-32", "X-08"
+)
 @pytest.mark.parametrize("http", [False, True])
 def test_a_sample_and_a_form_as_tasks(http: bool) -> None:
     def script(ask: Ask) -> None:
@@ -106,7 +116,13 @@ def test_a_sample_and_a_form_as_tasks(http: bool) -> None:
             assert ask("tasks/cancel", taskId=id) == -32602
         assert ask("tasks/get", taskId="x") == ask("tasks/result", taskId="x") == -32602
 
-    sent = run(script, http=http, tells=2, sample=lambda request: "hello", elicit=lambda request: {"name": "Ada"})
+    sent = run(
+        script,
+        http=http,
+        tells=2,
+        sample=lambda request: "hello",
+        elicit=lambda request: {"name": "Ada"},
+    )
     declared = sent[0][1]["capabilities"]["tasks"]
     requests = {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}
     assert declared == {"list": {}, "cancel": {}, "requests": requests}
@@ -158,7 +174,9 @@ def test_what_makes_no_task() -> None:
         assert ask("sampling/createMessage", messages=5, task={}) == -32602
         assert ask("sampling/createMessage", **SAMPLE, task=5) == -32602
         assert ask("sampling/createMessage", **SAMPLE, task={"ttl": "long"}) == -32602
-        assert ask("elicitation/create", **FORM, task={}) == -32601, "this client cannot be asked that"
+        assert ask("elicitation/create", **FORM, task={}) == -32601, (
+            "this client cannot be asked that"
+        )
         assert ask("sampling/createMessage", **SAMPLE)["content"]["text"] == "hello"
         assert ask("tasks/list")["tasks"] == []
         assert ask("tasks/update", taskId="x") == -32601
@@ -168,7 +186,9 @@ def test_what_makes_no_task() -> None:
 
 
 @pytest.mark.parametrize(("revision", "extensions"), [(CORE, []), ("2025-06-18", None)])
-def test_a_client_without_tasks_answers_at_once(revision: str, extensions: Optional[List[Any]]) -> None:
+def test_a_client_without_tasks_answers_at_once(
+    revision: str, extensions: Optional[List[Any]]
+) -> None:
     def script(ask: Ask) -> None:
         assert "task" not in ask("sampling/createMessage", **SAMPLE, task={})
         assert ask("tasks/list") == -32601
@@ -177,8 +197,15 @@ def test_a_client_without_tasks_answers_at_once(revision: str, extensions: Optio
     assert "tasks" not in sent[0][1]["capabilities"]
 
 
-def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, lost, created, made = threading.Event(), threading.Event(), threading.Event(), list[Any]()
+def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, lost, created, made = (
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+        list[Any](),
+    )
     create, tell = HostTasks.create, HostTasks.lost
 
     def late(self: HostTasks, *arguments: Any) -> Any:

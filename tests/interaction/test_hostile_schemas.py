@@ -144,7 +144,9 @@ VALUES = [
 @pytest.mark.figures
 @drawn(150)
 @given(COMBINED, st.lists(COMBINED, min_size=2, max_size=2), st.sampled_from(VALUES))
-def test_no_combination_of_hostile_words_freezes(schema: Any, definitions: List[Any], value: Any) -> None:
+def test_no_combination_of_hostile_words_freezes(
+    schema: Any, definitions: List[Any], value: Any
+) -> None:
     whole = {"allOf": [schema], "$defs": dict(zip("01", definitions))}
     began = time.process_time()
     judge(whole, value)

@@ -30,7 +30,9 @@ LONG = "x" * (MIB - 1000)
 
 
 def progress(number: int, id: Any, value: Any) -> Dict[str, Any]:
-    return notice("notifications/progress", progressToken=id, progress=number, message=value, more=value)
+    return notice(
+        "notifications/progress", progressToken=id, progress=number, message=value, more=value
+    )
 
 
 def log(number: int, id: Any, value: Any) -> Dict[str, Any]:
@@ -39,7 +41,9 @@ def log(number: int, id: Any, value: Any) -> Dict[str, Any]:
 
 def question(number: int, id: Any, value: Any) -> Dict[str, Any]:
     schema = {"type": "object", "properties": {}}
-    return request(f"q{number}", "elicitation/create", message="?", requestedSchema=schema, more=value)
+    return request(
+        f"q{number}", "elicitation/create", message="?", requestedSchema=schema, more=value
+    )
 
 
 def change(number: int, id: Any, value: Any) -> Dict[str, Any]:
@@ -48,9 +52,13 @@ def change(number: int, id: Any, value: Any) -> Dict[str, Any]:
 
 
 @pytest.mark.figures
-@pytest.mark.parametrize(("value", "count"), [(DEAR, 6), (LONG, 40), ("x", 10_000)], ids=["dear", "long", "short"])
+@pytest.mark.parametrize(
+    ("value", "count"), [(DEAR, 6), (LONG, 40), ("x", 10_000)], ids=["dear", "long", "short"]
+)
 @pytest.mark.parametrize(("say", "most"), [(progress, 2), (log, 4), (question, 4), (change, 8)])
-def test_what_waits_for_a_slow_host_takes_little_memory(say: Any, most: int, value: Any, count: int) -> None:
+def test_what_waits_for_a_slow_host_takes_little_memory(
+    say: Any, most: int, value: Any, count: int
+) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     def slow(*_: Any) -> None:
@@ -93,10 +101,15 @@ def test_a_server_that_describes_itself_at_length_is_refused(
     part: str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "DESCRIPTION_BYTES", 100_000)
-    told: Dict[str, Any] = initialized(R4)({})["result"] if revision == R4 else {
-        "supportedVersions": [R5], "capabilities": {}
+    told: Dict[str, Any] = (
+        initialized(R4)({})["result"]
+        if revision == R4
+        else {"supportedVersions": [R5], "capabilities": {}}
+    )
+    told = {
+        **told,
+        part: "x" * 100_000 if part == "instructions" else {**told.get(part, {}), "x": DEAR[:2000]},
     }
-    told = {**told, part: "x" * 100_000 if part == "instructions" else {**told.get(part, {}), "x": DEAR[:2000]}}
     server = Answering({"initialize": result(**told), "server/discover": result(**told)})
     with pytest.raises((minimcp.ProtocolViolation, minimcp.UnsupportedRevision)):
         minimcp.connect(server, revision=revision, timeout=WAIT).close()
@@ -109,18 +122,26 @@ def test_a_list_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def page(message: Any) -> Any:
         nonlocal pages
         pages += 1
-        tool = {"name": f"t{pages}", "inputSchema": {"type": "object"}, "outputSchema": {"x": DEAR[:1000]}}
+        tool = {
+            "name": f"t{pages}",
+            "inputSchema": {"type": "object"},
+            "outputSchema": {"x": DEAR[:1000]},
+        }
         return {"result": {"tools": [tool], "nextCursor": f"{pages}" + "x" * 1000}}
 
     with minimcp.connect(Answering({"tools/list": page}), revision=R4, timeout=WAIT) as client:
-        with pytest.raises(minimcp.ProtocolViolation, match="lists more than 1000000 bytes of memory"):
+        with pytest.raises(
+            minimcp.ProtocolViolation, match="lists more than 1000000 bytes of memory"
+        ):
             client.list_tools()
     assert 5 < pages < 20
 
 
 def test_a_result_asks_only_so_many_questions() -> None:
     asked = {f"k{number}": {"method": "roots/list"} for number in range(calls.MOST_QUESTIONS + 1)}
-    server = Answering({"tools/call": result(resultType="input_required", inputRequests=asked)}, modern=True)
+    server = Answering(
+        {"tools/call": result(resultType="input_required", inputRequests=asked)}, modern=True
+    )
     with minimcp.connect(server, revision=R5, roots=["/tmp"], timeout=WAIT) as client:
         with pytest.raises(minimcp.ProtocolViolation, match="of at most 1000 inputRequests"):
             client.call_tool("t")
@@ -130,16 +151,23 @@ def test_a_result_asks_only_so_many_questions() -> None:
 def test_a_change_that_is_told_at_length_is_not_told() -> None:
     heard: Any = []
     server = Host(session=True, capabilities=CAPABILITIES)
-    with minimcp.connect(server, revision=R4, on_resource_updated=heard.append, timeout=WAIT) as client:
+    with minimcp.connect(
+        server, revision=R4, on_resource_updated=heard.append, timeout=WAIT
+    ) as client:
         changes = client.listen(resource_subscriptions=["a://dir"])
         uris = ["a://dir/1", "a://dir/" + "/" * CHANGE_BYTES, "a://dir/2"]
         server.pipe.give(*(notice(UPDATED, uri=uri) for uri in uris))
-        server.pipe.give(notice(UPDATED, uri="a://dir/3", _meta={"x": DEAR[:1000]}), notice(UPDATED, uri="a://dir/4"))
+        server.pipe.give(
+            notice(UPDATED, uri="a://dir/3", _meta={"x": DEAR[:1000]}),
+            notice(UPDATED, uri="a://dir/4"),
+        )
         found = [changes.next(WAIT).uri for _ in range(3)]
     assert found == ["a://dir/1", "a://dir/2", "a://dir/4"] and eventually(lambda: heard == found)
 
 
-def test_a_session_that_is_lost_again_and_again_is_begun_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_is_lost_again_and_again_is_begun_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pauses: Any = []
     monkeypatch.setattr(reconnect, "PAUSE", 0.01)
     monkeypatch.setattr(reconnect, "STEADY", WAIT)

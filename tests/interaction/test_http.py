@@ -66,7 +66,9 @@ waits, cancelled = threading.Event(), threading.Event()
 @pytest.fixture
 def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     client_sse._known.clear()
-    monkeypatch.setattr(http_client, "GET_SECONDS", WAIT)  # the stream is open when a client is there
+    monkeypatch.setattr(
+        http_client, "GET_SECONDS", WAIT
+    )  # the stream is open when a client is there
     with server.start_http(port=0) as running:
         yield running.url
     server.close()
@@ -81,7 +83,9 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
     with connect(url, revision) as client:
         assert [tool.name for tool in client.list_tools()] == ["echo", "work", "ask", "wait"]
         seen: List[float] = []
-        done = client.call_tool("work", {"steps": 5}, on_progress=lambda item: seen.append(item.progress))
+        done = client.call_tool(
+            "work", {"steps": 5}, on_progress=lambda item: seen.append(item.progress)
+        )
         assert done.text == "done"
         assert seen == [0, 1, 2, 3, 4]
         texts = [str(number) for number in range(20)]
@@ -97,7 +101,9 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(url: str, revision: str) -> None:
+def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(
+    url: str, revision: str
+) -> None:
     transcript, token = Transcript(), minimcp.CancelToken()
     with connect(url, revision, trace=transcript) as client:
         waiting = Task(lambda: client.call_tool("wait", cancel=token))
@@ -122,7 +128,9 @@ def test_questions(url: str, revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_changes(url: str, server: Server, revision: str) -> None:
     changed, updated = threading.Event(), threading.Event()
-    with connect(url, revision, on_tools_changed=changed.set, on_resource_updated=lambda uri: updated.set()) as client:
+    with connect(
+        url, revision, on_tools_changed=changed.set, on_resource_updated=lambda uri: updated.set()
+    ) as client:
         client.subscribe("notes://one")
         server.resource_updated("notes://one")
         assert updated.wait(WAIT)

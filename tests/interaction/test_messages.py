@@ -138,27 +138,39 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
 
 
 @for_each(("wrong", "kind", "message"), REGISTRATIONS)
-def test_a_wrong_registration_says_what_to_write_instead(wrong: Wrong, kind: type, message: str) -> None:
+def test_a_wrong_registration_says_what_to_write_instead(
+    wrong: Wrong, kind: type, message: str
+) -> None:
     with pytest.raises(kind) as caught:
         wrong(Server("s"))
     said = str(caught.value)
     assert said.endswith(message) and "\n" not in said, said
     if message.startswith((" ", ":")):
-        assert "test_messages.py:" in said or "object at" in said or "functools" in said, "it names the place"
+        assert "test_messages.py:" in said or "object at" in said or "functools" in said, (
+            "it names the place"
+        )
 
 
 NUMBER, FLAG = "a number of seconds or None", "True or False"
 
 
-@for_each(("name", "what", "wrong"), [
-    ("restart", FLAG, "yes"), ("cache", FLAG, None), ("send_shutdown", FLAG, 1), ("extensions", "a list of extensions, a mapping or None", "x"),
-    ("client_info", "an Implementation, a mapping or None", "x"),
-    *((name, NUMBER, "x") for name in ("timeout", "probe_timeout", "connect_timeout")),
-])
+@for_each(
+    ("name", "what", "wrong"),
+    [
+        ("restart", FLAG, "yes"),
+        ("cache", FLAG, None),
+        ("send_shutdown", FLAG, 1),
+        ("extensions", "a list of extensions, a mapping or None", "x"),
+        ("client_info", "an Implementation, a mapping or None", "x"),
+        *((name, NUMBER, "x") for name in ("timeout", "probe_timeout", "connect_timeout")),
+    ],
+)
 def test_a_wrong_option_of_a_client_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
     with pytest.raises(TypeError) as caught:
         minimcp.connect(Server("s"), **{name: wrong})
-    assert str(caught.value).startswith(f"{name} is {what}, not ") and repr(wrong) in str(caught.value)
+    assert str(caught.value).startswith(f"{name} is {what}, not ") and repr(wrong) in str(
+        caught.value
+    )
 
 
 # ------------------------------------------------------------ calls
@@ -180,14 +192,24 @@ class Stay(NamedTuple):
     nights: int = 1
 
 
-def book(stays: List[Stay], unit: Unit = Unit.METRIC, mode: Literal["fast", "cheap"] = "fast", tags: Optional[Dict[str, int]] = None) -> str:
+def book(
+    stays: List[Stay],
+    unit: Unit = Unit.METRIC,
+    mode: Literal["fast", "cheap"] = "fast",
+    tags: Optional[Dict[str, int]] = None,
+) -> str:
     """Book."""
     return "booked"
 
 
 def broken(what: str) -> Place:
     """Return something else."""
-    returned: Dict[str, Any] = {"none": None, "dict": {"name": "Oslo", "latitude": 1}, "name": Place(5, 1.0), "nan": Place("x", float("nan"))}  # type: ignore[arg-type]
+    returned: Dict[str, Any] = {
+        "none": None,
+        "dict": {"name": "Oslo", "latitude": 1},
+        "name": Place(5, 1.0),
+        "nan": Place("x", float("nan")),
+    }  # type: ignore[arg-type]
     return returned[what]  # type: ignore[no-any-return]
 
 
@@ -231,7 +253,9 @@ NAMES: List[Tuple[str, str]] = [
 
 
 @pytest.mark.requirement("BASE-08")
-def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_call_says_where_what_was_expected_and_what_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server("travel", instructions="Travel.")
     for function in (book, broken):
         server.tool(function)
@@ -253,15 +277,29 @@ def test_a_wrong_call_says_where_what_was_expected_and_what_came(caplog: pytest.
         names()
         whole = Server("whole", capabilities={"tools"})
         whole.mount(server, prefix="far")
-        with minimcp.connect(whole) as other, pytest.raises(minimcp.InvalidParams, match="did you mean far__book?"):
+        with (
+            minimcp.connect(whole) as other,
+            pytest.raises(minimcp.InvalidParams, match="did you mean far__book?"),
+        ):
             other.call_tool("far_book")
         for method, params, message in (
             ("prompts/get", {"name": "forcast"}, "Unknown prompt: forcast, did you mean forecast?"),
-            ("prompts/get", {"name": "forecast", "arguments": []}, "arguments is an object, not an empty list"),
-            ("prompts/get", {"name": "forecast", "arguments": {"ctiy": "x"}}, "forecast: unknown field 'ctiy', did you mean 'city'?"),
-            ("tools/call", {"name": "book", "arguments": [5]}, "arguments is an object, not a list of 1"),
+            (
+                "prompts/get",
+                {"name": "forecast", "arguments": []},
+                "arguments is an object, not an empty list",
+            ),
+            (
+                "prompts/get",
+                {"name": "forecast", "arguments": {"ctiy": "x"}},
+                "forecast: unknown field 'ctiy', did you mean 'city'?",
+            ),
+            (
+                "tools/call",
+                {"name": "book", "arguments": [5]},
+                "arguments is an object, not a list of 1",
+            ),
         ):
             with pytest.raises(minimcp.InvalidParams) as caught:
                 client.request(method, params)
             assert caught.value.message == message
-

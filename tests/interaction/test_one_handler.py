@@ -49,7 +49,9 @@ def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
     host, ledger, has_forms = Host(), tmp_path / "ledger", revision not in (R1, R2)
     target = served(transport, "one_handler")
     roots: List[Any] = [minimcp.Root("file:///a", "home")]
-    with minimcp.connect(target, revision=revision, handlers=host, roots=roots, timeout=WAIT) as client:
+    with minimcp.connect(
+        target, revision=revision, handlers=host, roots=roots, timeout=WAIT
+    ) as client:
         client.set_log_level("info")
         client.subscribe("ledger://")
         reports: List[Tuple[Any, ...]] = []
@@ -62,17 +64,30 @@ def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
             )  # fmt: skip
             trip = '{"city":"Oslo","hours":4,"by":"tools/call"}'
             seats, verse = 2 if has_forms else 1, "A verse about Oslo!"
-            said = {"seats": seats, "folders": ["home"], "verse": verse, "number": number, "trip": trip}
+            said = {
+                "seats": seats,
+                "folders": ["home"],
+                "verse": verse,
+                "number": number,
+                "trip": trip,
+            }
             assert json.loads(result.text) == said
             assert result.value == (result.text if revision in (R1, R2) else said)
-            assert host.asked == ["Who goes to Oslo?"] * has_forms + ["A verse about Oslo"], "each is asked once"
-            assert reports == [(leg, 3, None if revision == R1 else f"leg {leg}") for leg in (1, 2, 3)]
+            assert host.asked == ["Who goes to Oslo?"] * has_forms + ["A verse about Oslo"], (
+                "each is asked once"
+            )
+            assert reports == [
+                (leg, 3, None if revision == R1 else f"leg {leg}") for leg in (1, 2, 3)
+            ]
             assert host.logged.get(timeout=WAIT) == ("info", {"booked": number})
             assert host.updated.get(timeout=WAIT) == "ledger://"
             assert ledger.read_text("utf-8") == f"Oslo for {seats}\n" * number, "once for each call"
         if has_forms:
             host.yes = False
-            assert client.call_tool("plan", {"city": "Rome", "ledger": str(ledger)}).text == '{"booked":false}'
+            assert (
+                client.call_tool("plan", {"city": "Rome", "ledger": str(ledger)}).text
+                == '{"booked":false}'
+            )
         by_prompt = client.get_prompt("praise", {"city": "Oslo"})
         assert [(each.role, each.content.text) for each in by_prompt.messages] == [  # type: ignore[union-attr]
             ("user", "What of Oslo?"), ("assistant", "Praise Oslo!"),
@@ -80,7 +95,9 @@ def test_one_handler(transport: str, revision: str, tmp_path: Path) -> None:
         assert client.complete("city", "Ber", prompt="praise").values == ["Bergen", "Berlin"]
         assert json.loads(client.read_resource("trip://Oslo").text or "")["by"] == "resources/read"
         token, begun = CancelToken(), threading.Event()
-        wanderer = client.submit(client.call_tool, "wander", cancel=token, on_progress=lambda report: begun.set())
+        wanderer = client.submit(
+            client.call_tool, "wander", cancel=token, on_progress=lambda report: begun.set()
+        )
         wait_for(begun)
         token.cancel("enough")
         with pytest.raises(minimcp.Cancelled, match="enough"):

@@ -11,7 +11,16 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
-from minimcp import CallToolResult, Client, Context, FinishedRequest, Limits, Server, Text, ToolError
+from minimcp import (
+    CallToolResult,
+    Client,
+    Context,
+    FinishedRequest,
+    Limits,
+    Server,
+    Text,
+    ToolError,
+)
 
 from ..answering import R4, R5
 from ..support import WAIT, eventually
@@ -77,9 +86,15 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=[R4, R5])
-def client(request: pytest.FixtureRequest, way: str, told: List[FinishedRequest]) -> Iterator[Client]:
+def client(
+    request: pytest.FixtureRequest, way: str, told: List[FinishedRequest]
+) -> Iterator[Client]:
     server = build(on_request=told.append)
-    options: Dict[str, Any] = {"revision": request.param, "timeout": WAIT, "elicit": lambda _: {"name": "Ada"}}
+    options: Dict[str, Any] = {
+        "revision": request.param,
+        "timeout": WAIT,
+        "elicit": lambda _: {"name": "Ada"},
+    }
     if way == "memory":
         with minimcp.connect(server, **options) as client:
             yield client
@@ -133,17 +148,23 @@ def test_a_request_that_is_refused_is_told_without_the_words_of_its_client(
 ) -> None:
     told.clear()
     for method, params in (
-        ("made/up", {}), ("tools/call", {"name": "none"}), ("resources/read", {"uri": "notes://none"}),
+        ("made/up", {}),
+        ("tools/call", {"name": "none"}),
+        ("resources/read", {"uri": "notes://none"}),
     ):
         with pytest.raises(minimcp.RpcError):
             client.request(method, params)
     assert [each[:3] for each in ends(told)] == [
-        ("unknown", None, "error"), ("tools/call", None, "error"), ("resources/read", None, "error"),
+        ("unknown", None, "error"),
+        ("tools/call", None, "error"),
+        ("resources/read", None, "error"),
     ]
     assert [told[0].code, told[1].code] == [-32601, -32602]
 
 
-def test_a_call_that_is_cancelled_is_told_when_that_comes(client: Client, told: List[FinishedRequest]) -> None:
+def test_a_call_that_is_cancelled_is_told_when_that_comes(
+    client: Client, told: List[FinishedRequest]
+) -> None:
     token = minimcp.CancelToken()
     with pytest.raises(minimcp.Cancelled):
         client.call_tool("hold", cancel=token, on_progress=lambda _: token.cancel("enough"))
@@ -159,24 +180,30 @@ def test_a_call_that_asks_is_one_request_with_a_handshake_and_several_without(
     assert outcomes == (["ok"] if client.revision == R4 else ["input_required", "ok"])
 
 
-def test_only_a_session_has_a_name_and_it_is_not_its_id(client: Client, way: str, told: List[FinishedRequest]) -> None:
+def test_only_a_session_has_a_name_and_it_is_not_its_id(
+    client: Client, way: str, told: List[FinishedRequest]
+) -> None:
     told.clear()
     client.list_tools(cache="bypass")
     client.call_tool("add", {"a": 1, "b": 2})
     names = {each.session for each in told}
-    assert len(names) == 1 and names == ({""} if (way, client.revision) == ("http", R5) else names - {""})
+    assert len(names) == 1 and names == (
+        {""} if (way, client.revision) == ("http", R5) else names - {""}
+    )
 
 
-def test_what_on_request_raises_is_logged_once_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_on_request_raises_is_logged_once_and_hurts_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def broken(request: FinishedRequest) -> None:
         raise KeyError(request.method)
 
     with minimcp.connect(build(on_request=broken)) as client:
         for _ in range(3):
             assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
-    assert [record.getMessage() for record in caplog.records if "on_request" in record.getMessage()] == [
-        f"on_request= failed: {KeyError('server/discover')!r}"
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if "on_request" in record.getMessage()
+    ] == [f"on_request= failed: {KeyError('server/discover')!r}"]
 
 
 def test_an_answer_that_is_too_long_is_an_error(told: List[FinishedRequest]) -> None:
@@ -195,7 +222,10 @@ def test_an_answer_that_is_too_long_is_an_error(told: List[FinishedRequest]) -> 
 def test_each_request_of_an_array_is_told(told: List[FinishedRequest]) -> None:
     def post(url: str, *messages: Dict[str, Any], session: str = "") -> Any:
         body = json.dumps(messages[0] if len(messages) == 1 else messages).encode()
-        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
         if session:
             headers["Mcp-Session-Id"] = session
         return urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=WAIT)
@@ -203,19 +233,28 @@ def test_each_request_of_an_array_is_told(told: List[FinishedRequest]) -> None:
     def request(id: int, method: str, **params: Any) -> Dict[str, Any]:
         return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "0"}}
+    hello = {
+        "protocolVersion": "2025-03-26",
+        "capabilities": {},
+        "clientInfo": {"name": "c", "version": "0"},
+    }
     with build(on_request=told.append).start_http() as running:
         with post(running.url, request(0, "initialize", **hello)) as answer:
             session = answer.headers["Mcp-Session-Id"]
         with post(running.url, request(1, "ping"), request(2, "made/up"), session=session):
             pass
-    assert sorted(ends(told)[1:], key=str) == [("ping", None, "ok", None), ("unknown", None, "error", -32601)]
+    assert sorted(ends(told)[1:], key=str) == [
+        ("ping", None, "ok", None),
+        ("unknown", None, "error", -32601),
+    ]
     assert session not in {each.session for each in told}
 
 
 @pytest.mark.parametrize("wrong", [5, "print"])
 def test_on_request_is_a_function(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="on_request is a function that takes a FinishedRequest, or None, not"):
+    with pytest.raises(
+        TypeError, match="on_request is a function that takes a FinishedRequest, or None, not"
+    ):
         Server("x", on_request=wrong)
 
 
@@ -235,7 +274,9 @@ def test_a_log_record_says_of_which_request_it_is(way: str) -> None:
         log.warning("spoken")
 
     handler, log = Kept(), logging.getLogger("tests.operating")
-    handler.setFormatter(logging.Formatter("%(mcp_method)s %(mcp_tool)s %(mcp_id)s %(message)s [%(mcp)s]"))
+    handler.setFormatter(
+        logging.Formatter("%(mcp_method)s %(mcp_tool)s %(mcp_id)s %(message)s [%(mcp)s]")
+    )
     handler.addFilter(minimcp.LogFilter())
     log.addHandler(handler)
     try:
@@ -330,12 +371,18 @@ def outer(inner: Client) -> Server:
 @pytest.mark.parametrize("revision", [R4, R5])
 def test_calls_of_a_handler_carry_its_trace_context_on(inner: Client, revision: str) -> None:
     wanted = {
-        "direct": TRACE, "submitted": TRACE, "many": TRACE, "own": {**TRACE, "baggage": "own=1"},
-        "changed": {**TRACE, "traceparent": PARENT.replace("b7ad", "aaaa")}, "elsewhere": {},
+        "direct": TRACE,
+        "submitted": TRACE,
+        "many": TRACE,
+        "own": {**TRACE, "baggage": "own=1"},
+        "changed": {**TRACE, "traceparent": PARENT.replace("b7ad", "aaaa")},
+        "elsewhere": {},
     }
     with minimcp.connect(outer(inner), revision=revision, timeout=WAIT) as client:
         for name, expected in wanted.items():
-            answer = client.request("tools/call", {"name": name, "arguments": {}, "_meta": dict(TRACE)})
+            answer = client.request(
+                "tools/call", {"name": name, "arguments": {}, "_meta": dict(TRACE)}
+            )
             assert json.loads(answer["content"][0]["text"]) == expected, name
         assert client.call_tool("direct").value == {}
     assert inner.call_tool("trace").value == {}

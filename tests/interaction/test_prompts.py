@@ -36,7 +36,9 @@ def test_what_is_listed(link: Link) -> None:
     if link.since(R4):
         wanted["icons"] = [{"src": "https://example.com/i.png", "sizes": ["48x48", "96x96"]}]
     assert first == wanted
-    assert [each["name"] for each in typed["arguments"]] == ["count", "ratio", "tags"], "the context is none"
+    assert [each["name"] for each in typed["arguments"]] == ["count", "ratio", "tags"], (
+        "the context is none"
+    )
     listed = link.client.list_prompts()
     assert [each.name for each in listed[1:]] == ["typed"] + [each["name"] for each in others]
     assert listed[0].arguments and listed[0].arguments[0].required and others[0]["arguments"] == []
@@ -47,21 +49,32 @@ def test_what_is_listed(link: Link) -> None:
 def test_arguments_become_what_the_function_wants(link: Link) -> None:
     for name, arguments, said in (
         ("briefing", {"city": "Oslo"}, "Oslo plain RED"),
-        ("briefing", {"city": "Oslo", "tone": "formal", "shout": True, "colour": "green"}, "OSLO FORMAL GREEN"),
+        (
+            "briefing",
+            {"city": "Oslo", "tone": "formal", "shout": True, "colour": "green"},
+            "OSLO FORMAL GREEN",
+        ),
         ("briefing", {"city": "{city} {0} %s ${x} {{"}, "{city} {0} %s ${x} {{ plain RED"),
         ("briefing", {"city": ""}, " plain RED"),
         ("briefing", {"city": 5}, "5 plain RED"),
         ("typed", {"count": 3, "ratio": 2}, "3 2.0 None prompts/get"),
-        ("typed", {"count": "-3", "ratio": "1e3", "tags": '["a", "5"]'}, "-3 1000.0 ['a', '5'] prompts/get"),
+        (
+            "typed",
+            {"count": "-3", "ratio": "1e3", "tags": '["a", "5"]'},
+            "-3 1000.0 ['a', '5'] prompts/get",
+        ),
     ):
         result = link.client.get_prompt(name, arguments)  # type: ignore[arg-type]
         assert [message.content.text for message in result.messages] == [said]  # type: ignore[union-attr]
     assert link.result("prompts/get", name="briefing", arguments={"city": "Oslo"}) == {
-        "description": "Brief somebody.", "messages": [words("Oslo plain RED")],
+        "description": "Brief somebody.",
+        "messages": [words("Oslo plain RED")],
     }
 
 
-@pytest.mark.requirement("PRM-04", "PRM-11", "PRM-12", "PRM-14", "M:PRM-2", "M:PRM-3", "M:PRM-8", "SEED-04")
+@pytest.mark.requirement(
+    "PRM-04", "PRM-11", "PRM-12", "PRM-14", "M:PRM-2", "M:PRM-3", "M:PRM-8", "SEED-04"
+)
 def test_arguments_that_do_not_fit(link: Link) -> None:
     for name, arguments, said in (
         ("briefing", {}, "city"),
@@ -88,7 +101,9 @@ def test_arguments_that_do_not_fit(link: Link) -> None:
 def test_what_a_prompt_returns(link: Link) -> None:
     picture = {"type": "image", "data": "iVBORwD/", "mimeType": "image/png"}
     assert link.result("prompts/get", name="talk")["messages"] == [
-        words("question"), words("answer", "assistant"), {"role": "user", "content": picture},
+        words("question"),
+        words("answer", "assistant"),
+        {"role": "user", "content": picture},
     ]
     assert link.client.get_prompt("talk").messages[2].content.data == PICTURE  # type: ignore[union-attr]
     blocks = [each["content"] for each in link.result("prompts/get", name="blocks")["messages"]]
@@ -98,14 +113,23 @@ def test_what_a_prompt_returns(link: Link) -> None:
     assert blocks == [
         sound if link.since(R2) else {"type": "resource", "resource": in_a_resource},
         link_block if link.since(R3) else {"type": "text", "text": "notes: notes://all"},
-        {"type": "resource", "resource": {"uri": "notes://all", "mimeType": "text/plain", "text": "inside"}},
         {
             "type": "resource",
-            "resource": {"uri": "bin://data", "mimeType": "application/octet-stream", "blob": "eA=="},
+            "resource": {"uri": "notes://all", "mimeType": "text/plain", "text": "inside"},
+        },
+        {
+            "type": "resource",
+            "resource": {
+                "uri": "bin://data",
+                "mimeType": "application/octet-stream",
+                "blob": "eA==",
+            },
         },
     ]
     assert link.result("prompts/get", name="whole") == {
-        "description": "described here", "messages": [words("all")], "_meta": {"example.com/g": 1},
+        "description": "described here",
+        "messages": [words("all")],
+        "_meta": {"example.com/g": 1},
     }
 
 
@@ -113,7 +137,9 @@ def test_what_a_prompt_returns(link: Link) -> None:
 def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     for name in ("broken", "wrong"):
-        with pytest.raises(InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)") as caught:
+        with pytest.raises(
+            InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)"
+        ) as caught:
             link.client.get_prompt(name)
         assert "secret" not in str(caught.value)
     with pytest.raises(RpcError, match="seven") as own:

@@ -8,7 +8,13 @@ from typing import Any, Dict
 import pytest
 
 import minimcp
-from minimcp import CapabilityNotSupported, InternalError, InvalidParams, ResourceAccessDenied, ResourceNotFound
+from minimcp import (
+    CapabilityNotSupported,
+    InternalError,
+    InvalidParams,
+    ResourceAccessDenied,
+    ResourceNotFound,
+)
 
 from ..answering import R3, R4
 from .links import Link, Open, link_to
@@ -27,7 +33,11 @@ READ = [
     (ODD, ODD, "text/plain"),
     ("weather://oslo/1", "exactly", "text/plain"),
     ("weather://oslo/2", '{"city":"oslo","days":2,"method":"resources/read"}', "application/json"),
-    ("weather://S%C3%A3o/3", '{"city":"S\u00e3o","days":3,"method":"resources/read"}', "application/json"),
+    (
+        "weather://S%C3%A3o/3",
+        '{"city":"S\u00e3o","days":3,"method":"resources/read"}',
+        "application/json",
+    ),
     ("weather://oslo/soon", "oslo: soon", "text/plain"),
     ("file:///a/b%20c//d", "a/b c//d", "text/plain"),
     ("db://rows", "10 None False", "text/plain"),
@@ -36,10 +46,14 @@ READ = [
 ]
 
 
-@pytest.mark.requirement("RES-05", "RES-06", "RES-18", "RES-23", "SEED-23", "SEED-25", "M:RES-9", "M:RES-15", "RES-11")
+@pytest.mark.requirement(
+    "RES-05", "RES-06", "RES-18", "RES-23", "SEED-23", "SEED-25", "M:RES-9", "M:RES-15", "RES-11"
+)
 def test_reading(link: Link) -> None:
     for uri, said, mime_type in READ:
-        assert link.result("resources/read", uri=uri)["contents"] == [text(uri, said, mime_type)], uri
+        assert link.result("resources/read", uri=uri)["contents"] == [text(uri, said, mime_type)], (
+            uri
+        )
         result = link.client.read_resource(uri)
         assert (result.text, result.data, result.contents[0].uri) == (said, None, uri)
 
@@ -51,7 +65,8 @@ def test_reading_bytes_and_several_things(link: Link) -> None:
     assert link.client.read_resource("bin://data").data == PICTURE
     meta = {"_meta": {"example.com/c": 1}} if link.since(R3) else {}
     assert link.result("resources/read", uri="dir://both")["contents"] == [
-        {**text("dir://both/a", "a"), **meta}, {"uri": "dir://both/b", "mimeType": "image/png", "blob": "Yg=="},
+        {**text("dir://both/a", "a"), **meta},
+        {"uri": "dir://both/b", "mimeType": "image/png", "blob": "Yg=="},
     ]
     both = link.client.read_resource("dir://both")
     assert [item.data or item.text for item in both.contents] == ["a", b"b"]
@@ -61,7 +76,9 @@ def test_reading_bytes_and_several_things(link: Link) -> None:
 @pytest.mark.requirement("M:RES-8", "M:CACHE-1", "M:CACHE-3", "M:CACHE-15")
 def test_how_long_it_stays_true(link: Link) -> None:
     for uri, ttl, scope in (
-        ("notes://all", 1500, "public"), ("bin://data", 0, "private"), ("own://hints", 7, "public"),
+        ("notes://all", 1500, "public"),
+        ("bin://data", 0, "private"),
+        ("own://hints", 7, "public"),
         ("weather://a/1", 2000, "private"),
     ):
         result = link.result("resources/read", uri=uri)
@@ -87,25 +104,36 @@ ERRORS = [
     ("db://rows?other=1", ResourceNotFound, "", {"uri": "db://rows?other=1"}),
     ("db://rows?deep=maybe", ResourceNotFound, "", {"uri": "db://rows?deep=maybe"}),
     ("fail://gone", ResourceNotFound, "no such day", {"uri": "fail://gone"}),
-    ("fail://secret", ResourceAccessDenied, "Access denied: only for Ada", {"uri": "fail://secret", "who": "Ada"}),
+    (
+        "fail://secret",
+        ResourceAccessDenied,
+        "Access denied: only for Ada",
+        {"uri": "fail://secret", "who": "Ada"},
+    ),
 ]
 
 
-@pytest.mark.requirement("RES-08", "RES-20", "RES-22", "M:RES-3", "M:RES-4", "M:RES-6", "M:RES-14", "SEED-02")
+@pytest.mark.requirement(
+    "RES-08", "RES-20", "RES-22", "M:RES-3", "M:RES-4", "M:RES-6", "M:RES-14", "SEED-02"
+)
 def test_what_is_not_there(link: Link) -> None:
     for uri, kind, said, data in ERRORS:
         with pytest.raises(kind) as caught:
             link.client.read_resource(uri)
         error = caught.value
         assert type(error) is kind and error.code == (-32002 if link.handshake else -32602), uri
-        assert error.message.startswith(said or "Resource not found: ") and (data is None or error.data == data), uri
+        assert error.message.startswith(said or "Resource not found: ") and (
+            data is None or error.data == data
+        ), uri
 
 
 @pytest.mark.requirement("RES-09", "M:RES-7")
 def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     for uri in ("fail://broken", "fail://value"):
-        with pytest.raises(InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)") as caught:
+        with pytest.raises(
+            InternalError, match=r"^Internal error \(reference [0-9a-f]{8}\)"
+        ) as caught:
             link.client.read_resource(uri)
         assert "secret" not in str(caught.value) and caught.value.data is None
     with pytest.raises(minimcp.RpcError) as own:
@@ -120,15 +148,21 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
             link.client.request("resources/read", params)
 
 
-@pytest.mark.requirement("RES-01", "RES-02", "M:RES-1", "SEED-06", "RES-03", "RES-04", "RES-16", "M:RES-13")
+@pytest.mark.requirement(
+    "RES-01", "RES-02", "M:RES-1", "SEED-06", "RES-03", "RES-04", "RES-16", "M:RES-13"
+)
 def test_what_is_listed(link: Link) -> None:
     declared = link.client.capabilities["resources"]
     assert declared == {"subscribe": True, "listChanged": True}
     listed = link.result("resources/list")["resources"]
     annotations = {"audience": ["user"], "priority": 0.5}
     wanted: Dict[str, Any] = {
-        "uri": "notes://all", "name": "notes", "description": "All that was noted.", "mimeType": "text/markdown",
-        "size": 7, "annotations": annotations,
+        "uri": "notes://all",
+        "name": "notes",
+        "description": "All that was noted.",
+        "mimeType": "text/markdown",
+        "size": 7,
+        "annotations": annotations,
     }
     if link.since(R3):
         annotations["lastModified"] = "2026-01-02T03:04:05Z"
@@ -146,8 +180,11 @@ def test_what_is_listed(link: Link) -> None:
 def test_which_templates_are_listed(link: Link) -> None:
     first, *others = link.result("resources/templates/list")["resourceTemplates"]
     wanted: Dict[str, Any] = {
-        "uriTemplate": "weather://{city}/{days}", "name": "weather", "description": "The weather of some days.",
-        "mimeType": "application/json", "annotations": {"priority": 1},
+        "uriTemplate": "weather://{city}/{days}",
+        "name": "weather",
+        "description": "The weather of some days.",
+        "mimeType": "application/json",
+        "annotations": {"priority": 1},
     }
     if link.since(R3):
         wanted.update({"title": "Weather", "_meta": {"a.example/t": 1}})
@@ -155,7 +192,10 @@ def test_which_templates_are_listed(link: Link) -> None:
         wanted["icons"] = [{"src": "https://example.com/i.png", "sizes": ["48x48", "96x96"]}]
     assert first == wanted and "mimeType" not in others[0]
     assert [each.uri_template for each in link.client.list_resource_templates()] == [
-        "weather://{city}/{days}", "weather://{place}/{word}", "file:///{+path}", "db://rows{?limit,colour,deep}",
+        "weather://{city}/{days}",
+        "weather://{place}/{word}",
+        "file:///{+path}",
+        "db://rows{?limit,colour,deep}",
         "item://{id}",
     ]
 

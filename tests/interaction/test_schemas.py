@@ -13,7 +13,9 @@ from ..answering import REVISIONS
 
 PAIR: Dict[str, Any] = {
     "type": "object",
-    "properties": {"pair": {"type": "array", "prefixItems": [{"type": "integer"}], "x-vendor": {"a": [1]}}},
+    "properties": {
+        "pair": {"type": "array", "prefixItems": [{"type": "integer"}], "x-vendor": {"a": [1]}}
+    },
     "$defs": {"unused": {"$comment": "kept"}},
     "dependentRequired": {"pair": ["why"]},
 }
@@ -32,7 +34,9 @@ def take(pair: list, why: str = "") -> str:
     return f"{pair} {why}"
 
 
-@pytest.mark.requirement("JSCH-01", "JSCH-02", "JSCH-04", "JSCH-07", "M:SCH-1", "M:SCH-3", "M:SCH-8", "M:TOOL-4")
+@pytest.mark.requirement(
+    "JSCH-01", "JSCH-02", "JSCH-04", "JSCH-07", "M:SCH-1", "M:SCH-3", "M:SCH-8", "M:TOOL-4"
+)
 @pytest.mark.requirement("M:TOOL-14")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_schema_means_the_same_in_every_revision(revision: str) -> None:
@@ -57,6 +61,8 @@ def test_a_schema_means_the_same_in_every_revision(revision: str) -> None:
 
 @pytest.mark.requirement("SEED-20")
 def test_only_the_standard_transports_are_offered() -> None:
-    assert not [name for name in minimcp.__all__ if "pipe" in name.lower() or "transport" in name.lower()]
+    assert not [
+        name for name in minimcp.__all__ if "pipe" in name.lower() or "transport" in name.lower()
+    ]
     with pytest.raises(ValueError, match="unknown transport 'carrier-pigeon'"):
         Server("x").run("carrier-pigeon")

@@ -38,7 +38,9 @@ def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[D
         resource: Members of the resource's metadata.
     """
     prm = {"resource": f"{issuer.url}/mcp", "authorization_servers": [issuer.url], **resource}
-    header = {"WWW-Authenticate": f'Bearer resource_metadata="{issuer.url}{PROTECTED}/mcp"{challenge}'}
+    header = {
+        "WWW-Authenticate": f'Bearer resource_metadata="{issuer.url}{PROTECTED}/mcp"{challenge}'
+    }
     issuer.faults[PROTECTED + "/mcp"] = lambda handler: handler.answer(200, prm)  # type: ignore[attr-defined]
     issuer.faults["/mcp"] = lambda handler: handler.answer(401, {}, **header)  # type: ignore[attr-defined]
     opened: List[str] = []
@@ -47,7 +49,12 @@ def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[D
         opened.append(url)
         raise LookupError("that is enough")
 
-    given: Any = {"store": TokenMemory(), "on_redirect": open_page, "on_callback": Browser().come, **(auth or {})}
+    given: Any = {
+        "store": TokenMemory(),
+        "on_redirect": open_page,
+        "on_callback": Browser().come,
+        **(auth or {}),
+    }
     with pytest.raises(AuthorizationError, match="that is enough"):
         minimcp.connect(f"{issuer.url}/mcp", auth=SignIn(**given))
     assert urlsplit(opened[0])[:3] == urlsplit(f"{issuer.url}/authorize")[:3]
@@ -71,7 +78,9 @@ def test_the_scopes_of_the_challenge_count_then_those_of_the_resource(
 
 @requirement("M:AUTH-33")
 @pytest.mark.parametrize("offered", [["read", "offline_access"], ["read"], None])
-def test_offline_access_is_asked_for_where_there_is_such_a_thing(issuer: AuthorizationServer, offered: Any) -> None:
+def test_offline_access_is_asked_for_where_there_is_such_a_thing(
+    issuer: AuthorizationServer, offered: Any
+) -> None:
     issuer.more["scopes_supported"] = offered
     query = asked_for(issuer, ', scope="read"')
     assert query["scope"] == ["read offline_access" if len(offered or ()) == 2 else "read"]
@@ -109,9 +118,14 @@ def test_a_client_is_registered_where_it_has_no_other_way(
 
 
 @requirement("AUTH-49", "M:AUTH-15")
-def test_where_nothing_is_registered_the_user_is_told_what_to_do(issuer: AuthorizationServer) -> None:
+def test_where_nothing_is_registered_the_user_is_told_what_to_do(
+    issuer: AuthorizationServer,
+) -> None:
     issuer.more["registration_endpoint"] = None
-    with protected(issuer) as running, pytest.raises(AuthorizationError, match=r"ask its operator.*client_id="):
+    with (
+        protected(issuer) as running,
+        pytest.raises(AuthorizationError, match=r"ask its operator.*client_id="),
+    ):
         call(running.url, sign_in()[0])
 
 
@@ -131,17 +145,23 @@ def test_a_metadata_document_goes_with_the_client(issuer: AuthorizationServer) -
 
 @requirement("M:AUTH-36")
 @pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
-def test_a_client_proves_itself_as_the_issuer_takes_it(issuer: AuthorizationServer, method: str) -> None:
+def test_a_client_proves_itself_as_the_issuer_takes_it(
+    issuer: AuthorizationServer, method: str
+) -> None:
     issuer.more["token_endpoint_auth_methods_supported"] = [method]
     with protected(issuer) as running:
         assert call(running.url, sign_in()[0]) == "ada"
     (sent,) = [each for each in issuer.asked if each.path == "/token"]
-    assert sent.headers.get("Authorization", "").startswith("Basic ") == (method == "client_secret_basic")
+    assert sent.headers.get("Authorization", "").startswith("Basic ") == (
+        method == "client_secret_basic"
+    )
     assert ("client_secret" in sent.values) == (method == "client_secret_post")
 
 
 @requirement("M:AUTH-41")
-def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(issuer: AuthorizationServer) -> None:
+def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
+    issuer: AuthorizationServer,
+) -> None:
     def take(asked: Dict[str, str], headers: Mapping[str, str]) -> Any:
         assert (asked["grant_type"], asked["assertion"]) == (JWT_BEARER, "a jag")
         return 200, issuer.issue("robot", "ada", "", asked["resource"], refreshes=False)
@@ -157,7 +177,11 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(issuer: Auth
         assert call(running.url, auth) == "ada"
         ((_, form, _),) = company.asked
         assert (form["subject_token"], form["requested_token_type"]) == ("an id token", ID_JAG)
-        assert (form["audience"], form["resource"], form["client_id"]) == (issuer.url, running.url, "company")
+        assert (form["audience"], form["resource"], form["client_id"]) == (
+            issuer.url,
+            running.url,
+            "company",
+        )
         company.faults["/token"] = lambda handler: handler.answer(  # type: ignore[attr-defined]
             200, {**grant, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
         )
@@ -171,8 +195,12 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(issuer: Auth
 
 @requirement("M:AUTH-12", "M:AUTH-13")
 @pytest.mark.parametrize("more", ["", "&error=access_denied&error_description=call+0900"])
-@pytest.mark.parametrize("changed", [lambda url: f"{url}/", lambda url: url.replace("http", "HTTP")])
-def test_an_answer_names_the_issuer_as_it_stands(issuer: AuthorizationServer, changed: Any, more: str) -> None:
+@pytest.mark.parametrize(
+    "changed", [lambda url: f"{url}/", lambda url: url.replace("http", "HTTP")]
+)
+def test_an_answer_names_the_issuer_as_it_stands(
+    issuer: AuthorizationServer, changed: Any, more: str
+) -> None:
     browser = Browser()
 
     def come(state: str, timeout: float) -> str:
@@ -180,7 +208,10 @@ def test_an_answer_names_the_issuer_as_it_stands(issuer: AuthorizationServer, ch
         assert named in came
         return came.replace(named, quote(changed(issuer.url), safe="")) + more
 
-    with protected(issuer) as running, pytest.raises(AuthorizationError, match=r"another server.*\(iss\)") as error:
+    with (
+        protected(issuer) as running,
+        pytest.raises(AuthorizationError, match=r"another server.*\(iss\)") as error,
+    ):
         call(running.url, sign_in(on_redirect=browser.open, on_callback=come)[0])
     assert "denied" not in str(error.value)
     assert "0900" not in str(error.value)
@@ -204,13 +235,17 @@ def test_every_request_carries_the_token_and_it_goes_nowhere_else(
         auth, _ = sign_in()
         auth.sign_in(running.url)
         sent.clear()
-        with minimcp.connect(running.url, auth=auth, revision=revision, on_tools_changed=print) as client:
+        with minimcp.connect(
+            running.url, auth=auth, revision=revision, on_tools_changed=print
+        ) as client:
             assert client.call_tool("whoami").text == "ada"
             with client.listen(tools_list_changed=True):
                 issuer.tokens.clear()  # the next call gets another one
                 assert client.call_tool("whoami").text == "ada"
     own = [(method, headers) for method, url, headers, _ in sent if url.startswith(running.url)]
-    assert {method for method, _ in own} == ({"POST", "GET", "DELETE"} if revision == "2025-11-25" else {"POST"})
+    assert {method for method, _ in own} == (
+        {"POST", "GET", "DELETE"} if revision == "2025-11-25" else {"POST"}
+    )
     tokens = {headers["Authorization"] for _, headers in own}
     assert len(tokens) == 2
     assert all(each.startswith("Bearer ") for each in tokens)

@@ -50,11 +50,18 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.requirement("M:EXT-1", "M:EXT-5")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_revision(folder: Path, revision: str) -> None:
-    with minimcp.connect(Server("s", extensions=[Skills(folder)]), revision=revision, timeout=WAIT) as client:
+    with minimcp.connect(
+        Server("s", extensions=[Skills(folder)]), revision=revision, timeout=WAIT
+    ) as client:
         assert client.capabilities["extensions"] == {ID: {"directoryRead": True}}
         assert "resources" in client.capabilities
         [skill] = client.list_skills()
-        assert (skill.uri, skill.name, skill.description, skill.text) == (URI, "pdf", "Fill in forms", None)
+        assert (skill.uri, skill.name, skill.description, skill.text) == (
+            URI,
+            "pdf",
+            "Fill in forms",
+            None,
+        )
         assert (skill.frontmatter, list(skill.digests or ())) == (FRONT, [URI, FORMS, RAW])
         assert client.read_skill(skill) is skill and skill.text == TEXT
         assert skill.read("references/FORMS.md") == CONTENTS[FORMS]
@@ -73,7 +80,9 @@ def test_over_http(folder: Path) -> None:
 @pytest.mark.requirement("M:EXT-4")
 @pytest.mark.parametrize("revision", [R4, R5])
 def test_nobody_has_skills_who_does_not_ask_for_them(revision: str) -> None:
-    with minimcp.connect(Server("s", capabilities=["resources"]), revision=revision, timeout=WAIT) as client:
+    with minimcp.connect(
+        Server("s", capabilities=["resources"]), revision=revision, timeout=WAIT
+    ) as client:
         for call in (client.list_skills, lambda: client.read_skill(URI)):
             with pytest.raises(CapabilityNotSupported, match="skills"):
                 call()
@@ -150,7 +159,9 @@ def test_many_read_while_the_folder_changes(folder: Path) -> None:
 
 def listing(contents: Dict[str, Any], **more: Any) -> Dict[str, Any]:
     """An entry for these contents."""
-    datas = {uri: data.encode() if isinstance(data, str) else data for uri, data in contents.items()}
+    datas = {
+        uri: data.encode() if isinstance(data, str) else data for uri, data in contents.items()
+    }
     resources = [
         {"uri": uri, "digest": f"sha256:{hashlib.sha256(data).hexdigest()}", "size": len(data)}
         for uri, data in datas.items()
@@ -209,7 +220,9 @@ def test_nothing_is_read_before_it_is_needed() -> None:
         assert server.asked == [URI, FORMS]
         client.read_skill(URI)
         assert server.asked == [URI, FORMS, URI]
-        assert server.listed(client).read("references/FORMS.md") == CONTENTS[FORMS]  # verified as a skill before
+        assert (
+            server.listed(client).read("references/FORMS.md") == CONTENTS[FORMS]
+        )  # verified as a skill before
         assert server.asked[3:] == [URI, FORMS]
 
 
@@ -264,7 +277,9 @@ def test_a_skill_that_is_not_what_was_listed(case: str, way: str) -> None:
         assert (caught.value.uri, skill.text, server.asked) == (URI, None, [URI])
 
 
-@pytest.mark.parametrize(("path", "sent"), [("references/FORMS.md", "# Norms\n"), ("two words.bin", b"\xff\x01")])
+@pytest.mark.parametrize(
+    ("path", "sent"), [("references/FORMS.md", "# Norms\n"), ("two words.bin", b"\xff\x01")]
+)
 def test_a_file_that_is_not_what_was_listed(path: str, sent: Any) -> None:
     uri = FORMS if isinstance(sent, str) else RAW
     server = Hostile(listing(CONTENTS), contents={**CONTENTS, uri: sent})
@@ -286,13 +301,17 @@ def test_no_other_file_is_asked_for(path: str, entry: Any) -> None:
         skill = client.read_skill(URI)
         with pytest.raises(McpError):
             skill.read(path)
-    asked = [each["params"]["uri"] for each in server.pipe.messages if each["method"] == "resources/read"]
+    asked = [
+        each["params"]["uri"] for each in server.pipe.messages if each["method"] == "resources/read"
+    ]
     assert all(each.startswith(ROOT) and ".." not in each for each in asked)
     assert skill.digests is None or asked == [URI]
 
 
 def test_a_skill_whose_files_are_made_anew() -> None:
-    server = Hostile(listing({}, resources="dynamic"), contents={**CONTENTS, ROOT + "a%20b.md": "made now"})
+    server = Hostile(
+        listing({}, resources="dynamic"), contents={**CONTENTS, ROOT + "a%20b.md": "made now"}
+    )
     with minimcp.connect(server, timeout=WAIT) as client:
         skill = client.read_skill(URI)
         assert (skill.digests, skill.read("a b.md")) == (None, "made now")
@@ -302,7 +321,9 @@ def test_a_skill_whose_files_are_made_anew() -> None:
 
 
 def entry_with(**change: Any) -> Dict[str, Any]:
-    return {name: value for name, value in {**listing(CONTENTS), **change}.items() if value is not ...}
+    return {
+        name: value for name, value in {**listing(CONTENTS), **change}.items() if value is not ...
+    }
 
 
 def files_with(**change: Any) -> Dict[str, Any]:
@@ -313,7 +334,9 @@ def files_with(**change: Any) -> Dict[str, Any]:
 
 def more_files(count: int, **change: Any) -> Dict[str, Any]:
     entry = listing(CONTENTS)
-    entry["resources"] += [{**entry["resources"][1], "uri": f"{ROOT}{number}", **change} for number in range(count)]
+    entry["resources"] += [
+        {**entry["resources"][1], "uri": f"{ROOT}{number}", **change} for number in range(count)
+    ]
     return entry
 
 

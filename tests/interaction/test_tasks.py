@@ -52,7 +52,11 @@ class Gates:
     """Lets the handlers of a server go on."""
 
     def __init__(self) -> None:
-        self.go, self.begun, self.cancelled = threading.Event(), threading.Event(), threading.Event()
+        self.go, self.begun, self.cancelled = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
 
 
 def make(gates: Optional[Gates] = None, tasks: Optional[Tasks] = None, **options: Any) -> Server:
@@ -107,8 +111,12 @@ def make(gates: Optional[Gates] = None, tasks: Optional[Tasks] = None, **options
 
 
 @contextmanager
-def client(server: Server, revision: str, declares: bool = True, **options: Any) -> Iterator[Client]:
-    with connect(server, revision=revision, extensions=[Tasks()] if declares else None, **options) as connected:
+def client(
+    server: Server, revision: str, declares: bool = True, **options: Any
+) -> Iterator[Client]:
+    with connect(
+        server, revision=revision, extensions=[Tasks()] if declares else None, **options
+    ) as connected:
         yield connected
 
 
@@ -150,7 +158,11 @@ def test_what_is_declared() -> None:
         assert core.capabilities["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
         assert ID not in core.capabilities.get("extensions", {})
         support = {tool.name: tool.task for tool in core.list_tools()}
-        assert (support["add"], support["greet"], support["plain"]) == ("optional", "required", None)
+        assert (support["add"], support["greet"], support["plain"]) == (
+            "optional",
+            "required",
+            None,
+        )
     with client(server, EXTENSION) as newer:
         assert newer.capabilities["extensions"] == {ID: {}}
         assert "tasks" not in newer.capabilities
@@ -197,7 +209,9 @@ def test_with_a_handshake_the_client_decides() -> None:
             core.request("tools/call", {"name": "plain", "task": {}})
         for wrong in (5, {"ttl": "long"}, {"ttl": 0}, {"ttl": True}):
             with pytest.raises(InvalidParams, match="task"):
-                core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wrong})
+                core.request(
+                    "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wrong}
+                )
 
 
 @pytest.mark.requirement("TASK-09", "TASK-02", "TASK-03", "TASK-04")
@@ -210,7 +224,10 @@ def test_a_server_without_tasks_runs_the_call() -> None:
         return "plain"
 
     with client(server, CORE) as core:
-        assert core.request("tools/call", {"name": "plain", "task": {}})["content"][0]["text"] == "plain"
+        assert (
+            core.request("tools/call", {"name": "plain", "task": {}})["content"][0]["text"]
+            == "plain"
+        )
         with pytest.raises(CapabilityNotSupported):
             core.start_task("plain")
 
@@ -223,7 +240,9 @@ def test_where_requests_stand_alone_the_server_decides() -> None:
         plain = newer.request("tools/call", {"name": "plain", "task": {"ttl": 5}})
         assert (plain["resultType"], "taskId" in plain) == ("complete", False)
     with client(server, EXTENSION, declares=False) as undeclared:
-        assert undeclared.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})["content"]
+        assert undeclared.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})[
+            "content"
+        ]
         for method, params in (
             ("tools/call", {"name": "greet"}), ("tasks/get", {"taskId": "x"}),
             ("tasks/cancel", {"taskId": "x"}), ("tasks/update", {"taskId": "x", "inputResponses": {}}),
@@ -232,7 +251,9 @@ def test_where_requests_stand_alone_the_server_decides() -> None:
                 undeclared.request(method, params)
             assert caught.value.data == {"requiredCapabilities": {"extensions": {ID: {}}}}
     with client(server, CORE) as core:
-        assert "content" in core.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        assert "content" in core.request(
+            "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}
+        )
 
 
 @pytest.mark.requirement("M:TASK-21", "TASK-45")
@@ -259,7 +280,14 @@ def test_what_a_task_says_of_itself(revision: str) -> None:
     unit = "Ms" if revision == EXTENSION else ""
     with client(make(gates), revision) as connected:
         task = begin(connected, "block")
-        members = {"taskId", "status", "createdAt", "lastUpdatedAt", f"ttl{unit}", f"pollInterval{unit}"}
+        members = {
+            "taskId",
+            "status",
+            "createdAt",
+            "lastUpdatedAt",
+            f"ttl{unit}",
+            f"pollInterval{unit}",
+        }
         assert set(task) - {"resultType", "_meta"} == members
         assert task["status"] == "working"
         assert (task[f"ttl{unit}"], task[f"pollInterval{unit}"]) == (3_600_000, 20)
@@ -278,7 +306,9 @@ def test_the_result_is_waited_for_with_a_handshake() -> None:
     with client(make(gates), CORE) as core:
         task = begin(core, "block")
         params = {"taskId": task["taskId"], "_meta": {RELATED: {"taskId": "another"}}}
-        thread = threading.Thread(target=lambda: results.append(core.request("tasks/result", params)))
+        thread = threading.Thread(
+            target=lambda: results.append(core.request("tasks/result", params))
+        )
         thread.start()
         assert gates.begun.wait(WAIT)
         assert not results
@@ -290,30 +320,46 @@ def test_the_result_is_waited_for_with_a_handshake() -> None:
         assert "_meta" not in get(core, task)
 
 
-@pytest.mark.requirement("TASK-37", "M:TASK-8", "M:TASK-9", "M:TASK-10", "M:TASK-31", "M:TASK-36", "TASK-48")
+@pytest.mark.requirement(
+    "TASK-37", "M:TASK-8", "M:TASK-9", "M:TASK-10", "M:TASK-31", "M:TASK-36", "TASK-48"
+)
 @DESIGNS
 def test_how_a_task_ends(revision: str) -> None:
     is_core = revision == CORE
     with client(make(), revision) as connected:
         ended = {}
         for name, arguments in (("add", {"a": 1, "b": 2}), ("fail", {}), ("refuse", {})):
-            ended[name] = until(connected, begin(connected, name, **arguments), "completed", "failed")
+            ended[name] = until(
+                connected, begin(connected, name, **arguments), "completed", "failed"
+            )
         assert {name: task["status"] for name, task in ended.items()} == {
             "add": "completed", "fail": "failed" if is_core else "completed", "refuse": "failed",
         }  # fmt: skip
-        assert [task["statusMessage"] for task in ended.values()] == ["half done", "out of paper", "not today"]
+        assert [task["statusMessage"] for task in ended.values()] == [
+            "half done",
+            "out of paper",
+            "not today",
+        ]
         if is_core:
             failed = connected.request("tasks/result", {"taskId": ended["fail"]["taskId"]})
             assert (failed["isError"], failed["content"][0]["text"]) == (True, "out of paper")
             with pytest.raises(RpcError) as caught:
                 connected.request("tasks/result", {"taskId": ended["refuse"]["taskId"]})
-            assert (caught.value.code, caught.value.message, caught.value.data) == (7, "not today", {"why": "rain"})
+            assert (caught.value.code, caught.value.message, caught.value.data) == (
+                7,
+                "not today",
+                {"why": "rain"},
+            )
         else:
             assert {task["resultType"] for task in ended.values()} == {"complete"}
             assert ended["add"]["result"]["content"][0]["text"] == "[3]"
             assert ended["fail"]["result"]["isError"] is True
             assert RELATED not in ended["add"]["result"].get("_meta", {})
-            assert ended["refuse"]["error"] == {"code": 7, "message": "not today", "data": {"why": "rain"}}
+            assert ended["refuse"]["error"] == {
+                "code": 7,
+                "message": "not today",
+                "data": {"why": "rain"},
+            }
             assert "result" not in ended["refuse"]
 
 
@@ -334,7 +380,10 @@ def test_cancelling(revision: str) -> None:
                 connected.request("tasks/result", {"taskId": task["taskId"]})
         else:
             assert set(said) == {"resultType", "_meta"}
-            assert connected.request("tasks/cancel", {"taskId": task["taskId"]})["resultType"] == "complete"
+            assert (
+                connected.request("tasks/cancel", {"taskId": task["taskId"]})["resultType"]
+                == "complete"
+            )
         gates.go.set()
         assert get(connected, task)["status"] == "cancelled"
         done = begin(connected, "add", a=1, b=2)
@@ -357,7 +406,9 @@ def test_the_table_of_states() -> None:
             key = tasks.store.list("task/")[0].key
             tasks.change(key, partial(_set, state))
             gates.go.set()
-            assert eventually(lambda tasks=tasks: not tasks._running)  # the handler has ended, and is not heard
+            assert eventually(
+                lambda tasks=tasks: not tasks._running
+            )  # the handler has ended, and is not heard
             later = tasks.change(key, partial(_set, "working"))
             assert later is not None
             assert (later["status"], "result" in later) == (state, False)
@@ -376,7 +427,11 @@ def test_ids_are_unknown_and_cannot_be_guessed(revision: str) -> None:
         assert len(ids) == 20
         assert all(re.fullmatch("[0-9a-f]{32}", id) for id in ids)
         for wrong in ("nothing", "", "../-/" + ids.pop(), "\ud800", 5, None):
-            for method in ("tasks/get", "tasks/cancel", "tasks/result" if revision == CORE else "tasks/update"):
+            for method in (
+                "tasks/get",
+                "tasks/cancel",
+                "tasks/result" if revision == CORE else "tasks/update",
+            ):
                 with pytest.raises(InvalidParams):
                     connected.request(method, {"taskId": wrong, "inputResponses": {}})
 
@@ -416,7 +471,9 @@ def test_questions_on_the_way_of_the_result_with_a_handshake() -> None:
         metas.append(asked.message)
         return {"name": f"N{len(metas)}"}
 
-    with client(make(trace=lambda arrow, text: transcript.append(text)), CORE, elicit=elicit) as core:
+    with client(
+        make(trace=lambda arrow, text: transcript.append(text)), CORE, elicit=elicit
+    ) as core:
         task = begin(core, "ask_two")
         until(core, task, "input_required")
         assert not metas
@@ -457,7 +514,10 @@ def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
 @pytest.mark.requirement("M:TASK-23")
 @pytest.mark.parametrize("replays", [False, True])
 def test_rounds_end_before_a_call_becomes_a_task(replays: bool) -> None:
-    server, steps = Server("x", extensions=[Tasks(poll_interval=0.02)], check_replay=replays), list[str]()
+    server, steps = (
+        Server("x", extensions=[Tasks(poll_interval=0.02)], check_replay=replays),
+        list[str](),
+    )
 
     @server.tool(task="later")
     def deploy(ctx: Context) -> str:
@@ -474,13 +534,21 @@ def test_rounds_end_before_a_call_becomes_a_task(replays: bool) -> None:
         answers = dict.fromkeys(asks["inputRequests"], ANSWER)
         params.update(inputResponses=answers, requestState=asks["requestState"])
         task = newer.request("tools/call", params, raw=True)
-        assert (task["resultType"], {"requestState", "inputRequests"} & set(task)) == ("task", set())
+        assert (task["resultType"], {"requestState", "inputRequests"} & set(task)) == (
+            "task",
+            set(),
+        )
         asked = until(newer, task, "input_required")["inputRequests"]
         assert [one["params"]["message"] for one in asked.values()] == ["when?"]
-        newer.request("tasks/update", {"taskId": task["taskId"], "inputResponses": dict.fromkeys(asked, ANSWER)})
+        newer.request(
+            "tasks/update",
+            {"taskId": task["taskId"], "inputResponses": dict.fromkeys(asked, ANSWER)},
+        )
         assert until(newer, task, "completed")["result"]["content"][0]["text"] == "Ada Ada"
         assert steps == ["step"]
-    with client(server, EXTENSION, declares=False, elicit=lambda asked: {"name": "Bob"}) as undeclared:
+    with client(
+        server, EXTENSION, declares=False, elicit=lambda asked: {"name": "Bob"}
+    ) as undeclared:
         assert undeclared.call_tool("deploy").text == "Bob Bob"
     with client(server, CORE, elicit=lambda asked: {"name": "Bob"}) as core:
         assert core.start_task("deploy").result(WAIT).text == "Bob Bob"
@@ -521,7 +589,10 @@ def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
         assert eventually(lambda: len(heard) > 1)
         said = heard[-1]
         assert said.method == "notifications/tasks"
-        assert (said.params["status"], said.params["result"]["content"][0]["text"]) == ("completed", "done")
+        assert (said.params["status"], said.params["result"]["content"][0]["text"]) == (
+            "completed",
+            "done",
+        )
         end()
 
 
@@ -623,7 +694,9 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
     with client(make(gates, limits=Limits(workers=2)), EXTENSION) as newer:
         begun = [begin(newer, "block") for _ in range(50)]
         assert threading.active_count() - before < 20
-        assert get(newer, begun[-1])["status"] == "working"  # what asks of tasks does not wait behind them
+        assert (
+            get(newer, begun[-1])["status"] == "working"
+        )  # what asks of tasks does not wait behind them
         gates.go.set()
         for task in begun:
             until(newer, task, "completed")
@@ -638,14 +711,21 @@ def test_no_more_run_than_may_and_they_begin_in_order() -> None:
         cancelled = begun.pop(7)
         cancelled.cancel()  # it has not begun, and keeps nobody's place
         assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
-        assert cancelled.refresh() == "cancelled" and eventually(lambda: not server._config.tasks.requests.running)
+        assert cancelled.refresh() == "cancelled" and eventually(
+            lambda: not server._config.tasks.requests.running
+        )
 
 
 @pytest.mark.requirement("PROG-12")
 def test_progress_goes_on_under_the_token_of_the_call() -> None:
     transcript: List[str] = []
     with client(make(trace=lambda arrow, text: transcript.append(text)), CORE) as core:
-        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {}, "_meta": {"progressToken": "mine"}}
+        params = {
+            "name": "add",
+            "arguments": {"a": 1, "b": 2},
+            "task": {},
+            "_meta": {"progressToken": "mine"},
+        }
         task = core.request("tools/call", params)["task"]
         until(core, task, "completed")
     told = [json.loads(text)["params"] for text in transcript if '"notifications/progress"' in text]
@@ -656,7 +736,11 @@ def test_progress_goes_on_under_the_token_of_the_call() -> None:
 
 
 def test_a_task_runs_where_its_tool_says() -> None:
-    server, serial, names = Server("x", extensions=[Tasks(poll_interval=0.02)]), Serial(), list[str]()
+    server, serial, names = (
+        Server("x", extensions=[Tasks(poll_interval=0.02)]),
+        Serial(),
+        list[str](),
+    )
 
     @server.tool(task="optional", executor=serial)
     def where() -> str:
@@ -769,7 +853,9 @@ with client(make(tasks=Tasks(SqliteStore(sys.argv[1]))), "2026-07-28", elicit=la
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
-def test_a_killed_server_loses_nothing_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_server_loses_nothing_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ..support import ROOT
 
     path = tmp_path / "tasks.db"
@@ -778,13 +864,16 @@ def test_a_killed_server_loses_nothing_without_a_word(tmp_path: Path, monkeypatc
     assert len(ids) == 3, ended.stderr
     store = SqliteStore(path)
     with client(make(tasks=Tasks(store)), EXTENSION) as newer:
+
         def state(id: str) -> Dict[str, Any]:
             return newer.request("tasks/get", {"taskId": id})
 
         assert state(ids[0])["result"]["content"][0]["text"] == "[3]"
         assert {state(id)["status"] for id in ids[1:]} <= {"working", "input_required", "failed"}
         wall = time.time
-        monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall() + module.LEASE_SECONDS + 1)
+        monkeypatch.setattr(
+            "minimcp.stores.sqlite.time.time", lambda: wall() + module.LEASE_SECONDS + 1
+        )
         for id in ids[1:]:
             lost = state(id)
             assert (lost["status"], lost["statusMessage"]) == ("failed", module.LOST)
@@ -806,7 +895,9 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
             one._config.tasks._renew()
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
-            assert eventually(lambda: one._config.tasks._cancel_renewal is None)  # nobody needs the lease any more
+            assert eventually(
+                lambda: one._config.tasks._cancel_renewal is None
+            )  # nobody needs the lease any more
     for store in stores:
         store.close()
 
@@ -832,7 +923,9 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.what, self.failures = what, failures
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         if self.what in key.encode() + value and self.failures:
             self.failures -= 1
             raise OSError("the disk is full")
@@ -843,7 +936,9 @@ def test_the_end_of_a_task_is_kept_when_the_store_works_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
-    with client(make(tasks=Tasks(FailingStore(b'"completed"', 2), poll_interval=0.02)), EXTENSION) as newer:
+    with client(
+        make(tasks=Tasks(FailingStore(b'"completed"', 2), poll_interval=0.02)), EXTENSION
+    ) as newer:
         assert newer.start_task("add", {"a": 1, "b": 2}).result(WAIT).text == "[3]"
     assert [record.getMessage() for record in caplog.records] == [
         "the end of a task cannot be kept yet: the disk is full"
@@ -874,7 +969,9 @@ class LateStore(MemoryStore):
         super().__init__()
         self.what, self.then = what, list[Any]()
 
-    def put(self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None) -> Optional[int]:
+    def put(
+        self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
+    ) -> Optional[int]:
         version = super().put(key, value, ttl, expect)
         if self.what in value and self.then:
             self.then.pop()()
@@ -925,6 +1022,7 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
     store = LateStore(b"half done")
     server = make(tasks=Tasks(store), trace=trace)
     with client(server, CORE) as core:
+
         def cancel() -> None:
             (entry,) = store.list("task/-/")
             core.request("tasks/cancel", {"taskId": entry.key.rpartition("/")[2]})
@@ -936,8 +1034,15 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
     assert told[-1] == "cancelled"
 
 
-def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, answered, asked, forward = threading.Event(), threading.Event(), list[Any](), Tasks._forward
+def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, answered, asked, forward = (
+        threading.Event(),
+        threading.Event(),
+        list[Any](),
+        Tasks._forward,
+    )
 
     def late(self: Tasks, incoming: Any, key: str, record: Any) -> None:
         if record["asked"] and not read.is_set():
@@ -963,7 +1068,9 @@ def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(monk
 
 def test_progress_of_a_task_increases_whichever_of_its_threads_reports() -> None:
     told: List[Any] = []
-    server = Server("jobs", extensions=[Tasks()], trace=lambda arrow, text: told.append(json.loads(text)))
+    server = Server(
+        "jobs", extensions=[Tasks()], trace=lambda arrow, text: told.append(json.loads(text))
+    )
     tried = threading.Event()
 
     class First(float):
@@ -999,7 +1106,11 @@ def test_progress_of_a_task_increases_whichever_of_its_threads_reports() -> None
     with client(server, CORE) as core:
         params = {"name": "report", "arguments": {}, "task": {}, "_meta": {"progressToken": "mine"}}
         until(core, core.request("tools/call", params)["task"], "completed")
-    progress = [each["params"]["progress"] for each in told if each.get("method") == "notifications/progress"]
+    progress = [
+        each["params"]["progress"]
+        for each in told
+        if each.get("method") == "notifications/progress"
+    ]
     assert progress == [1, 2]
 
 
@@ -1050,7 +1161,9 @@ def test_who_waits_for_a_result_may_stop_and_the_task_goes_on() -> None:
     with client(server, CORE, trace=lambda arrow, text: sent.append(text)) as core:
         task = begin(core, "block")
         assert gates.begun.wait(WAIT)
-        waits = core.submit(core.request, "tasks/result", {"taskId": task["taskId"]}, cancel=token, timeout=WAIT)
+        waits = core.submit(
+            core.request, "tasks/result", {"taskId": task["taskId"]}, cancel=token, timeout=WAIT
+        )
         assert eventually(lambda: any('"tasks/result"' in text for text in sent))
         token.cancel("enough")
         with pytest.raises(Cancelled):

@@ -51,7 +51,10 @@ def test_both_sides_send_20_mb_at_once(target: Any) -> None:
     text = "y" * SIZE
     with minimcp.connect(target, timeout=LONG) as client:
         there = Task(lambda: client.call_tool("echo", {"text": text}).text == text)
-        back = [Task(lambda: client.call_tool("big", {"size": SIZE}).text == "x" * SIZE) for _ in range(2)]
+        back = [
+            Task(lambda: client.call_tool("big", {"size": SIZE}).text == "x" * SIZE)
+            for _ in range(2)
+        ]
         assert there.result(LONG)
         assert all(task.result(LONG) for task in back)
         assert client.ping(timeout=WAIT) < WAIT
@@ -79,7 +82,9 @@ class Overtaking(ScriptedPipe):
 def test_a_reply_that_beats_the_write() -> None:
     pipe = Overtaking()
     pipe.read = threading.Event()
-    with closing(Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test").open()) as channel:
+    with closing(
+        Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test").open()
+    ) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.start("work", lambda id: {})
@@ -132,10 +137,15 @@ def test_a_cancel_races_the_answer_2_000_times() -> None:
 @pytest.mark.parametrize("tool", ["sleep", "hold"])
 def test_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -> None:
     """The figure is the requirement; the best of the pings counts, for the machine may be busy."""
-    running = 100 if tool == "sleep" else 64  # those that keep their workers fill the cap; the others wait behind them
+    running = (
+        100 if tool == "sleep" else 64
+    )  # those that keep their workers fill the cap; the others wait behind them
     with minimcp.connect(target, timeout=LONG, revision="handshake") as client:
         token = CancelToken()
-        sleepers = [Task(lambda: client.call_tool(tool, {"seconds": LONG}, cancel=token).text) for _ in range(100)]
+        sleepers = [
+            Task(lambda: client.call_tool(tool, {"seconds": LONG}, cancel=token).text)
+            for _ in range(100)
+        ]
         assert client.call_tool("wait_for", {"number": running}).text == "all sleep"
         assert eventually(lambda: client.ping(timeout=WAIT) < 0.2)
         assert client.list_tools(timeout=WAIT)

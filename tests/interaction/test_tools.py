@@ -58,7 +58,9 @@ VALUES = [
 
 @pytest.mark.requirement("TOOL-17", "M:TOOL-7", "M:TOOL-8", "M:VER-S14", "TOOL-25", "TOOL-26")
 @pytest.mark.parametrize(("name", "text", "value"), VALUES)
-def test_a_value_is_text_and_structured_content(client: Client, name: str, text: str, value: Any) -> None:
+def test_a_value_is_text_and_structured_content(
+    client: Client, name: str, text: str, value: Any
+) -> None:
     result = raw(client, name)
     way = STRUCTURED[client.revision]
     assert result["content"] == [words(text)]
@@ -82,23 +84,37 @@ def test_the_client_takes_the_wrapping_off_and_knows_the_schema(client: Client) 
             assert schema is None
         elif way == "object":
             assert schema is not None and schema["type"] == "object"
-            for mark in ("x-minimcp-wrapped", "x-fastmcp-wrap-result"):  # FastMCP's client knows the second
+            for mark in (
+                "x-minimcp-wrapped",
+                "x-fastmcp-wrap-result",
+            ):  # FastMCP's client knows the second
                 assert schema.get(mark, False) is not isinstance(value, dict), name
         else:
             assert schema is not None and "x-minimcp-wrapped" not in schema
     by_hand = schemas["by_hand"]
     if way == "object":
-        assert by_hand is not None and "even" in by_hand["definitions"], "where the reference from inside looks"
-    assert client.call_tool("by_hand").value == (client.call_tool("by_hand").text if way == "none" else {"even": 2})
-    assert all(schemas[name] is None for name in ("text", "annotated", "picture", "loose", "anything"))
+        assert by_hand is not None and "even" in by_hand["definitions"], (
+            "where the reference from inside looks"
+        )
+    assert client.call_tool("by_hand").value == (
+        client.call_tool("by_hand").text if way == "none" else {"even": 2}
+    )
+    assert all(
+        schemas[name] is None for name in ("text", "annotated", "picture", "loose", "anything")
+    )
 
 
 @pytest.mark.requirement("TOOL-32", "TOOL-39", "TOOL-30", "TOOL-31", "M:TOOL-20")
 def test_blocks_travel_as_far_as_the_revision_knows_them(client: Client) -> None:
     audio, links = client.revision != R1, client.revision not in (R1, R2)
-    assert raw(client, "block") == {"content": [{**words("in a block"), "annotations": {"priority": 1}}]}
+    assert raw(client, "block") == {
+        "content": [{**words("in a block"), "annotations": {"priority": 1}}]
+    }
     picture, sound = (client.call_tool(name).content[0] for name in ("picture", "sound"))
-    assert isinstance(picture, Image) and (picture.data, picture.mime_type) == (PICTURE, "image/png")
+    assert isinstance(picture, Image) and (picture.data, picture.mime_type) == (
+        PICTURE,
+        "image/png",
+    )
     assert isinstance(sound, Audio if audio else EmbeddedResource)
     assert sound.data == SOUND and sound.mime_type == "audio/wav" and sound.annotations is not None
     link = client.call_tool("link").content[0]
@@ -108,13 +124,20 @@ def test_blocks_travel_as_far_as_the_revision_knows_them(client: Client) -> None
     else:
         assert isinstance(link, Text) and link.text == "notes: file:///notes.txt"
     inside = client.call_tool("embedded").content[0]
-    assert isinstance(inside, EmbeddedResource) and (inside.uri, inside.text) == ("file:///a.txt", "inside")
+    assert isinstance(inside, EmbeddedResource) and (inside.uri, inside.text) == (
+        "file:///a.txt",
+        "inside",
+    )
 
 
 @pytest.mark.requirement("TOOL-27", "M:TOOL-6", "TOOL-38")
 @pytest.mark.parametrize(
     ("name", "advice"),
-    [("liar", "an integer"), ("blocks_for_a_list", "[0]: expected an integer"), ("raw", "Image(data, mime_type)")],
+    [
+        ("liar", "an integer"),
+        ("blocks_for_a_list", "[0]: expected an integer"),
+        ("raw", "Image(data, mime_type)"),
+    ],
 )
 def test_what_a_tool_must_not_return(client: Client, name: str, advice: str) -> None:
     result = raw(client, name)
@@ -132,13 +155,17 @@ def test_text_is_utf_8_and_json_for_a_model_shows_it(revision: str) -> None:
         """Give it back."""
         return {"city": city}
 
-    with minimcp.connect(server, revision=revision, trace=lambda *told: lines.append(told[-1])) as client:
+    with minimcp.connect(
+        server, revision=revision, trace=lambda *told: lines.append(told[-1])
+    ) as client:
         long = "\u6f22" * 100_000
         assert client.call_tool("take", {"city": long}).text == f'{{"city":"{long}"}}'
         for odd, back in (("a\u0085b\u2028c\u2029d\r\ne", None), ("\ud800 half", "\ufffd half")):
             result = client.call_tool("take", {"city": odd})
             assert result.structured_content == json.loads(result.text) == {"city": back or odd}
-    assert 300_000 < max(len(line.encode()) for line in lines) < 601_000, "once as text, once as structured content"
+    assert 300_000 < max(len(line.encode()) for line in lines) < 601_000, (
+        "once as text, once as structured content"
+    )
     assert all(len(line.splitlines()) == 1 for line in lines)
 
 
@@ -171,18 +198,32 @@ def test_errors_that_are_results(client: Client) -> None:
     with pytest.raises(minimcp.ToolError) as caught:
         client.call_tool("fail", {"how": "content"})
     kinds = ["text", "image", "text" if client.revision in (R1, R2) else "resource_link"]
-    assert caught.value.result.is_error and [block.type for block in caught.value.content or ()] == kinds
+    assert (
+        caught.value.result.is_error
+        and [block.type for block in caught.value.content or ()] == kinds
+    )
     assert client.call_tool("fail", {"how": "tool"}, raise_on_error=False).is_error
 
 
 @pytest.mark.requirement("BASE-07", "SEED-19", "SEED-03")
 def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
-    assert failure(client, "params") == (minimcp.InvalidParams, -32602, "not this", {"field": "how"})
+    assert failure(client, "params") == (
+        minimcp.InvalidParams,
+        -32602,
+        "not this",
+        {"field": "how"},
+    )
     assert failure(client, "own") == (minimcp.RpcError, 7, "seven", [1])
-    kind, code = (minimcp.InternalError, -32603) if client.revision == R5 else (minimcp.RpcError, -32050)
-    assert failure(client, "quota") == (kind, code, "quota exceeded", {"left": 0}), "2026-07-28 has no such codes"
+    kind, code = (
+        (minimcp.InternalError, -32603) if client.revision == R5 else (minimcp.RpcError, -32050)
+    )
+    assert failure(client, "quota") == (kind, code, "quota exceeded", {"left": 0}), (
+        "2026-07-28 has no such codes"
+    )
     if client.revision == R5:
-        assert failure(client, "old") == {"content": [words("it failed")], "isError": True}, "no code of this revision"
+        assert failure(client, "old") == {"content": [words("it failed")], "isError": True}, (
+            "no code of this revision"
+        )
     else:
         with pytest.raises(minimcp.ToolError, match="it failed") as caught:
             raw(client, "fail", how="old")
@@ -193,11 +234,15 @@ def test_errors_of_ones_own_are_errors_of_the_protocol(client: Client) -> None:
     if client.revision == R4:
         assert url == (minimcp.UrlElicitationRequired, -32042, "open it", {"elicitations": []})
     else:
-        assert url == {"content": [words("open it")], "isError": True}, "the code is no other revision's"
+        assert url == {"content": [words("open it")], "isError": True}, (
+            "the code is no other revision's"
+        )
 
 
 @pytest.mark.requirement("M:ERR-10")
-def test_masked_errors_keep_their_words(opened: Open, link: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_masked_errors_keep_their_words(
+    opened: Open, link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
     client = opened({"mask_errors": True})
     caplog.set_level(logging.ERROR, "minimcp")
     for name, arguments in (("fail", {"how": "value"}), ("liar", {})):
@@ -208,7 +253,11 @@ def test_masked_errors_keep_their_words(opened: Open, link: Link, caplog: pytest
         if link.transport == "memory":
             assert found.group(1) in caplog.text
     caplog.clear()
-    ours = {"tool": "told you", "declined": "not now", **({"old": "it failed"} if link.revision == R5 else {})}
+    ours = {
+        "tool": "told you",
+        "declined": "not now",
+        **({"old": "it failed"} if link.revision == R5 else {}),
+    }
     for how, text in ours.items():
         assert failure(client, how) == {"content": [words(text)], "isError": True}
     assert not caplog.records, "none of these is a fault"
@@ -219,7 +268,13 @@ def test_masked_errors_keep_their_words(opened: Open, link: Link, caplog: pytest
 
 @pytest.mark.requirement("TOOL-16", "TOOL-18", "TOOL-22", "M:TOOL-10")
 def test_calls_that_are_none(client: Client) -> None:
-    for params in ({"name": "nobody"}, {"name": 5}, {}, {"name": "text", "arguments": [1]}, {"name": "a\nb"}):
+    for params in (
+        {"name": "nobody"},
+        {"name": 5},
+        {},
+        {"name": "text", "arguments": [1]},
+        {"name": "a\nb"},
+    ):
         with pytest.raises(minimcp.InvalidParams) as caught:
             client.request("tools/call", params)
         assert "\n" not in caught.value.message
@@ -243,12 +298,17 @@ WRONG = [
 def test_wrong_arguments_are_a_result(client: Client) -> None:
     for name, arguments, field in WRONG:
         result = raw(client, name, **arguments)
-        assert result["isError"] is True and field in result["content"][0]["text"], (name, arguments)
+        assert result["isError"] is True and field in result["content"][0]["text"], (
+            name,
+            arguments,
+        )
     assert client.call_tool("by_schema", {"size": 2, "word": "x"}).text == "2 'x'"
 
 
 @pytest.mark.requirement("TOOL-20", "TOOL-21")
-def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(opened: Open, link: Link) -> None:
+def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(
+    opened: Open, link: Link
+) -> None:
     client = opened({"strict_arguments": True})
     if link.revision in (R1, R2, R3):
         for name, arguments, field in WRONG:
@@ -266,23 +326,34 @@ def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
     listed = client.request("tools/list")["tools"]
     tools = {tool["name"]: tool for tool in listed}
     assert [tool["name"] for tool in listed] == NAMES, "in the order of registering"
-    schema = {"type": "object", "properties": {}, "additionalProperties": False}  # some clients need the properties
+    schema = {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }  # some clients need the properties
     hinted: Dict[str, Any] = {"name": "hinted", "description": "Described", "inputSchema": schema}
     if client.revision == R2:
         hinted["annotations"] = {"title": "A title", "readOnlyHint": True}
     elif client.revision != R1:
-        hinted.update(title="A title", annotations={"readOnlyHint": True}, _meta={"example.com/m": 1})
+        hinted.update(
+            title="A title", annotations={"readOnlyHint": True}, _meta={"example.com/m": 1}
+        )
     if client.revision in (R4, R5):
         hinted["icons"] = [{"src": "https://example.com/i.png"}]
     assert tools["hinted"] == hinted
     inner = tools["annotated_title"].get("annotations")
     assert inner == (None if client.revision == R1 else {"title": "Inner"})
-    assert client.list_tools()[NAMES.index("hinted")].display_name == ("hinted" if client.revision == R1 else "A title")
+    assert client.list_tools()[NAMES.index("hinted")].display_name == (
+        "hinted" if client.revision == R1 else "A title"
+    )
 
 
 @pytest.mark.requirement("M:ERR-1")
 def test_what_a_tool_requires(client: Client, opened: Open, link: Link) -> None:
-    lacking = {"needs": {"sampling": {"tools": {}}}, "needs_extension": {"extensions": {"com.example/x": {}}}}
+    lacking = {
+        "needs": {"sampling": {"tools": {}}},
+        "needs_extension": {"extensions": {"com.example/x": {}}},
+    }
     for name, missing in lacking.items():
         if link.handshake:
             result = client.call_tool(name, raise_on_error=False)
@@ -290,7 +361,10 @@ def test_what_a_tool_requires(client: Client, opened: Open, link: Link) -> None:
         else:
             with pytest.raises(minimcp.CapabilityNotSupported) as caught:
                 client.call_tool(name)
-            assert (caught.value.code, caught.value.data) == (-32021, {"requiredCapabilities": missing})
+            assert (caught.value.code, caught.value.data) == (
+                -32021,
+                {"requiredCapabilities": missing},
+            )
     able = opened(extensions={"com.example/x": {}})
     assert able.call_tool("needs_extension").text == "extended"
 
@@ -323,7 +397,11 @@ def test_tools_come_and_go_while_connected(opened: Open, link: Link) -> None:
         client.call_tool(act)
         changed.get(timeout=WAIT)
         assert [tool.name for tool in client.list_tools()] == names
-        assert client.call_tool("added", raise_on_error=False).text == "added" if act == "grow" else True
+        assert (
+            client.call_tool("added", raise_on_error=False).text == "added"
+            if act == "grow"
+            else True
+        )
     with pytest.raises(minimcp.InvalidParams, match="Unknown tool"):
         client.call_tool("added")
     assert changed.empty()

@@ -88,7 +88,9 @@ def test_every_type_is_a_parameter_and_a_result(space: str, revision: str) -> No
                 found["given"][0] = got
                 result = client.call_tool(f"give{number}")
                 written = leaves[0] if leaves else value
-                wrapped = revision == R4 and not whole  # no schema tells the client that this is no object
+                wrapped = (
+                    revision == R4 and not whole
+                )  # no schema tells the client that this is no object
                 assert ordered(result.value) == ordered({"result": written} if wrapped else written)
                 said = result.text if isinstance(written, str) else json.loads(result.text)
                 assert ordered(said) == ordered(written)
@@ -117,7 +119,22 @@ def test_what_leaves_fits_its_schema_and_comes_back_the_same(row: Row) -> None:
             assert inward.read(written) == value
 
 
-ODD: List[Any] = [None, True, 1, -2, 0.5, 1e15, "", "x", "7", [], [1, 1.0], {}, {"a": 1}, {"x": {"y": None}}]
+ODD: List[Any] = [
+    None,
+    True,
+    1,
+    -2,
+    0.5,
+    1e15,
+    "",
+    "x",
+    "7",
+    [],
+    [1, 1.0],
+    {},
+    {"a": 1},
+    {"x": {"y": None}},
+]
 
 
 def near_misses(value: Any) -> Iterator[Any]:
@@ -141,11 +158,15 @@ def test_the_schema_and_the_reader_agree(row: Row) -> None:
     jsonschema.Draft202012Validator.check_schema(kind.schema)
     valid = jsonschema.Draft202012Validator(kind.schema).is_valid
     check = compile_check(kind.schema, where="test")
-    described = row.looser or "format" in json.dumps(kind.schema)  # a word that only the reader judges by
+    described = row.looser or "format" in json.dumps(
+        kind.schema
+    )  # a word that only the reader judges by
     refused = [value for value, _ in row.refused]
     assert row.looser or not any(map(valid, refused))
     samples = [value for value, *_ in row.fits] + refused
-    for text in {json.dumps(odd): None for value in samples for odd in (value, *near_misses(value))}:
+    for text in {
+        json.dumps(odd): None for value in samples for odd in (value, *near_misses(value))
+    }:
         value = json.loads(text)
         agreed = valid(value)
         assert (check(value) is None) == agreed, text
@@ -175,15 +196,25 @@ def bound[T: int](value: T) -> list[T]: return [value]
 """
 
 
-@for_each(("name", "value", "returned"), [
-    ("tangle", [1, [None]], [1, [None]]), ("tangle", ["x"], "value[0]: expected null, an integer or a list, got the string 'x'"),
-    ("pair", [1, 2], [1, 2]), ("pair", [1, "x"], "value[1]: expected an integer, got the string 'x'"),
-    ("case", {"content": [1, 2]}, {"content": [1, 2], "more": []}),
-    ("case", {"content": [1, 2], "more": [{"content": [1]}]},
-     "value.more[0].content: expected a list of 2 (an integer and an integer), got a list of 1"),
-    ("held", {"held": "x"}, {"held": "x", "note": None}), ("held", {"held": 1}, "value.held: expected a string, got the number 1"),
-    ("bound", 1, [1]), ("bound", "x", "value: expected an integer, got the string 'x'"),
-])
+@for_each(
+    ("name", "value", "returned"),
+    [
+        ("tangle", [1, [None]], [1, [None]]),
+        ("tangle", ["x"], "value[0]: expected null, an integer or a list, got the string 'x'"),
+        ("pair", [1, 2], [1, 2]),
+        ("pair", [1, "x"], "value[1]: expected an integer, got the string 'x'"),
+        ("case", {"content": [1, 2]}, {"content": [1, 2], "more": []}),
+        (
+            "case",
+            {"content": [1, 2], "more": [{"content": [1]}]},
+            "value.more[0].content: expected a list of 2 (an integer and an integer), got a list of 1",
+        ),
+        ("held", {"held": "x"}, {"held": "x", "note": None}),
+        ("held", {"held": 1}, "value.held: expected a string, got the number 1"),
+        ("bound", 1, [1]),
+        ("bound", "x", "value: expected an integer, got the string 'x'"),
+    ],
+)
 def test_type_statements_and_type_parameters(name: str, value: Any, returned: Any) -> None:
     if sys.version_info < (3, 12):
         with pytest.raises(SyntaxError):

@@ -64,7 +64,9 @@ def _refuse() -> Any:
 
 
 def connect(url: str, revision: str, token: str, **options: Any) -> minimcp.Client:
-    return minimcp.connect(url, revision=revision, auth=token, timeout=WAIT, connect_timeout=WAIT, **options)
+    return minimcp.connect(
+        url, revision=revision, auth=token, timeout=WAIT, connect_timeout=WAIT, **options
+    )
 
 
 @pytest.mark.requirement("COMP-11", "M:CMP-8", "COMP-09")
@@ -85,7 +87,9 @@ def test_completions_are_checked_guarded_and_limited_by_middleware(url: str, rev
 
 @pytest.mark.requirement("TOOL-35", "M:TOOL-17")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_calls_are_checked_guarded_and_limited_by_middleware(url: str, revision: str, asked: "Counter[str]") -> None:
+def test_calls_are_checked_guarded_and_limited_by_middleware(
+    url: str, revision: str, asked: "Counter[str]"
+) -> None:
     with connect(url, revision, ANN) as ann, connect(url, revision, BOB) as bob:
         assert ann.call_tool("secret", {"number": 5}).value == 5
         with pytest.raises(minimcp.InvalidParams, match="not for you"):

@@ -18,7 +18,14 @@ from typing import Annotated, Any, Callable, Dict, List, NamedTuple, TypedDict
 import minimcp
 from minimcp import Context, Image, RpcError, Text, ToolError
 from minimcp.errors import error_from_peer
-from minimcp.types import Annotations, Audio, EmbeddedResource, Icon, ResourceLink, TextResourceContents
+from minimcp.types import (
+    Annotations,
+    Audio,
+    EmbeddedResource,
+    Icon,
+    ResourceLink,
+    TextResourceContents,
+)
 
 
 @dataclass
@@ -65,9 +72,19 @@ GIVING = {
         ("forced", str, "forced", "Some text as structured content."),
         ("block", Text, Text("in a block", annotations=Annotations(priority=1)), "One block."),
         ("picture", Image, Image(PICTURE, "image/png"), "A picture."),
-        ("sound", Audio, Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"])), "A sound."),
+        (
+            "sound",
+            Audio,
+            Audio(SOUND, "audio/wav", annotations=Annotations(audience=["user"])),
+            "A sound.",
+        ),
         ("link", ResourceLink, LINK, "A link."),
-        ("embedded", EmbeddedResource, EmbeddedResource(TextResourceContents("file:///a.txt", "inside")), "Embedded."),
+        (
+            "embedded",
+            EmbeddedResource,
+            EmbeddedResource(TextResourceContents("file:///a.txt", "inside")),
+            "Embedded.",
+        ),
         ("day", Day, Day("Monday"), "A dataclass."),
         ("typed", Typed, {"count": 3}, "A TypedDict."),
         ("pair", Pair, Pair(1, "x"), "A NamedTuple."),
@@ -81,7 +98,12 @@ GIVING = {
         ("path", PurePosixPath, PurePosixPath("/a/b"), "A path."),
         ("loose", ..., {"loose": True}, "A dict that nobody announced."),
         ("anything", Any, ["any"], "A list that nobody announced."),
-        ("by_hand", Dict[str, Any], {"even": 2}, "Its output schema is written by hand, and is no object's."),
+        (
+            "by_hand",
+            Dict[str, Any],
+            {"even": 2},
+            "Its output schema is written by hand, and is no object's.",
+        ),
         ("liar", int, "one", "Promises a number."),
         ("blocks_for_a_list", List[int], [Text("a block")], "Promises a list of values."),
         ("raw", ..., b"raw", "Bytes."),
@@ -180,10 +202,17 @@ def shrink(ctx: Context) -> str:
 
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "forced": {"structured": True},
-    "by_hand": {"output_schema": {"$ref": "#/definitions/even", "definitions": {"even": {"required": ["even"]}}}},
+    "by_hand": {
+        "output_schema": {
+            "$ref": "#/definitions/even",
+            "definitions": {"even": {"required": ["even"]}},
+        }
+    },
     "by_schema": {
         "input_schema": {
-            "type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"],
+            "type": "object",
+            "properties": {"size": {"type": "integer", "minimum": 1}},
+            "required": ["size"],
         },
     },
     "hinted": {
@@ -202,8 +231,15 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 TOOLS = (
-    *(tool for name, tool in GIVING.items() if name != "added"), fail, forecast, by_schema, endless, careless,
-    count, grow, shrink,
+    *(tool for name, tool in GIVING.items() if name != "added"),
+    fail,
+    forecast,
+    by_schema,
+    endless,
+    careless,
+    count,
+    grow,
+    shrink,
 )
 NAMES = [tool.__name__ for tool in TOOLS]
 
@@ -217,5 +253,7 @@ def build(**options: Any) -> minimcp.Server:
 
 
 if __name__ == "__main__":
-    logging.getLogger("minimcp").setLevel(logging.CRITICAL)  # what the tools do wrong on purpose is no news
+    logging.getLogger("minimcp").setLevel(
+        logging.CRITICAL
+    )  # what the tools do wrong on purpose is no news
     build(**json.loads(sys.argv[1])).run()

@@ -5,7 +5,15 @@
 import datetime as dt
 import enum
 import uuid
-from collections.abc import Collection, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from dataclasses import InitVar, dataclass, field
 from decimal import Decimal
 from pathlib import Path, PurePosixPath, PureWindowsPath

@@ -21,7 +21,10 @@ def load(*, as_strings: bool) -> Dict[str, Any]:
     module = ModuleType(f"shapes_{'strings' if as_strings else 'values'}")
     module.__file__ = str(SOURCE)
     sys.modules[module.__name__] = module
-    exec(compile(SOURCE.read_text("utf-8"), str(SOURCE), "exec", flags=flags, dont_inherit=True), vars(module))
+    exec(
+        compile(SOURCE.read_text("utf-8"), str(SOURCE), "exec", flags=flags, dont_inherit=True),
+        vars(module),
+    )
     return vars(module)
 
 
@@ -55,7 +58,12 @@ MOMENT: Schema = {"type": "string", "format": "date-time"}
 UUID: Schema = {"type": "string", "format": "uuid"}
 COLOUR: Schema = {"type": "string", "enum": ["red", "green"]}
 DIGITS: Schema = {"type": "string", "pattern": "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
-SECONDS: Schema = {"type": "number", "minimum": -86399999913600, "maximum": 86399999913599, "description": "seconds"}
+SECONDS: Schema = {
+    "type": "number",
+    "minimum": -86399999913600,
+    "maximum": 86399999913599,
+    "description": "seconds",
+}
 
 
 def many(*items: Schema) -> Schema:
@@ -73,7 +81,12 @@ def unique(item: Schema) -> Schema:
 
 
 def fixed(*items: Schema) -> Schema:
-    return {"type": "array", "prefixItems": list(items), "minItems": len(items), "maxItems": len(items)}
+    return {
+        "type": "array",
+        "prefixItems": list(items),
+        "minItems": len(items),
+        "maxItems": len(items),
+    }
 
 
 def free(item: Schema) -> Schema:
@@ -91,7 +104,12 @@ def ref(name: str) -> Schema:
 
 def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
     """An object of these fields and no others."""
-    schema: Schema = {"type": "object", **words, "properties": fields, "additionalProperties": False}
+    schema: Schema = {
+        "type": "object",
+        **words,
+        "properties": fields,
+        "additionalProperties": False,
+    }
     if required:
         schema["required"] = required.split()
     return schema
@@ -140,7 +158,9 @@ def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
             if name and name not in found:
                 found[name] = DEFINITIONS[name][leaving]
                 waiting.append(found[name])
-        waiting.extend(part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())
+        waiting.extend(
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        )
     return schema, found
 
 

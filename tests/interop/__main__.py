@@ -32,7 +32,9 @@ from .environments import InstallFailed
 from .roster import PEERS, WAYS, Asked, Fault, Peer
 
 HERE = Path(__file__).resolve().parent
-SESSION_SECONDS = 240.0  # when a session that is not over is killed, with everything that it started
+SESSION_SECONDS = (
+    240.0  # when a session that is not over is killed, with everything that it started
+)
 START_SECONDS = 30.0  # how long a server may take until it listens
 END_SECONDS = 10.0  # how long a server may take to end
 VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
@@ -57,7 +59,9 @@ class Outcome(NamedTuple):
     session: Session
     revision: str
     checks: dict[str, Any]
-    known: dict[str, tuple[Fault, Any]]  # checks that failed because the peer is wrong, and what they said
+    known: dict[
+        str, tuple[Fault, Any]
+    ]  # checks that failed because the peer is wrong, and what they said
     stderr: str
 
     @property
@@ -91,10 +95,16 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
     peer, revision = session.peer, session.asked.revision
     if session.role == "server":
         client = [sys.executable, str(HERE / "our_client.py"), peer.tools, revision]
-        arguments = peer.server_arguments if session.way == "stdio" else (peer.way_names.get(session.way, session.way),)
+        arguments = (
+            peer.server_arguments
+            if session.way == "stdio"
+            else (peer.way_names.get(session.way, session.way),)
+        )
         return client, [*_peer_script(peer, peer.server), *arguments]
     server = [sys.executable, str(HERE / "our_server.py"), str(life)]
-    if session.way == "bridge":  # our server over stdio, behind the command that serves it over HTTP
+    if (
+        session.way == "bridge"
+    ):  # our server over stdio, behind the command that serves it over HTTP
         server = _bridge(f"--http $PORT -- {shlex.join(server)}")
     elif session.way != "stdio":
         server.append("http" if session.way == "to URL" else session.way)
@@ -103,7 +113,12 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
 
 def _bridge(arguments: str) -> list[str]:
     """Return the argument list of `minimcp bridge`, by way of a shell: a client may start it without our variables."""
-    return ["sh", "-c", f'cd {shlex.quote(str(ROOT))}; exec "$0" -m minimcp bridge {arguments}', sys.executable]
+    return [
+        "sh",
+        "-c",
+        f'cd {shlex.quote(str(ROOT))}; exec "$0" -m minimcp bridge {arguments}',
+        sys.executable,
+    ]
 
 
 def hold(session: Session) -> Outcome:
@@ -116,7 +131,9 @@ def hold(session: Session) -> Outcome:
         with _listening(session, server, folder) as served:
             place = _bridge(served.url) if session.way == "to URL" else [served.url]
             printed, stderr, problem = _run([*client, *place], folder)
-        return _judge(session, printed, stderr + served.stderr, problem or served.problem, folder / "life")
+        return _judge(
+            session, printed, stderr + served.stderr, problem or served.problem, folder / "life"
+        )
 
 
 def _judge(session: Session, printed: bytes, stderr: str, problem: str, life: Path) -> Outcome:
@@ -146,8 +163,15 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
     served = Served(f"http://127.0.0.1:{port}/{'sse' if session.way == 'sse' else 'mcp'}")
     variables = {**os.environ, **VARIABLES, "PORT": str(port)}
     with open(folder / "served", "w+b") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=folder,
-                                   start_new_session=True, env=variables)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            cwd=folder,
+            start_new_session=True,
+            env=variables,
+        )
         try:
             if not eventually(lambda: listens(port) or process.poll() is not None, START_SECONDS):
                 served.problem = "the server does not listen"
@@ -161,12 +185,16 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
         finally:
             if process.poll() is None:
                 _kill_tree(process)
-                served.problem = served.problem or f"the server did not end {END_SECONDS:.0f} s after SIGTERM"
+                served.problem = (
+                    served.problem or f"the server did not end {END_SECONDS:.0f} s after SIGTERM"
+                )
             said.seek(0)
             served.stderr = said.read().decode("utf-8", "replace")[-4000:]
 
 
-def _take_known(session: Session, agreed: str, checks: dict[str, Any]) -> dict[str, tuple[Fault, Any]]:
+def _take_known(
+    session: Session, agreed: str, checks: dict[str, Any]
+) -> dict[str, tuple[Fault, Any]]:
     """Take the failures out that are the peer's; a fault that is not there any more is a failure itself."""
     known = {}
     for fault in session.peer.faults:
@@ -195,6 +223,7 @@ def _parsed(printed: bytes) -> dict[str, Any]:
 
 def _ended(life: Path) -> bool | str:
     """Return whether every server of ours came to its own end, soon after the client's."""
+
     def counts() -> tuple[int, int]:
         lines = life.read_text("utf-8").split() if life.is_file() else []
         return lines.count("started"), lines.count("ended")
@@ -208,8 +237,15 @@ def _ended(life: Path) -> bool | str:
 def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
     """Run a client and return what it printed, the end of its stderr, and what was wrong with its end."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
-                                   start_new_session=True, env=dict(os.environ))
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            start_new_session=True,
+            env=dict(os.environ),
+        )
         problem = ""
         try:
             code = process.wait(SESSION_SECONDS)
@@ -240,8 +276,13 @@ INSTALLERS = 4
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
-    parser.add_argument("--only", metavar="PEER", action="append", choices=[peer.name for peer in PEERS],
-                        help="this peer alone; may be given several times")
+    parser.add_argument(
+        "--only",
+        metavar="PEER",
+        action="append",
+        choices=[peer.name for peer in PEERS],
+        help="this peer alone; may be given several times",
+    )
     parser.add_argument("--role", choices=["server", "client"], help="the role of the foreign side")
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
@@ -265,13 +306,37 @@ def install(peer: Peer) -> bool:
 
 def show_grid(outcomes: Sequence[Outcome]) -> None:
     row = "{:<20}{:<12}{:<8}{:<7}{:<11}{:<12}{:>7}{:>13}  {}"
-    print("\n" + row.format("peer", "version", "role", "way", "asked", "revision", "checks", "peer's fault", "failed"))
+    print(
+        "\n"
+        + row.format(
+            "peer",
+            "version",
+            "role",
+            "way",
+            "asked",
+            "revision",
+            "checks",
+            "peer's fault",
+            "failed",
+        )
+    )
     for outcome in outcomes:
         peer, role, asked, way = outcome.session
         failed = ", ".join(name for name, result in outcome.checks.items() if result is not True)
         tally = f"{outcome.passed}/{len(outcome.checks)}"
-        print(row.format(peer.name, peer.version, role, way, asked.revision, outcome.revision, tally,
-                         len(outcome.known) or "", failed))
+        print(
+            row.format(
+                peer.name,
+                peer.version,
+                role,
+                way,
+                asked.revision,
+                outcome.revision,
+                tally,
+                len(outcome.known) or "",
+                failed,
+            )
+        )
 
 
 def show_failures(outcomes: Sequence[Outcome]) -> None:
@@ -281,7 +346,9 @@ def show_failures(outcomes: Sequence[Outcome]) -> None:
         for fault, result in outcome.known.values():
             if (outcome.session.peer.name, fault) not in shown:
                 shown.add((outcome.session.peer.name, fault))
-                print(f"\n{outcome.session.title}: {fault.check}: the peer's fault: {fault.reason}\n  seen: {result}")
+                print(
+                    f"\n{outcome.session.title}: {fault.check}: the peer's fault: {fault.reason}\n  seen: {result}"
+                )
     for outcome in outcomes:
         for name, result in outcome.checks.items():
             if result is not True:
@@ -301,11 +368,18 @@ def main(arguments: Sequence[str]) -> int:
         for others in (running, suite, embedding, authorization, apps):
             others.ENVIRONMENT.ready()
         return 0
-    wanted = [session for peer in peers for session in sessions_of(peer)
-              if options.role in (None, session.role) and options.way in (None, session.way)
-              and options.revision in (None, session.asked.revision)]
+    wanted = [
+        session
+        for peer in peers
+        for session in sessions_of(peer)
+        if options.role in (None, session.role)
+        and options.way in (None, session.way)
+        and options.revision in (None, session.asked.revision)
+    ]
     with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(hold, session) for session in reversed(wanted)]  # the last peer takes the longest
+        futures = [
+            pool.submit(hold, session) for session in reversed(wanted)
+        ]  # the last peer takes the longest
         for future in as_completed(futures):
             print("F" if future.result().failed else ".", end="", flush=True)
     outcomes = [future.result() for future in reversed(futures)]
@@ -315,9 +389,11 @@ def main(arguments: Sequence[str]) -> int:
     checks = sum(len(outcome.checks) for outcome in outcomes)
     passed = sum(outcome.passed for outcome in outcomes)
     known = sum(len(outcome.known) for outcome in outcomes)
-    print(f"\n{len(outcomes)} sessions, {passed} of {checks} checks passed, {known} more fail by the peers' faults, "
-          f"{failed} sessions failed, "
-          f"{time.monotonic() - begun:.0f} s")
+    print(
+        f"\n{len(outcomes)} sessions, {passed} of {checks} checks passed, {known} more fail by the peers' faults, "
+        f"{failed} sessions failed, "
+        f"{time.monotonic() - begun:.0f} s"
+    )
     return 1 if failed or not outcomes else 0
 
 

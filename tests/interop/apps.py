@@ -22,10 +22,17 @@ from ..support import ROOT
 from .environments import InstallFailed, NodeEnvironment, debian_program
 
 SECONDS = 120.0
-ENVIRONMENT = NodeEnvironment("apps-host", [
-    "@modelcontextprotocol/ext-apps@2.0.4", "@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/core@2.4.0",
-    "zod@4.6.7", "esbuild@0.28.2", "playwright-core@1.65.1",
-])
+ENVIRONMENT = NodeEnvironment(
+    "apps-host",
+    [
+        "@modelcontextprotocol/ext-apps@2.0.4",
+        "@modelcontextprotocol/client@2.4.0",
+        "@modelcontextprotocol/core@2.4.0",
+        "zod@4.6.7",
+        "esbuild@0.28.2",
+        "playwright-core@1.65.1",
+    ],
+)
 SCRIPT = Path(__file__).parent / "peers" / "apps_host.mjs"
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -36,7 +43,11 @@ EXPECTED: Mapping[str, Any] = {
     "appOnly": ["details"],
     "app": {"name": "Sales", "version": "1"},
     "bars": APRIL_MAY_JUNE,
-    "first": ["ui/notifications/sandbox-proxy-ready", "ui/initialize", "ui/notifications/initialized"],
+    "first": [
+        "ui/notifications/sandbox-proxy-ready",
+        "ui/initialize",
+        "ui/notifications/initialized",
+    ],
     "early": "21 tea, 35 coffee",
     "details": "May: 21 tea, 35 coffee",
     "contexts": [{"content": [{"type": "text", "text": "The user looks at May."}]}],
@@ -88,7 +99,9 @@ def visit(picture: Path) -> Dict[str, Any]:
         url = f"http://127.0.0.1:{listening.server_port}/mcp"
         try:
             command = [*ENVIRONMENT.command(str(SCRIPT)), browser, url, str(port), str(picture)]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=SECONDS
+            )
         finally:
             listening.shutdown()
             serving.join()
@@ -103,7 +116,9 @@ def judge(seen: Mapping[str, Any], picture: bytes) -> Dict[str, Any]:
     """The checks by name: true, or what was seen instead."""
     if "ends" in seen:
         return dict(seen)
-    checks: Dict[str, Any] = {name: seen.get(name) == said or seen.get(name) for name, said in EXPECTED.items()}
+    checks: Dict[str, Any] = {
+        name: seen.get(name) == said or seen.get(name) for name, said in EXPECTED.items()
+    }
     heights = [size["height"] for size in seen["sizes"]]
     checks["sizes"] = len(heights) > 1 and max(heights) > 100 or heights
     checks["picture"] = picture.startswith(PNG) or f"{len(picture)} bytes"
@@ -119,7 +134,9 @@ def main(arguments: List[str]) -> int:
         except (InstallFailed, subprocess.TimeoutExpired, ValueError) as error:
             checks = {"runs": f"{type(error).__name__}: {error}"}
     wrong = {name: what for name, what in checks.items() if what is not True}
-    print(f"an app in Chromium, in the host of {ENVIRONMENT.packages[0]}: {len(checks) - len(wrong)} of {len(checks)}")
+    print(
+        f"an app in Chromium, in the host of {ENVIRONMENT.packages[0]}: {len(checks) - len(wrong)} of {len(checks)}"
+    )
     for name, what in wrong.items():
         print(f"  {name}: {what}")
     return 1 if wrong else 0

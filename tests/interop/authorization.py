@@ -34,7 +34,8 @@ from .roster import PEERS, R4, R5
 
 SECONDS = 60.0
 SCRIPTS = {
-    "python-sdk-2": "python_auth_client.py", "typescript-sdk-1": "typescript_auth_client.mjs",
+    "python-sdk-2": "python_auth_client.py",
+    "typescript-sdk-1": "typescript_auth_client.mjs",
     "typescript-sdk-2": "typescript_auth_client.mjs",
 }
 ENVIRONMENT = NodeEnvironment("oidc-provider", ["oidc-provider@9.13.3"])
@@ -42,8 +43,10 @@ ROBOT = ("robot", "a secret of the robot")
 FOLDER = Path(__file__).parent / "peers"
 
 SERVERS = {
-    "python-sdk-1": "python_auth_server.py", "python-sdk-2": "python_auth_server.py",
-    "typescript-sdk-1": "typescript_auth_server.mjs", "typescript-sdk-2": "typescript_auth_server.mjs",
+    "python-sdk-1": "python_auth_server.py",
+    "python-sdk-2": "python_auth_server.py",
+    "typescript-sdk-1": "typescript_auth_server.mjs",
+    "typescript-sdk-2": "typescript_auth_server.mjs",
 }
 ERAS = {"python-sdk-2": (R4, R5), "typescript-sdk-2": (R4, R5)}
 STEPS_UP = {"typescript-sdk-2"}  # the others know no scopes of a single tool
@@ -73,14 +76,20 @@ def foreign_server(name: str, revision: str) -> Checks:
     port, checks = free_port(), {}  # type: int, Dict[str, Any]
     url = f"http://127.0.0.1:{port}/mcp"
     with tempfile.TemporaryDirectory() as folder, AuthorizationServer() as issuer:
-        os.environ["MINIMCP_TOKENS"] = str(Path(folder) / "tokens.json")  # those of whoever runs this are not used
+        os.environ["MINIMCP_TOKENS"] = str(
+            Path(folder) / "tokens.json"
+        )  # those of whoever runs this are not used
         if name in NAMES_A_SLASH:
             issuer.more["issuer"] = f"{issuer.url}/"
         command = environment.command(str(FOLDER / SERVERS[name]))
         command += [issuer.metadata["issuer"], f"{issuer.url}/introspect"]
         with running(command, port, {"PORT": str(port)}, Path(folder) / "log"):
             another = issuer.issue("robot", "ada", "read", "http://127.0.0.1:1/mcp")["access_token"]
-            for what, token in (("no token", None), ("a wrong token", "a-guess"), ("another's token", another)):
+            for what, token in (
+                ("no token", None),
+                ("a wrong token", "a-guess"),
+                ("another's token", another),
+            ):
                 checks[f"{what} is refused"] = _refused(url, token, revision)
             _sign_in(url, revision, issuer, checks, steps_up=name in STEPS_UP)
     return checks
@@ -94,10 +103,14 @@ def _refused(url: str, token: Optional[str], revision: str) -> Any:
         return True
 
 
-def _sign_in(url: str, revision: str, issuer: AuthorizationServer, checks: Dict[str, Any], *, steps_up: bool) -> None:
+def _sign_in(
+    url: str, revision: str, issuer: AuthorizationServer, checks: Dict[str, Any], *, steps_up: bool
+) -> None:
     browser = Browser()
     auth = minimcp.SignIn(
-        store=minimcp.TokenMemory(), redirect_uri="http://127.0.0.1:1/", on_redirect=browser.open,
+        store=minimcp.TokenMemory(),
+        redirect_uri="http://127.0.0.1:1/",
+        on_redirect=browser.open,
         on_callback=browser.come,
     )
 
@@ -118,9 +131,15 @@ def _sign_in(url: str, revision: str, issuer: AuthorizationServer, checks: Dict[
 
 def real_browser() -> Checks:
     """A person signs in with a browser: the page of the authorization server, a click, the page of the loopback."""
-    with AuthorizationServer(asks=True) as issuer, protected(issuer) as served, Chromium() as browser:
+    with (
+        AuthorizationServer(asks=True) as issuer,
+        protected(issuer) as served,
+        Chromium() as browser,
+    ):
         webbrowser.register("chromium-of-the-test", None, browser, preferred=True)
-        with minimcp.connect(served.url, auth=minimcp.SignIn(store=minimcp.TokenMemory(), timeout=SECONDS)) as client:
+        with minimcp.connect(
+            served.url, auth=minimcp.SignIn(store=minimcp.TokenMemory(), timeout=SECONDS)
+        ) as client:
             said = client.call_tool("whoami").text
         browser.join()
         (page, agreed) = (asked for asked in issuer.asked if asked.path == "/authorize")
@@ -129,7 +148,8 @@ def real_browser() -> Checks:
         return {
             "the tool is called": said == "ada" or said,
             "by a browser": "HeadlessChrome" in agent or agent,
-            "it ends at the loopback": browser.address.startswith(f"{redirect_uri}?") or browser.address,
+            "it ends at the loopback": browser.address.startswith(f"{redirect_uri}?")
+            or browser.address,
             "which says so": "this page may be closed" in browser.text or browser.text,
         }
 
@@ -151,7 +171,9 @@ class Person:
                 self.came = target
                 return
             if target is not None:
-                response = session.get(urljoin(response.url, target), allow_redirects=False, timeout=SECONDS)
+                response = session.get(
+                    urljoin(response.url, target), allow_redirects=False, timeout=SECONDS
+                )
                 continue
             form = re.search(r'<form[^>]*action="([^"]+)"', response.text)
             assert form is not None, response.text
@@ -174,7 +196,9 @@ def real_issuer(format: str) -> Checks:
     bearer = Bearer.jwt(issuer, resource=url, scopes=["read"])
     if format == "opaque":
         endpoint = f"{issuer}/token/introspection"
-        bearer = Bearer.introspection(endpoint, *ROBOT, resource=url, authorization_servers=[issuer], scopes=["read"])
+        bearer = Bearer.introspection(
+            endpoint, *ROBOT, resource=url, authorization_servers=[issuer], scopes=["read"]
+        )
     server = Server("protected", auth=bearer)
 
     @server.tool
@@ -197,18 +221,34 @@ def real_issuer(format: str) -> Checks:
             said = client.call_tool("write").text
             checks[f"{name} steps up"] = said == "written" or said
 
-    command = [*ENVIRONMENT.command(str(FOLDER / "oidc_provider.mjs")), issuer.rpartition(":")[2], url, format]
-    provider = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [
+        *ENVIRONMENT.command(str(FOLDER / "oidc_provider.mjs")),
+        issuer.rpartition(":")[2],
+        url,
+        format,
+    ]
+    provider = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         assert provider.stdout is not None
         assert "listens" in provider.stdout.readline()
         with server.start_http(port=port):
             use("a program", minimcp.ClientCredentials(*ROBOT), "robot")
-            if format == "jwt":  # a token may be introspected by whom it was issued to, and by nobody else
+            if (
+                format == "jwt"
+            ):  # a token may be introspected by whom it was issued to, and by nobody else
                 person, store = Person(), minimcp.TokenMemory()
-                use("a person", minimcp.SignIn(
-                    store=store, redirect_uri="http://127.0.0.1:1/", on_redirect=person.open, on_callback=person.come,
-                ), "ada")
+                use(
+                    "a person",
+                    minimcp.SignIn(
+                        store=store,
+                        redirect_uri="http://127.0.0.1:1/",
+                        on_redirect=person.open,
+                        on_callback=person.come,
+                    ),
+                    "ada",
+                )
     finally:
         provider.kill()
         provider.communicate()
@@ -218,7 +258,9 @@ def real_issuer(format: str) -> Checks:
 
 def main() -> int:
     failed = 0
-    runs: Dict[str, Callable[[], Checks]] = {f"{name} as client": partial(foreign_client, name) for name in SCRIPTS}
+    runs: Dict[str, Callable[[], Checks]] = {
+        f"{name} as client": partial(foreign_client, name) for name in SCRIPTS
+    }
     for name in SERVERS:
         for revision in ERAS.get(name, (R4,)):
             runs[f"{name} as server, {revision}"] = partial(foreign_server, name, revision)
@@ -228,7 +270,13 @@ def main() -> int:
     for title, run in runs.items():
         try:
             checks = run()
-        except (InstallFailed, subprocess.TimeoutExpired, ValueError, AssertionError, minimcp.McpError) as error:
+        except (
+            InstallFailed,
+            subprocess.TimeoutExpired,
+            ValueError,
+            AssertionError,
+            minimcp.McpError,
+        ) as error:
             checks = {"runs": f"{type(error).__name__}: {error}"}
         wrong = {name: what for name, what in checks.items() if what is not True}
         failed += bool(wrong)

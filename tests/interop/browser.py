@@ -43,13 +43,21 @@ class Chromium(webbrowser.BaseBrowser):
             self._answers, taken = _pipe()
             for file in (self._requests, self._answers):
                 stack.callback(file.close)
-            options = ["--headless=new", "--remote-debugging-pipe", "--no-first-run", f"--user-data-dir={profile}"]
+            options = [
+                "--headless=new",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                f"--user-data-dir={profile}",
+            ]
             if os.geteuid() == 0:
                 options.append("--no-sandbox")
             shell = SHELL.format(given.fileno(), taken.fileno())
             process = subprocess.Popen(
-                ["bash", "-c", shell, "bash", program, *options, "about:blank"], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(given.fileno(), taken.fileno()),
+                ["bash", "-c", shell, "bash", program, *options, "about:blank"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(given.fileno(), taken.fileno()),
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)
@@ -59,7 +67,9 @@ class Chromium(webbrowser.BaseBrowser):
             watch.start()
             stack.callback(watch.cancel)
             target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-            self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ]
             self.ask("Page.enable")
             self._stack = stack.pop_all()
         return self
@@ -101,7 +111,10 @@ class Chromium(webbrowser.BaseBrowser):
         self.load(url)
         self.evaluate("document.querySelector('button').click()")
         self._read("method", "Page.loadEventFired")
-        self.text, self.address = self.evaluate("document.body.innerText"), self.evaluate("location.href")
+        self.text, self.address = (
+            self.evaluate("document.body.innerText"),
+            self.evaluate("location.href"),
+        )
 
     def _read(self, member: str, value: Any) -> Any:
         """The next message in which a member has this value."""

@@ -30,7 +30,9 @@ class Host:
         with self._changed:
             self.heard.clear()
         self.asked: list[Any] = []
-        self.elicited: Callable[[Any], Any] = lambda request: {} if request.mode == "url" else {"name": "Ada"}
+        self.elicited: Callable[[Any], Any] = lambda request: (
+            {} if request.mode == "url" else {"name": "Ada"}
+        )
         self.sampled: Callable[[Any], Any] = answer_as_model
 
     def elicit(self, request: Any) -> Any:
@@ -66,7 +68,11 @@ def answer_as_model(request: Any) -> SampleResult:
     """Call the tool if there is one and it has not been called, else repeat what the user said last."""
     last = request.messages[-1]
     if request.tools and last.content[-1].type != "tool_result":
-        return SampleResult(ToolUse("use-1", request.tools[0].name, {"a": 1}), "interop-model", stop_reason="toolUse")
+        return SampleResult(
+            ToolUse("use-1", request.tools[0].name, {"a": 1}),
+            "interop-model",
+            stop_reason="toolUse",
+        )
     said = last.content[-1].content[0].text if last.content[-1].type == "tool_result" else last.text
     return SampleResult(f"You said: {said}", "interop-model", stop_reason="endTurn")
 
@@ -99,12 +105,25 @@ class Checks:
 
     def all(self) -> dict[str, Callable[[], None]]:
         """The checks for the revision in use, by their names, in which an underscore stands for a blank."""
-        classes = [each for each in reversed(type(self).__mro__) if issubclass(each, Checks) and each is not Checks]
-        names = dict.fromkeys(name for each in classes for name in vars(each) if not name.startswith("_"))
-        found = {name: getattr(self, name) for name in names if not self.takes or name in self.takes}
-        spans = {name: getattr(check, "span", (R1, R5)) for name, check in found.items() if callable(check)}
+        classes = [
+            each
+            for each in reversed(type(self).__mro__)
+            if issubclass(each, Checks) and each is not Checks
+        ]
+        names = dict.fromkeys(
+            name for each in classes for name in vars(each) if not name.startswith("_")
+        )
+        found = {
+            name: getattr(self, name) for name in names if not self.takes or name in self.takes
+        }
+        spans = {
+            name: getattr(check, "span", (R1, R5))
+            for name, check in found.items()
+            if callable(check)
+        }
         return {
-            name.replace("_", " "): found[name] for name, (first, last) in spans.items()
+            name.replace("_", " "): found[name]
+            for name, (first, last) in spans.items()
             if first <= self.revision <= last
         }
 
@@ -120,19 +139,28 @@ class Checks:
 
     def expect_refused(self, name: str, arguments: Any) -> None:
         """Servers differ in whether this is the tool's error or the protocol's: we take both."""
-        error = expect_raised((minimcp.ToolError, minimcp.InvalidParams), lambda: self.call(name, arguments))
+        error = expect_raised(
+            (minimcp.ToolError, minimcp.InvalidParams), lambda: self.call(name, arguments)
+        )
         expect(bool(str(error)), True)
 
     def expect_count(self, tool: str, arguments: Any, n: int) -> None:
         """All reports of progress come, in order, on the caller's thread."""
         seen: list[Any] = []
-        self.call(tool, arguments, on_progress=lambda report: seen.append(
-            (report.progress, report.total, threading.current_thread())))
+        self.call(
+            tool,
+            arguments,
+            on_progress=lambda report: seen.append(
+                (report.progress, report.total, threading.current_thread())
+            ),
+        )
         expect(seen, [(i, n, threading.current_thread()) for i in range(1, n + 1)])
 
     def expect_parallel(self, argument: str, said: str = "{}") -> None:
         texts = [f"text {i}" for i in range(PARALLEL)]
-        results = self.client.call_tools([("echo", {argument: text}) for text in texts], timeout=SECONDS)
+        results = self.client.call_tools(
+            [("echo", {argument: text}) for text in texts], timeout=SECONDS
+        )
         expect([result.text for result in results], [said.format(text) for text in texts])
 
 
@@ -146,7 +174,9 @@ class Basics(Checks):
         self.expect_refused("no-such-tool", {})
 
     def unknown_method(self) -> None:
-        error = expect_raised(minimcp.RpcError, lambda: self.client.request("vendor/nothing", timeout=SECONDS))
+        error = expect_raised(
+            minimcp.RpcError, lambda: self.client.request("vendor/nothing", timeout=SECONDS)
+        )
         expect(error.from_peer, True)
 
 

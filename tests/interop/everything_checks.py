@@ -18,20 +18,39 @@ from .checking import R3, R4, ROOTS, SECONDS, UNICODE, Basics, expect, expect_ra
 
 LONG = "trigger-long-running-operation"
 TOOLS = {
-    "echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference",
-    "get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource", "toggle-simulated-logging",
-    "toggle-subscriber-updates", LONG, "get-roots-list", "trigger-sampling-request", "simulate-research-query",
+    "echo",
+    "get-annotated-message",
+    "get-env",
+    "get-resource-links",
+    "get-resource-reference",
+    "get-structured-content",
+    "get-sum",
+    "get-tiny-image",
+    "gzip-file-as-resource",
+    "toggle-simulated-logging",
+    "toggle-subscriber-updates",
+    LONG,
+    "get-roots-list",
+    "trigger-sampling-request",
+    "simulate-research-query",
 }
 FORM, URL = "trigger-elicitation-request", "trigger-url-elicitation"
 DOCUMENTS = {
-    "architecture.md", "extension.md", "features.md", "how-it-works.md", "instructions.md", "startup.md",
+    "architecture.md",
+    "extension.md",
+    "features.md",
+    "how-it-works.md",
+    "instructions.md",
+    "startup.md",
     "structure.md",
 }
 DYNAMIC, STATIC = "demo://resource/dynamic", "demo://resource/static/document"
 
 
 def logged(heard: list[Any], word: str = "") -> list[Any]:
-    return [item for item in heard if isinstance(item, minimcp.LogMessage) and word in str(item.data)]
+    return [
+        item for item in heard if isinstance(item, minimcp.LogMessage) and word in str(item.data)
+    ]
 
 
 class Everything(Basics):
@@ -39,7 +58,9 @@ class Everything(Basics):
         return json.loads(self.call(tool, arguments).content[-1].text.split("Raw result: ", 1)[1])
 
     def list(self) -> None:
-        wanted = TOOLS | ({FORM} if self.since(R3) else set()) | ({URL} if self.since(R4) else set())
+        wanted = (
+            TOOLS | ({FORM} if self.since(R3) else set()) | ({URL} if self.since(R4) else set())
+        )
         tools = {tool.name: tool for tool in self.client.list_tools()}
         expect(set(tools), wanted)
         expect(tools["get-sum"].input_schema["required"], ["a", "b"])
@@ -57,16 +78,25 @@ class Everything(Basics):
     def record(self) -> None:
         result = self.call("get-structured-content", {"location": "Chicago"})
         record = {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
-        expect((json.loads(result.text), result.structured_content, result.value), (record, record, record))
+        expect(
+            (json.loads(result.text), result.structured_content, result.value),
+            (record, record, record),
+        )
 
     def image(self) -> None:
         before, image, after = self.call("get-tiny-image").content
-        expect((before.type, image.type, image.mime_type, after.type), ("text", "image", "image/png", "text"))
+        expect(
+            (before.type, image.type, image.mime_type, after.type),
+            ("text", "image", "image/png", "text"),
+        )
         expect(image.data[:4], b"\x89PNG")
 
     def links(self) -> None:
         _, blob, text = self.call("get-resource-links", {"count": 2}).content
-        expect((blob.type, blob.uri, text.uri), ("resource_link", f"{DYNAMIC}/blob/1", f"{DYNAMIC}/text/2"))
+        expect(
+            (blob.type, blob.uri, text.uri),
+            ("resource_link", f"{DYNAMIC}/blob/1", f"{DYNAMIC}/text/2"),
+        )
         expect((text.name, text.mime_type), ("Text Resource 2", "text/plain"))
         expect(self.client.read_resource(text.uri).text.startswith("Resource 2: "), True)
 
@@ -79,7 +109,9 @@ class Everything(Basics):
 
     def annotated(self) -> None:
         for kind, priority in (("error", 1), ("success", 0.7), ("debug", 0.3)):
-            text, image = self.call("get-annotated-message", {"messageType": kind, "includeImage": True}).content
+            text, image = self.call(
+                "get-annotated-message", {"messageType": kind, "includeImage": True}
+            ).content
             expect((text.type, text.annotations.priority, image.type), ("text", priority, "image"))
             expect(image.annotations.audience, ["user"])
 
@@ -95,7 +127,9 @@ class Everything(Basics):
     @only(R4)
     def task_only(self) -> None:
         """This tool runs as a task or not at all."""
-        error = expect_raised(minimcp.MethodNotFound, lambda: self.call("simulate-research-query", {"topic": "x"}))
+        error = expect_raised(
+            minimcp.MethodNotFound, lambda: self.call("simulate-research-query", {"topic": "x"})
+        )
         expect("task" in str(error), True)
 
     def resources(self) -> None:
@@ -105,18 +139,27 @@ class Everything(Basics):
             listed = resources[f"{STATIC}/{name}"]
             expect((listed.name, listed.mime_type), (name, "text/markdown"))
             (item,) = self.client.read_resource(f"{STATIC}/{name}").contents
-            expect((item.uri, item.mime_type, "#" in item.text), (f"{STATIC}/{name}", "text/markdown", True))
+            expect(
+                (item.uri, item.mime_type, "#" in item.text),
+                (f"{STATIC}/{name}", "text/markdown", True),
+            )
 
     def templates(self) -> None:
-        templates = {template.uri_template: template for template in self.client.list_resource_templates()}
+        templates = {
+            template.uri_template: template for template in self.client.list_resource_templates()
+        }
         expect(set(templates), {f"{DYNAMIC}/text/{{resourceId}}", f"{DYNAMIC}/blob/{{resourceId}}"})
         text = self.client.read_resource(f"{DYNAMIC}/text/7")
-        expect((text.contents[0].mime_type, text.text[:39]), ("text/plain", "Resource 7: This is a plaintext resourc"))
+        expect(
+            (text.contents[0].mime_type, text.text[:39]),
+            ("text/plain", "Resource 7: This is a plaintext resourc"),
+        )
         blob = self.client.read_resource(f"{DYNAMIC}/blob/7")
         expect(blob.data[:32], b"Resource 7: This is a base64 blo")
 
     def no_resource(self) -> None:
         for uri in ("demo://resource/nothing", f"{DYNAMIC}/text/seven"):
+
             def read(uri: str = uri) -> Any:
                 return self.client.read_resource(uri)
 
@@ -138,7 +181,9 @@ class Everything(Basics):
         first, second = f"{DYNAMIC}/text/1", f"{STATIC}/features.md"
 
         def updates(heard: list[Any]) -> list[Any]:
-            return [item for item in heard if item == ("updated", first) or item == ("updated", second)]
+            return [
+                item for item in heard if item == ("updated", first) or item == ("updated", second)
+            ]
 
         self.client.subscribe(first)
         self.client.subscribe(second)
@@ -156,7 +201,10 @@ class Everything(Basics):
     def listen(self) -> None:
         uri = f"{DYNAMIC}/blob/4"
         with self.client.listen(resource_subscriptions=[uri], tools_list_changed=True) as changes:
-            expect((changes.honored.resource_subscriptions, changes.honored.tools_list_changed), ((uri,), True))
+            expect(
+                (changes.honored.resource_subscriptions, changes.honored.tools_list_changed),
+                ((uri,), True),
+            )
             self.call("toggle-subscriber-updates")
             change = changes.next(timeout=SECONDS)
             expect((change.kind, change.uri), ("resource_updated", uri))
@@ -164,26 +212,41 @@ class Everything(Basics):
 
     def prompts(self) -> None:
         prompts = {prompt.name: prompt for prompt in self.client.list_prompts()}
-        expect(set(prompts), {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"})
+        expect(
+            set(prompts), {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"}
+        )
         arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
         expect(arguments, [("city", True), ("state", False)])
         (message,) = self.client.get_prompt("simple-prompt").messages
-        expect((message.role, message.content.text), ("user", "This is a simple prompt without arguments."))
+        expect(
+            (message.role, message.content.text),
+            ("user", "This is a simple prompt without arguments."),
+        )
 
     def prompt_arguments(self) -> None:
-        for arguments, place in (({"city": "Køge"}, "Køge"), ({"city": "Reno", "state": "NV"}, "Reno, NV")):
+        for arguments, place in (
+            ({"city": "Køge"}, "Køge"),
+            ({"city": "Reno", "state": "NV"}, "Reno, NV"),
+        ):
             (message,) = self.client.get_prompt("args-prompt", arguments).messages
             expect(message.content.text, f"What's weather in {place}?")
-        (message,) = self.client.get_prompt("completable-prompt", {"department": "Sales", "name": "Eve"}).messages
+        (message,) = self.client.get_prompt(
+            "completable-prompt", {"department": "Sales", "name": "Eve"}
+        ).messages
         expect("Eve" in message.content.text, True)
-        expect_raised(minimcp.InvalidParams, lambda: self.client.get_prompt("args-prompt", {"state": "NV"}))
+        expect_raised(
+            minimcp.InvalidParams, lambda: self.client.get_prompt("args-prompt", {"state": "NV"})
+        )
         expect_raised(minimcp.InvalidParams, lambda: self.client.get_prompt("no-such-prompt"))
 
     def prompt_resource(self) -> None:
         for kind in ("Text", "Blob"):
             arguments = {"resourceType": kind, "resourceId": 5}
             _, message = self.client.get_prompt("resource-prompt", arguments).messages
-            expect((message.content.type, message.content.resource.uri), ("resource", f"{DYNAMIC}/{kind.lower()}/5"))
+            expect(
+                (message.content.type, message.content.resource.uri),
+                ("resource", f"{DYNAMIC}/{kind.lower()}/5"),
+            )
 
     def completion(self) -> None:
         prompt = {"prompt": "completable-prompt"}
@@ -210,7 +273,9 @@ class Everything(Basics):
         self.client.subscribe(f"{DYNAMIC}/text/8")
         self.client.set_log_level("info")
         self.client.unsubscribe(f"{DYNAMIC}/text/8")
-        (message,) = logged(self.host.wait_heard(lambda heard: logged(heard, "Received")), "Received")
+        (message,) = logged(
+            self.host.wait_heard(lambda heard: logged(heard, "Received")), "Received"
+        )
         expect((message.level, "Unsubscribe" in message.data), ("info", True))
         expect_raised(ValueError, lambda: self.client.set_log_level("loud"))
 
@@ -218,7 +283,9 @@ class Everything(Basics):
         said = self.text("trigger-sampling-request", {"prompt": "Hej", "maxTokens": 17})
         result = json.loads(said.split("\n", 1)[1])
         expect((result["model"], result["role"]), ("interop-model", "assistant"))
-        expect((result["content"]["type"], result["content"]["text"].endswith("Hej")), ("text", True))
+        expect(
+            (result["content"]["type"], result["content"]["text"].endswith("Hej")), ("text", True)
+        )
         (request,) = self.host.asked
         expect((request.max_tokens, request.temperature), (17, 0.7))
         expect(request.system_prompt, "You are a helpful test server.")
@@ -226,19 +293,30 @@ class Everything(Basics):
 
     def sampling_refused(self) -> None:
         self.host.sampled = refuse
-        error = expect_raised(minimcp.ToolError, lambda: self.call("trigger-sampling-request", {"prompt": "Hej"}))
+        error = expect_raised(
+            minimcp.ToolError, lambda: self.call("trigger-sampling-request", {"prompt": "Hej"})
+        )
         expect("not today" in str(error), True)
 
     @only(R3)
     def form(self) -> None:
         """A form with every kind of field: what the user leaves alone has its default."""
-        filled = {"name": "Ada", "check": True, "email": "ada@example.com", "integer": 7, "birthdate": "1815-12-10"}
+        filled = {
+            "name": "Ada",
+            "check": True,
+            "email": "ada@example.com",
+            "integer": 7,
+            "birthdate": "1815-12-10",
+        }
         self.host.elicited = lambda request: filled
         result = self._raw_result(FORM)
         content = result["content"]
         expect((result["action"], {**content, **filled}), ("accept", content))
         expect((content["number"], content["titledSingleSelectEnum"]), (3.14, "hero-1"))
-        expect((content["legacyTitledEnum"], content["untitledMultipleSelectEnum"]), ("pet-1", ["Guitar"]))
+        expect(
+            (content["legacyTitledEnum"], content["untitledMultipleSelectEnum"]),
+            ("pet-1", ["Guitar"]),
+        )
         (request,) = self.host.asked
         expect((request.mode, len(request.schema["properties"])), ("form", 13))
 
@@ -287,7 +365,9 @@ class Everything(Basics):
     def cancel(self) -> None:
         token = minimcp.CancelToken()
         options = {"on_progress": lambda report: token.cancel("enough"), "cancel": token}
-        expect_raised(minimcp.Cancelled, lambda: self.call(LONG, {"duration": 2, "steps": 20}, **options))
+        expect_raised(
+            minimcp.Cancelled, lambda: self.call(LONG, {"duration": 2, "steps": 20}, **options)
+        )
         self.echo()
 
     def timeout(self) -> None:

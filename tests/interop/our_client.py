@@ -23,10 +23,16 @@ from tests.interop.shared_checks import FastMcp, Plain, Shared  # noqa: E402
 from tests.support import child_processes  # noqa: E402
 
 CHECKS: dict[str, tuple[str, type[Checks]]] = {  # the name that a server says, and what is checked
-    "shared": ("interop", Shared), "plain": ("interop", Plain), "fastmcp": ("interop", FastMcp),
-    "everything": ("mcp-servers/everything", Everything), "filesystem": ("secure-filesystem-server", Filesystem),
-    "memory": ("memory-server", Memory), "time": ("mcp-time", Time), "git": ("mcp-git", Git),
-    "fetch": ("mcp-fetch", Fetch), "sqlite": ("sqlite", Sqlite),
+    "shared": ("interop", Shared),
+    "plain": ("interop", Plain),
+    "fastmcp": ("interop", FastMcp),
+    "everything": ("mcp-servers/everything", Everything),
+    "filesystem": ("secure-filesystem-server", Filesystem),
+    "memory": ("memory-server", Memory),
+    "time": ("mcp-time", Time),
+    "git": ("mcp-git", Git),
+    "fetch": ("mcp-fetch", Fetch),
+    "sqlite": ("sqlite", Sqlite),
 }
 ENVIRONMENT = {"MINIMCP_INTEROP": "ja, å", "MEMORY_FILE_PATH": os.path.abspath("memory.jsonl")}
 
@@ -53,7 +59,9 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
         (target,) = command
     else:
         # "fetch" would install packages of Node and run them, where there is some node: it can do without
-        options["env"] = {**ENVIRONMENT, "PATH": os.path.dirname(command[0])} if kind == "fetch" else ENVIRONMENT
+        options["env"] = (
+            {**ENVIRONMENT, "PATH": os.path.dirname(command[0])} if kind == "fetch" else ENVIRONMENT
+        )
     try:
         with minimcp.connect(target, revision=revision, timeout=SECONDS, **options) as client:
             report["revision"] = client.revision
@@ -66,7 +74,9 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
         results["close"] = not left or f"left running: {left}"
     except Exception as error:
         traceback.print_exc()
-        results["close" if "connect" in results else "connect"] = f"{type(error).__name__}: {error}"[:600]
+        results["close" if "connect" in results else "connect"] = (
+            f"{type(error).__name__}: {error}"[:600]
+        )
     return report
 
 

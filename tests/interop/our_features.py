@@ -23,13 +23,24 @@ CHOICES: dict[str, Any] = {
         "share": {"type": "number", "minimum": 0, "maximum": 1},
         "sure": {"type": "boolean", "default": True},
         "colour": {"type": "string", "enum": ["red", "green"]},
-        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+        },
     },
     "required": ["mail", "size"],
 }
 LIST_CHOICES = {
-    "days": {"type": "array", "items": {"type": "string", "enum": ["mon", "tue"]}, "minItems": 1, "maxItems": 2},
-    "fish": {"type": "array", "items": {"anyOf": [{"const": "f1", "title": "Cod"}, {"const": "f2", "title": "Eel"}]}},
+    "days": {
+        "type": "array",
+        "items": {"type": "string", "enum": ["mon", "tue"]},
+        "minItems": 1,
+        "maxItems": 2,
+    },
+    "fish": {
+        "type": "array",
+        "items": {"anyOf": [{"const": "f1", "title": "Cod"}, {"const": "f2", "title": "Eel"}]},
+    },
 }
 
 
@@ -69,8 +80,12 @@ def add_resources(server: Server, pixel: bytes) -> None:
         """A picture of one pixel."""
         return pixel
 
-    @server.resource("note://by-id/{number}", name="by_id", mime_type="text/plain",
-                     complete={"number": ["1", "10", "100", "2"]})
+    @server.resource(
+        "note://by-id/{number}",
+        name="by_id",
+        mime_type="text/plain",
+        complete={"number": ["1", "10", "100", "2"]},
+    )
     def by_id(number: int) -> str:
         """One note."""
         return f"note {number}"
@@ -95,7 +110,9 @@ def add_prompts(server: Server, pixel: bytes) -> None:
     @server.prompt
     def picture() -> list[Any]:
         """Look at a picture."""
-        note = minimcp.EmbeddedResource(minimcp.TextResourceContents("note://all", TEXT, "text/plain"))
+        note = minimcp.EmbeddedResource(
+            minimcp.TextResourceContents("note://all", TEXT, "text/plain")
+        )
         return ["Look:", minimcp.Image(pixel, "image/png"), minimcp.Message("assistant", note)]
 
     @server.prompt
@@ -110,8 +127,10 @@ def add_changes(server: Server) -> None:
         return "grown"
 
     @server.tool(
-        title="Touch it", annotations={"idempotent_hint": True, "read_only_hint": False},
-        icons=[minimcp.Icon("https://example.com/i.png", mime_type="image/png")], meta={"example.com/colour": "blue"},
+        title="Touch it",
+        annotations={"idempotent_hint": True, "read_only_hint": False},
+        icons=[minimcp.Icon("https://example.com/i.png", mime_type="image/png")],
+        meta={"example.com/colour": "blue"},
     )
     def touch(uri: str) -> str:
         """Say that a resource has changed."""
@@ -140,9 +159,12 @@ def add_contents(server: Server, pixel: bytes) -> None:
     def mixed(kinds: list[str]) -> minimcp.CallToolResult:
         """Give blocks of these kinds."""
         blocks = {
-            "text": minimcp.Text("text"), "image": minimcp.Image(pixel, "image/png"),
+            "text": minimcp.Text("text"),
+            "image": minimcp.Image(pixel, "image/png"),
             "audio": minimcp.Audio(b"RIFF", "audio/wav"),
-            "resource": minimcp.EmbeddedResource(minimcp.TextResourceContents("note://all", TEXT, "text/plain")),
+            "resource": minimcp.EmbeddedResource(
+                minimcp.TextResourceContents("note://all", TEXT, "text/plain")
+            ),
             "resource_link": minimcp.ResourceLink("note://all", "all", mime_type="text/plain"),
         }
         return minimcp.CallToolResult([blocks[kind] for kind in kinds])
@@ -175,7 +197,12 @@ def add_questions(server: Server, marks: Any) -> None:
         """Answer the second call only: the first one needs a URL to be opened."""
         if not marks.count("opened"):
             marks.add("opened")
-            wanted = {"mode": "url", "message": "First this", "url": URL, "elicitationId": "interop-2"}
+            wanted = {
+                "mode": "url",
+                "message": "First this",
+                "url": URL,
+                "elicitationId": "interop-2",
+            }
             raise minimcp.UrlElicitationRequired("open it first", {"elicitations": [wanted]})
         return "opened"
 
@@ -188,10 +215,14 @@ def add_questions(server: Server, marks: Any) -> None:
     @server.tool
     def ask_tools(ctx: Context) -> str:
         """Let the client's model use a tool."""
-        tools = [minimcp.Tool("twice", {"type": "object", "properties": {"a": {"type": "integer"}}})]
+        tools = [
+            minimcp.Tool("twice", {"type": "object", "properties": {"a": {"type": "integer"}}})
+        ]
         asked = ctx.sample("Twice 1?", 50, tools=tools, tool_choice="required", key="use")
         use: Any = asked.content[0]
-        done = minimcp.SamplingMessage("user", minimcp.ToolResult(use.id, [minimcp.Text(str(2 * use.input["a"]))]))
+        done = minimcp.SamplingMessage(
+            "user", minimcp.ToolResult(use.id, [minimcp.Text(str(2 * use.input["a"]))])
+        )
         said: list[Any] = ["Twice 1?", minimcp.SamplingMessage("assistant", [use]), done]
         return ctx.sample(said, 50, tools=tools, key="answer").text
 
@@ -204,7 +235,9 @@ def add_questions(server: Server, marks: Any) -> None:
     def ask_many(ctx: Context) -> str:
         """Ask three things at once."""
         who = minimcp.Elicit("Who are you?", Person)
-        found = ctx.ask_all({"who": who, "model": minimcp.Sample("Hi", 50), "roots": minimcp.ListRoots()})
+        found = ctx.ask_all(
+            {"who": who, "model": minimcp.Sample("Hi", 50), "roots": minimcp.ListRoots()}
+        )
         return f"{found['who'].content.name} | {found['model'].text} | {len(found['roots'])}"
 
     @server.tool
@@ -218,6 +251,9 @@ def add_questions(server: Server, marks: Any) -> None:
     @server.tool
     def ask_choices(lists: bool, ctx: Context) -> str:
         """Ask with every kind of field."""
-        form = {**CHOICES, "properties": {**CHOICES["properties"], **(LIST_CHOICES if lists else {})}}
+        form = {
+            **CHOICES,
+            "properties": {**CHOICES["properties"], **(LIST_CHOICES if lists else {})},
+        }
         answer = ctx.elicit("Choose", form)
         return json.dumps(answer.content, sort_keys=True) if answer else answer.action

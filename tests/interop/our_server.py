@@ -30,8 +30,13 @@ PLACE = os.environ.get("MINIMCP_SHARED_STORE", "")
 BOUND = 5.0  # seconds that a tool waits for another call, at most
 
 server = Server(
-    "interop", version="0", instructions="Tools of the interop grid.", page_size=2, list_ttl=30,
-    list_cache_scope="public", store=store_at(PLACE) if PLACE else None,
+    "interop",
+    version="0",
+    instructions="Tools of the interop grid.",
+    page_size=2,
+    list_ttl=30,
+    list_cache_scope="public",
+    store=store_at(PLACE) if PLACE else None,
 )
 
 

@@ -61,7 +61,11 @@ class Filesystem(Reference):
     def edit(self) -> None:
         Path("b.txt").write_text("one\ntwo\n", "utf-8")
         edits = [{"oldText": "two", "newText": "zwei"}]
-        expect("+zwei" in self.text("edit_file", {"path": here("b.txt"), "edits": edits, "dryRun": True}), True)
+        expect(
+            "+zwei"
+            in self.text("edit_file", {"path": here("b.txt"), "edits": edits, "dryRun": True}),
+            True,
+        )
         expect(Path("b.txt").read_text("utf-8"), "one\ntwo\n")
         self.call("edit_file", {"path": here("b.txt"), "edits": edits})
         expect(Path("b.txt").read_text("utf-8"), "one\nzwei\n")
@@ -73,7 +77,9 @@ class Filesystem(Reference):
         expect("f.txt" in self.text("list_directory_with_sizes", {"path": here("d", "e")}), True)
         tree = self.json("directory_tree", {"path": here("d")})
         expect((tree[0]["name"], tree[0]["children"][0]["name"]), ("e", "f.txt"))
-        self.call("move_file", {"source": here("d", "e", "f.txt"), "destination": here("d", "g.txt")})
+        self.call(
+            "move_file", {"source": here("d", "e", "f.txt"), "destination": here("d", "g.txt")}
+        )
         expect(Path("d/g.txt").read_text("utf-8"), "f")
         expect("g.txt" in self.text("search_files", {"path": here(), "pattern": "**/g.txt"}), True)
         expect("size: 1" in self.text("get_file_info", {"path": here("d", "g.txt")}), True)
@@ -101,13 +107,20 @@ class Memory(Reference):
     def graph(self) -> None:
         self.call("create_entities", {"entities": [ADA, ENGINE]})
         self.call("create_relations", {"relations": [BUILDS]})
-        self.call("add_observations", {"observations": [{"entityName": "Engine", "contents": [UNICODE]}]})
+        self.call(
+            "add_observations", {"observations": [{"entityName": "Engine", "contents": [UNICODE]}]}
+        )
         graph = self.json("read_graph")
         expect([each["name"] for each in graph["entities"]], ["Ada", "Engine"])
         expect(graph["entities"][1]["observations"], [UNICODE])
         expect(graph["relations"], [BUILDS])
-        expect([each["name"] for each in self.json("search_nodes", {"query": "å"})["entities"]], ["Ada"])
-        expect(self.json("open_nodes", {"names": ["Engine"]})["entities"][0]["entityType"], "machine")
+        expect(
+            [each["name"] for each in self.json("search_nodes", {"query": "å"})["entities"]],
+            ["Ada"],
+        )
+        expect(
+            self.json("open_nodes", {"names": ["Engine"]})["entities"][0]["entityType"], "machine"
+        )
 
     def structured(self) -> None:
         if self.since(R3):
@@ -121,7 +134,10 @@ class Memory(Reference):
         expect([each["name"] for each in json.loads(read.text)["entities"]], ["Ada", "Engine"])
 
     def forget(self) -> None:
-        self.call("delete_observations", {"deletions": [{"entityName": "Ada", "observations": ["counts å"]}]})
+        self.call(
+            "delete_observations",
+            {"deletions": [{"entityName": "Ada", "observations": ["counts å"]}]},
+        )
         self.call("delete_relations", {"relations": [BUILDS]})
         graph = self.json("read_graph")
         expect((graph["entities"][0]["observations"], graph["relations"]), ([], []))
@@ -135,7 +151,9 @@ class Time(Reference):
 
     def now(self) -> None:
         now = self.json("get_current_time", {"timezone": "Asia/Tokyo"})
-        expect((now["timezone"], now["datetime"][-6:], now["is_dst"]), ("Asia/Tokyo", "+09:00", False))
+        expect(
+            (now["timezone"], now["datetime"][-6:], now["is_dst"]), ("Asia/Tokyo", "+09:00", False)
+        )
 
     def convert(self) -> None:
         asked = {"source_timezone": "UTC", "time": "16:30", "target_timezone": "Asia/Tokyo"}
@@ -152,10 +170,23 @@ def repository() -> dict[str, str]:
     folder = Path("repository")
     if not folder.is_dir():
         folder.mkdir()
-        settings = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "init.defaultBranch=main"]
+        settings = [
+            "-c",
+            "user.name=Ada",
+            "-c",
+            "user.email=ada@example.com",
+            "-c",
+            "init.defaultBranch=main",
+        ]
         (folder / "a.txt").write_text("one\n", "utf-8")
         for command in (["init"], ["add", "a.txt"], ["commit", "-m", "Begin å"]):
-            subprocess.run(["git", *settings, *command], cwd=folder, check=True, capture_output=True, timeout=30)
+            subprocess.run(
+                ["git", *settings, *command],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+                timeout=30,
+            )
         for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
             subprocess.run(["git", "config", name, value], cwd=folder, check=True, timeout=30)
     return {"repo_path": str(folder.resolve())}
@@ -228,7 +259,9 @@ class Fetch(Reference):
         with site() as address:
             found = self.text("fetch", {"url": f"{address}/page"})
             expect((UNICODE[:5] in found, "bold" in found, "<b>" in found), (True, True, False))
-            raw = self.text("fetch", {"url": f"{address}/page", "raw": True, "max_length": 40, "start_index": 6})
+            raw = self.text(
+                "fetch", {"url": f"{address}/page", "raw": True, "max_length": 40, "start_index": 6}
+            )
             expect(PAGE[6:46] in raw and PAGE[6:50] not in raw, True)
             self.expect_refused("fetch", {"url": f"{address}/none"})
         self.expect_refused("fetch", {"url": f"{address}/page"})
@@ -244,18 +277,29 @@ class Fetch(Reference):
 
 
 class Sqlite(Reference):
-    tools = ("read_query", "write_query", "create_table", "list_tables", "describe_table", "append_insight")
+    tools = (
+        "read_query",
+        "write_query",
+        "create_table",
+        "list_tables",
+        "describe_table",
+        "append_insight",
+    )
     unknown_tool: Any = None  # it says that as a success
 
     def tables(self) -> None:
-        self.call("create_table", {"query": "CREATE TABLE notes (id INTEGER PRIMARY KEY, said TEXT)"})
+        self.call(
+            "create_table", {"query": "CREATE TABLE notes (id INTEGER PRIMARY KEY, said TEXT)"}
+        )
         self.call("write_query", {"query": f"INSERT INTO notes (said) VALUES ('{UNICODE[:5]}')"})
         expect(UNICODE[:5] in self.text("read_query", {"query": "SELECT said FROM notes"}), True)
         expect("notes" in self.text("list_tables"), True)
         expect("said" in self.text("describe_table", {"table_name": "notes"}), True)
 
     def wrong_query(self) -> None:
-        found = self.call("read_query", {"query": "SELECT nothing FROM nowhere"}, raise_on_error=False)
+        found = self.call(
+            "read_query", {"query": "SELECT nothing FROM nowhere"}, raise_on_error=False
+        )
         expect("rror" in found.text, True)
 
     def insight(self) -> None:

@@ -14,8 +14,28 @@ from .checking import PARALLEL, ROOTS, SECONDS, UNICODE, Basics, expect, expect_
 from .roster import R2, R3, R4, R5
 
 TOOLS = {
-    "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
-    "touch", "grow", "shrink", "ask_form", "ask_url", "ask_model", "ask_tools", "ask_roots", "ask_many", "ask_twice",
+    "echo",
+    "add",
+    "weather",
+    "count",
+    "fail",
+    "slow",
+    "cancellations",
+    "image",
+    "note",
+    "release",
+    "mixed",
+    "logs",
+    "touch",
+    "grow",
+    "shrink",
+    "ask_form",
+    "ask_url",
+    "ask_model",
+    "ask_tools",
+    "ask_roots",
+    "ask_many",
+    "ask_twice",
     "need_url",
 }
 TEXT = "alle: å"
@@ -82,7 +102,9 @@ class Tools(Basics):
 
     def parallel_errors(self) -> None:
         calls = [("echo", {"text": "a"}), ("fail", {}), ("echo", {"text": "b"})]
-        first, second, third = self.client.call_tools(calls, return_exceptions=True, timeout=SECONDS)
+        first, second, third = self.client.call_tools(
+            calls, return_exceptions=True, timeout=SECONDS
+        )
         expect((first.text, type(second), third.text), ("a", minimcp.ToolError, "b"))
 
     def large(self) -> None:
@@ -113,18 +135,27 @@ class Tools(Basics):
         expect(self.text("cancellations", {"expected": 1}), "1")
 
     def timeout(self) -> None:
-        error = expect_raised(minimcp.RequestTimeout, lambda: self.call("slow", {"seconds": 60}, timeout=1.5))
+        error = expect_raised(
+            minimcp.RequestTimeout, lambda: self.call("slow", {"seconds": 60}, timeout=1.5)
+        )
         expect(isinstance(error, TimeoutError), True)
         expect(self.text("cancellations", {"expected": 2}), "2")
 
     def future(self) -> None:
         started = threading.Event()
-        future = self.client.submit(self.client.call_tool, "slow", {"seconds": 60}, timeout=SECONDS,
-                                    on_progress=lambda report: started.set())
+        future = self.client.submit(
+            self.client.call_tool,
+            "slow",
+            {"seconds": 60},
+            timeout=SECONDS,
+            on_progress=lambda report: started.set(),
+        )
         expect(started.wait(SECONDS), True)
         expect((future.cancel(), future.cancelled()), (True, True))
         expect(self.text("cancellations", {"expected": 3}), "3")
-        quick = self.client.submit(self.client.call_tool, "echo", {"text": "later"}, timeout=SECONDS)
+        quick = self.client.submit(
+            self.client.call_tool, "echo", {"text": "later"}, timeout=SECONDS
+        )
         expect(quick.result(SECONDS).text, "later")
 
     def alive_after(self) -> None:
@@ -140,7 +171,9 @@ class Shared(Tools):
         (touch,) = [tool for tool in self.client.list_tools() if tool.name == "touch"]
         expect(touch.description, "Say that a resource has changed.")
         if self.since(R2):
-            expect((touch.annotations.idempotent_hint, touch.annotations.read_only_hint), (True, False))
+            expect(
+                (touch.annotations.idempotent_hint, touch.annotations.read_only_hint), (True, False)
+            )
         if self.since(R3):
             expect((touch.title, touch.meta), ("Touch it", {"example.com/colour": "blue"}))
 
@@ -150,27 +183,39 @@ class Shared(Tools):
         expect([icon.src for icon in touch.icons or ()], ["https://example.com/i.png"])
 
     def contents(self) -> None:
-        kinds = ["text", "image", "resource"] + ["audio"] * self.since(R2) + ["resource_link"] * self.since(R3)
+        kinds = (
+            ["text", "image", "resource"]
+            + ["audio"] * self.since(R2)
+            + ["resource_link"] * self.since(R3)
+        )
         blocks = {block.type: block for block in self.call("mixed", {"kinds": kinds}).content}
         expect(list(blocks), kinds)
         resource = blocks["resource"].resource
-        expect((resource.uri, resource.mime_type, resource.text), ("note://all", "text/plain", TEXT))
+        expect(
+            (resource.uri, resource.mime_type, resource.text), ("note://all", "text/plain", TEXT)
+        )
         if "audio" in blocks:
             expect((blocks["audio"].data, blocks["audio"].mime_type), (b"RIFF", "audio/wav"))
         if "resource_link" in blocks:
-            expect((blocks["resource_link"].uri, blocks["resource_link"].name), ("note://all", "all"))
+            expect(
+                (blocks["resource_link"].uri, blocks["resource_link"].name), ("note://all", "all")
+            )
 
     def resources(self) -> None:
         resources = {resource.uri: resource for resource in self.client.list_resources()}
         expect(set(resources), {"note://all", "note://pixel"})
-        expect((resources["note://all"].name, resources["note://all"].mime_type), ("all", "text/plain"))
+        expect(
+            (resources["note://all"].name, resources["note://all"].mime_type), ("all", "text/plain")
+        )
         (item,) = self.client.read_resource("note://all").contents
         expect((item.uri, item.mime_type, item.text), ("note://all", "text/plain", TEXT))
         (item,) = self.client.read_resource("note://pixel").contents
         expect((item.mime_type, item.data[:4]), ("image/png", PNG))
 
     def templates(self) -> None:
-        templates = {template.uri_template: template for template in self.client.list_resource_templates()}
+        templates = {
+            template.uri_template: template for template in self.client.list_resource_templates()
+        }
         expect(set(templates), {"note://by-id/{number}", "note://secret/{number}"})
         expect(templates["note://by-id/{number}"].name, "by_id")
         expect(self.client.read_resource("note://by-id/7").text, "note 7")
@@ -188,7 +233,10 @@ class Shared(Tools):
         first = self.client.request("prompts/list", timeout=SECONDS)
         expect((len(first["prompts"]), bool(first.get("nextCursor"))), (2, True))
         expect(len(self.client.list_prompts()), 3)
-        expect_raised(minimcp.RpcError, lambda: self.client.request("prompts/list", {"cursor": "?"}, timeout=SECONDS))
+        expect_raised(
+            minimcp.RpcError,
+            lambda: self.client.request("prompts/list", {"cursor": "?"}, timeout=SECONDS),
+        )
 
     @only(R5)
     def cache_hints(self) -> None:
@@ -202,7 +250,9 @@ class Shared(Tools):
         for tool, there in (("grow", True), ("shrink", False)):
             self.host.forget()
             self.call(tool)
-            self.host.wait_heard(lambda heard: {"tools", "prompts", "resources"} <= set(map(str, heard)))
+            self.host.wait_heard(
+                lambda heard: {"tools", "prompts", "resources"} <= set(map(str, heard))
+            )
             expect("grown" in {each.name for each in self.client.list_tools()}, there)
             expect("grown" in {each.name for each in self.client.list_prompts()}, there)
             expect("note://grown" in {each.uri for each in self.client.list_resources()}, there)
@@ -214,7 +264,9 @@ class Shared(Tools):
         self.host.wait_heard(lambda heard: ("updated", "note://all") in heard)
         self.client.unsubscribe("note://all")
         self.call("touch", {"uri": "note://pixel"})
-        self.host.wait_heard(lambda heard: ("updated", "note://pixel") in heard)  # and all that was told before it
+        self.host.wait_heard(
+            lambda heard: ("updated", "note://pixel") in heard
+        )  # and all that was told before it
         self.host.forget()
         self.call("touch", {"uri": "note://all"})
         self.call("touch", {"uri": "note://pixel"})
@@ -226,7 +278,10 @@ class Shared(Tools):
         options = {"resource_subscriptions": ["note://pixel"], "tools_list_changed": True}
         with self.client.listen(**options, timeout=SECONDS) as changes:
             honored = changes.honored
-            expect((honored.resource_subscriptions, honored.tools_list_changed), (("note://pixel",), True))
+            expect(
+                (honored.resource_subscriptions, honored.tools_list_changed),
+                (("note://pixel",), True),
+            )
             expect(honored.prompts_list_changed, False)
             self.call("touch", {"uri": "note://all"})
             self.call("touch", {"uri": "note://pixel"})
@@ -249,19 +304,29 @@ class Shared(Tools):
     def prompt_contents(self) -> None:
         first, second, third = self.client.get_prompt("picture").messages
         expect((first.role, first.content.text, second.content.data[:4]), ("user", "Look:", PNG))
-        expect((third.role, third.content.resource.uri, third.content.resource.text), ("assistant", "note://all", TEXT))
+        expect(
+            (third.role, third.content.resource.uri, third.content.resource.text),
+            ("assistant", "note://all", TEXT),
+        )
 
     def prompt_errors(self) -> None:
         for asked in (("no-such-prompt",), ("greet", {"tone": "plain"})):
-            error = expect_raised(minimcp.RpcError, functools.partial(self.client.get_prompt, *asked))
+            error = expect_raised(
+                minimcp.RpcError, functools.partial(self.client.get_prompt, *asked)
+            )
             expect(error.from_peer, True)
 
     def completion(self) -> None:
         expect(self.client.complete("tone", "f", prompt="greet").values, ["formal", "friendly"])
         expect(self.client.complete("name", "", prompt="greet").values, ["Alice", "Bob"])
-        expect(self.client.complete("number", "1", template="note://by-id/{number}").values, ["1", "10", "100"])
+        expect(
+            self.client.complete("number", "1", template="note://by-id/{number}").values,
+            ["1", "10", "100"],
+        )
         # Before 2025-06-18 a request cannot say what is chosen.
-        chosen = self.client.complete("name", "", prompt="greet", arguments={"tone": "formal"}).values
+        chosen = self.client.complete(
+            "name", "", prompt="greet", arguments={"tone": "formal"}
+        ).values
         expect(chosen, ["Sir Å", "Dame B"] if self.since(R3) else ["Alice", "Bob"])
 
     def log_levels(self) -> None:
@@ -269,8 +334,10 @@ class Shared(Tools):
             self.host.forget()
             self.client.set_log_level(level)
             self.call("logs")
-            wanted = LEVELS[LEVELS.index(level):]
-            self.host.wait_heard(lambda heard: "emergency" in [getattr(item, "level", "") for item in heard])
+            wanted = LEVELS[LEVELS.index(level) :]
+            self.host.wait_heard(
+                lambda heard: "emergency" in [getattr(item, "level", "") for item in heard]
+            )
             heard = [item for item in self.host.heard if isinstance(item, minimcp.LogMessage)]
             expect([message.level for message in heard], wanted)
             expect((heard[0].logger, heard[0].data), ("interop", {"level": wanted[0]}))
@@ -279,7 +346,10 @@ class Shared(Tools):
     def form(self) -> None:
         expect(self.text("ask_form"), "accept Ada 36")
         (request,) = self.host.asked
-        expect((request.mode, request.message, request.server.name), ("form", "Who are you?", "interop"))
+        expect(
+            (request.mode, request.message, request.server.name),
+            ("form", "Who are you?", "interop"),
+        )
         expect(set(request.schema["properties"]), {"name", "age"})
         for returned, action in ((None, "decline"), (Answer("cancel"), "cancel")):
             self.host.elicited = lambda request, returned=returned: returned
@@ -305,13 +375,19 @@ class Shared(Tools):
         expect(self.text("ask_model", {"text": "Hej"}), "interop-model: You said: Hej (endTurn)")
         (request,) = self.host.asked
         expect((request.max_tokens, request.system_prompt), (50, "Be short."))
-        expect((request.temperature, request.stop_sequences, request.server.name), (0.5, ["."], "interop"))
+        expect(
+            (request.temperature, request.stop_sequences, request.server.name),
+            (0.5, ["."], "interop"),
+        )
 
     @only(R4)
     def sampling_tools(self) -> None:
         expect(self.text("ask_tools"), "You said: 2")
         first, second = self.host.asked
-        expect((first.tools[0].name, first.tool_choice.mode, len(second.messages)), ("twice", "required", 3))
+        expect(
+            (first.tools[0].name, first.tool_choice.mode, len(second.messages)),
+            ("twice", "required", 3),
+        )
 
     def refused(self) -> None:
         """With a handshake the server hears of a refusal, and says it in its own way; else the call ends here."""
@@ -334,9 +410,13 @@ class Shared(Tools):
     @only(R3)
     def twice(self) -> None:
         """The second question is about the answer to the first."""
-        self.host.elicited = lambda request: {"name": "Ada"} if "Who" in request.message else {"age": 40}
+        self.host.elicited = lambda request: (
+            {"name": "Ada"} if "Who" in request.message else {"age": 40}
+        )
         expect(self.text("ask_twice").split(",")[0], "Ada is 40")
-        expect([request.message for request in self.host.asked], ["Who are you?", "How old is Ada?"])
+        expect(
+            [request.message for request in self.host.asked], ["Who are you?", "How old is Ada?"]
+        )
 
     def many_askers(self) -> None:
         """Questions of calls that run at once do not get each other's answers."""
@@ -378,7 +458,9 @@ class Shared(Tools):
             return "too late"
 
         self.host.sampled = give_up
-        expect_raised(minimcp.Cancelled, lambda: self.call("ask_model", {"text": "Hej"}, cancel=token))
+        expect_raised(
+            minimcp.Cancelled, lambda: self.call("ask_model", {"text": "Hej"}, cancel=token)
+        )
         self.host.forget()
         expect(self.text("ask_model", {"text": "Hej"}), "interop-model: You said: Hej (endTurn)")
 
@@ -395,7 +477,10 @@ class Plain(Shared):
     def list(self) -> None:
         tools = {tool.name: tool for tool in self.client.list_tools()}
         expect({"echo", "add", "weather", "count", "fail", "image", "note"} - set(tools), set())
-        expect((tools["echo"].input_schema["required"], bool(tools["echo"].description)), (["text"], True))
+        expect(
+            (tools["echo"].input_schema["required"], bool(tools["echo"].description)),
+            (["text"], True),
+        )
 
     def template(self) -> None:
         (template,) = self.client.list_resource_templates()
@@ -412,14 +497,25 @@ class Plain(Shared):
 
     def no_such_resource(self) -> None:
         """That there is none is said in many ways."""
-        expect(expect_raised(Exception, lambda: self.client.read_resource("note://nowhere")).from_peer, True)
+        expect(
+            expect_raised(Exception, lambda: self.client.read_resource("note://nowhere")).from_peer,
+            True,
+        )
 
     def completion(self) -> None:
         expect(self.client.complete("tone", "f", prompt="greet").values, ["formal", "friendly"])
 
 
 class FastMcp(Plain):
-    takes = Plain.takes | {"unknown_method", "progress", "bad_arguments", "cancel", "timeout", "future", "form"}
+    takes = Plain.takes | {
+        "unknown_method",
+        "progress",
+        "bad_arguments",
+        "cancel",
+        "timeout",
+        "future",
+        "form",
+    }
 
     @only(R3, R4)
     def form(self) -> None:

@@ -65,7 +65,7 @@ server.run()
 """
 
 BREAKS = "document.title='broken'"
-HOSTILE = f"</script><script>{BREAKS}</script><!-- \u2028\u2029 <img src=x onerror=\"{BREAKS}\">"
+HOSTILE = f'</script><script>{BREAKS}</script><!-- \u2028\u2029 <img src=x onerror="{BREAKS}">'
 
 
 def everything() -> List[str]:
@@ -78,9 +78,22 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
     rows, page = folder / "rows.jsonl", folder / "between.html"
     tee = [sys.executable, "-c", TEE]
     server = [*tee, str(folder / "right"), *everything()]
-    traced = [*tee, str(folder / "left"), *TRACE, "--json", "--output", str(rows), "--html", str(page), "--", *server]
+    traced = [
+        *tee,
+        str(folder / "left"),
+        *TRACE,
+        "--json",
+        "--output",
+        str(rows),
+        "--html",
+        str(page),
+        "--",
+        *server,
+    ]
     client = PEER["python-sdk-1"].environment.command(str(HERE / "peers" / "tracing_client.py"))
-    done = subprocess.run([*client, *traced], check=False, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [*client, *traced], check=False, capture_output=True, text=True, timeout=SECONDS
+    )
     yield "the client is content", done.returncode == 0 or done.stderr[-2000:]
     yield "it says", done.stdout.endswith(" tools, 5 reports of progress\n") or done.stdout
     lines: List[bytes] = []
@@ -89,10 +102,16 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
         yield f"{len(left):,} bytes {way[1:]} are unchanged", left == right
         lines += left.split(b"\n")
     transcript = Transcript.load(rows)
-    recorded = sorted(entry.message.get("id", -1) for entry in transcript
-                      if entry.kind not in ("note", "noise") and not isinstance(entry.message.get("id"), str))
+    recorded = sorted(
+        entry.message.get("id", -1)
+        for entry in transcript
+        if entry.kind not in ("note", "noise") and not isinstance(entry.message.get("id"), str)
+    )
     passed = sorted(json.loads(line).get("id", -1) for line in lines if line.strip())
-    yield f"all {len(passed)} messages are in the transcript", recorded == passed or (recorded, passed)
+    yield (
+        f"all {len(passed)} messages are in the transcript",
+        recorded == passed or (recorded, passed),
+    )
     told = [f"{breach.row}: {breach.sentence}" for _, breach in transcript.breaches()]
     yield "no breach is invented", told == [] or told
 
@@ -102,6 +121,7 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
     traced = [*TRACE, "--output", str(folder / "log.txt"), "--", *server]
     quiet: Dict[str, Any] = {"revision": "handshake", "stderr": lambda line: None}
     with connect(server, **quiet) as direct, connect(traced, **quiet) as through:
+
         def medians(text: str, calls: int) -> Tuple[float, float]:
             taken: Tuple[List[float], List[float]] = ([], [])
             for _ in range(calls):
@@ -114,7 +134,10 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
         medians("warm", CALLS)
         short = [medians("hello", CALLS) for _ in range(ROUNDS)]
         more = min(through - direct for direct, through in short) * 1000
-        yield f"{name}: {more:.3f} ms more per call at the median", more <= MOST_MILLISECONDS or more
+        yield (
+            f"{name}: {more:.3f} ms more per call at the median",
+            more <= MOST_MILLISECONDS or more,
+        )
         long = [medians("x" * 1_000_000, LONG_CALLS) for _ in range(ROUNDS)]
         share = max(direct / through for direct, through in long)
         yield f"{name}: 1 MB messages at {share:.2f} of the rate", share >= LEAST_SHARE or share
@@ -130,12 +153,32 @@ def exchange(count: int) -> Transcript:
         transcript.record(arrow, json.dumps({"jsonrpc": "2.0", **message}).encode(), at)
 
     about = {"name": HOSTILE, "version": "1"}
-    say("-->", id=0, method="initialize", params={
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about,
-    })
-    say("<--", id=0, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about})
+    say(
+        "-->",
+        id=0,
+        method="initialize",
+        params={
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": about,
+        },
+    )
+    say(
+        "<--",
+        id=0,
+        result={
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": about,
+        },
+    )
     say("-->", method="notifications/initialized")
-    say("-->", id=1, method="tools/call", params={"name": "forecast", "arguments": {"city": HOSTILE}})
+    say(
+        "-->",
+        id=1,
+        method="tools/call",
+        params={"name": "forecast", "arguments": {"city": HOSTILE}},
+    )
     say("<--", id=1, result={"content": [{"type": "text", "text": HOSTILE}]})
     if count > 5:
         transcript.record("<--", HOSTILE.encode(), at)
@@ -146,14 +189,30 @@ def exchange(count: int) -> Transcript:
             break
         if len(waiting) < 4 and dice.random() < 0.6:
             method = dice.choice(["tools/call", "tools/call", "ping"])
-            say("-->", id=id, method=method, params={"name": "forecast", "_meta": {"progressToken": id}})
+            say(
+                "-->",
+                id=id,
+                method=method,
+                params={"name": "forecast", "_meta": {"progressToken": id}},
+            )
             waiting.append(id)
         elif waiting and dice.random() < 0.3:
-            say("<--", method="notifications/progress", params={"progressToken": waiting[0], "progress": id})
+            say(
+                "<--",
+                method="notifications/progress",
+                params={"progressToken": waiting[0], "progress": id},
+            )
         elif waiting:
             asked = waiting.pop(dice.randrange(len(waiting)))
-            say("<--", id=asked, **({"error": {"code": -32602, "message": "?"}} if dice.random() < 0.1 else
-                                    {"result": {"content": []}}))
+            say(
+                "<--",
+                id=asked,
+                **(
+                    {"error": {"code": -32602, "message": "?"}}
+                    if dice.random() < 0.1
+                    else {"result": {"content": []}}
+                ),
+            )
     return transcript
 
 
@@ -166,7 +225,9 @@ def look(folder: Path) -> Iterator[Tuple[str, Any]]:
     for name, page in pages.items():
         for width, height, scheme in ((1280, 900, "light"), (400, 850, "dark")):
             with Chromium() as browser:
-                yield from _visit(browser, f"{name} at {width}", page, width, height, scheme, folder)
+                yield from _visit(
+                    browser, f"{name} at {width}", page, width, height, scheme, folder
+                )
 
 
 def _visit(
@@ -175,37 +236,69 @@ def _visit(
     def look(script: str) -> Any:
         return browser.evaluate(script)
 
-    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-    browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.ask(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=height,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    browser.ask(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
     begun = time.monotonic()
     browser.load(page.as_uri())
     seconds = time.monotonic() - begun
     rows = look("document.querySelectorAll('.row:not(.note)').length")
     summary = str(look("document.querySelector('#summary').innerText"))
-    yield f"{name}: opened in {seconds:.1f} s, {summary}", summary.startswith(f"{rows:,} messages") and seconds < 10
+    yield (
+        f"{name}: opened in {seconds:.1f} s, {summary}",
+        summary.startswith(f"{rows:,} messages") and seconds < 10,
+    )
     yield f"{name}: no wider than the window", look("document.documentElement.scrollWidth") <= width
-    yield f"{name}: nothing of a peer was run", look("document.title") == "What host and server said"
-    lanes = look("[...document.querySelectorAll('.head')].map(e => e.innerText.split('\\n')[0]).join()")
+    yield (
+        f"{name}: nothing of a peer was run",
+        look("document.title") == "What host and server said",
+    )
+    lanes = look(
+        "[...document.querySelectorAll('.head')].map(e => e.innerText.split('\\n')[0]).join()"
+    )
     yield f"{name}: two lanes", lanes == "Host,Server"
     request = "document.querySelector('.row.request .what')"
-    yield f"{name}: the first arrow is initialize, to the right", look(
-        f"{request}.innerText + {request}.closest('.row').classList.contains('right')") == "initializetrue"
+    yield (
+        f"{name}: the first arrow is initialize, to the right",
+        look(f"{request}.innerText + {request}.closest('.row').classList.contains('right')")
+        == "initializetrue",
+    )
     look(f"{request}.closest('.row').click()")
     detail = str(look("document.querySelector('#detail').innerText"))
-    yield f"{name}: a click shows its JSON", '"protocolVersion"' in detail and "host to server" in detail or detail
-    yield f"{name}: and marks its answer", look("document.querySelectorAll('.row.other.result').length") == 1
+    yield (
+        f"{name}: a click shows its JSON",
+        '"protocolVersion"' in detail and "host to server" in detail or detail,
+    )
+    yield (
+        f"{name}: and marks its answer",
+        look("document.querySelectorAll('.row.other.result').length") == 1,
+    )
     look("document.querySelector('#detail .chip').click()")
-    yield f"{name}: a button leads there", "result of initialize" in look("document.querySelector('#detail').innerText")
+    yield (
+        f"{name}: a button leads there",
+        "result of initialize" in look("document.querySelector('#detail').innerText"),
+    )
     picture = base64.b64decode(browser.ask("Page.captureScreenshot")["data"])
     (folder / f"{name.replace(' ', '-')}.png").write_bytes(picture)
     look("document.querySelector('[data-value=\"tools/call\"]').click()")
-    shown = look("[...new Set([...document.querySelectorAll('.row:not([hidden]) .label')]"
-                 ".map(e => /tools\\/call/.test(e.textContent)))].join()")  # innerText is empty out of sight
+    shown = look(
+        "[...new Set([...document.querySelectorAll('.row:not([hidden]) .label')]"
+        ".map(e => /tools\\/call/.test(e.textContent)))].join()"
+    )  # innerText is empty out of sight
     yield f"{name}: a method filters", shown == "true" or shown
     look("document.querySelector('[data-value=\"tools/call\"]').click()")
     if name.startswith("5000"):
         look("document.querySelector('[data-value=\"breach\"]').click()")
-        marks = look("[...document.querySelectorAll('.row:not([hidden]) .breaches b')].map(e => e.innerText).join()")
+        marks = look(
+            "[...document.querySelectorAll('.row:not([hidden]) .breaches b')].map(e => e.innerText).join()"
+        )
         yield f"{name}: breaches are found", marks == "STDIO-04,BASE-05" or marks
 
 
@@ -219,12 +312,16 @@ def main(arguments: List[str]) -> int:
             for name in ("server-everything", "python-sdk-1"):
                 PEER[name].environment.ready()
             for checks in (
-                between(folder), costs("our server", [sys.executable, str(folder / "ours.py")], folder),
-                costs("server-everything", everything(), folder), look(folder),
+                between(folder),
+                costs("our server", [sys.executable, str(folder / "ours.py")], folder),
+                costs("server-everything", everything(), folder),
+                look(folder),
             ):
                 for name, result in checks:
                     failed += result is not True
-                    print(f"{'ok    ' if result is True else 'FAILED'} {name}{'' if result is True else f': {result}'}")
+                    print(
+                        f"{'ok    ' if result is True else 'FAILED'} {name}{'' if result is True else f': {result}'}"
+                    )
         except (InstallFailed, subprocess.TimeoutExpired, OSError, ValueError) as error:
             print(f"FAILED {type(error).__name__}: {error}")
             return 1

@@ -17,6 +17,7 @@ SHARES = {
 }  # fmt: skip
 """The kinds, and of a hundred mutants how many are of each."""
 
+
 def only(name: str, options: Options) -> int:
     """Show one mutant, and what is wrong with how it is taken."""
     kind, seed, _ = name.split(":")
@@ -28,13 +29,23 @@ def only(name: str, options: Options) -> int:
 
 
 def main(given: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Throw changed inputs at the library.")
-    parser.add_argument("--count", type=int, default=20_000, help="mutants of all kinds together (20,000)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants", description="Throw changed inputs at the library."
+    )
+    parser.add_argument(
+        "--count", type=int, default=20_000, help="mutants of all kinds together (20,000)"
+    )
     parser.add_argument("--seed", type=int, help="decides all that is random; printed")
-    parser.add_argument("--kinds", default=",".join(SHARES), help="these alone; all have the shares of all")
+    parser.add_argument(
+        "--kinds", default=",".join(SHARES), help="these alone; all have the shares of all"
+    )
     parser.add_argument("--only", metavar="KIND:SEED:N", help="show one mutant and how it is taken")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of processor time that a mutant may take (1)")
-    parser.add_argument("--patience", type=float, default=30.0, help="seconds after which a mutant hangs (30)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="of processor time that a mutant may take (1)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds after which a mutant hangs (30)"
+    )
     chosen = parser.parse_args(given)
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     options = Options(seed, chosen.seconds, chosen.patience)
@@ -53,7 +64,10 @@ def main(given: Sequence[str]) -> int:
         took, total = time.monotonic() - begun, total + count
         flat = growth <= GROWTH
         wrong += not flat
-        print(f"{kind:10} {count:9,} mutants {took:7.1f} s {growth:6.1f} MB{'' if flat else ' of growth'}", flush=True)
+        print(
+            f"{kind:10} {count:9,} mutants {took:7.1f} s {growth:6.1f} MB{'' if flat else ' of growth'}",
+            flush=True,
+        )
     print(f"{total:,} mutants, seed {seed}: {wrong} taken wrongly")
     return int(wrong > 0)
 

@@ -31,9 +31,15 @@ def _said(status: str, body: bytes, kind: str = "application/json", more: str = 
 
 
 def _corpus() -> List[bytes]:
-    result, error = {"id": "ID", "result": DONE}, {"id": "ID", "error": {"code": -32602, "message": "no", "data": [1]}}
+    result, error = (
+        {"id": "ID", "result": DONE},
+        {"id": "ID", "error": {"code": -32602, "message": "no", "data": [1]}},
+    )
     form = {"message": "?", "requestedSchema": {"type": "object", "properties": FIELDS}}
-    asked = {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create", "params": form}}}
+    asked = {
+        "resultType": "input_required",
+        "inputRequests": {"a": {"method": "elicitation/create", "params": form}},
+    }
     image = {"type": "image", "data": "AAEC", "mimeType": "a/b"}
     shaped = {"content": [image], "structuredContent": {"a": 1}, "isError": True}
     progress = {"progressToken": "ID", "progress": 1, "total": 2.5, "message": "half"}
@@ -43,8 +49,15 @@ def _corpus() -> List[bytes]:
         _event({"id": 7, "method": "elicitation/create", "params": form}), _event({"id": 8, "method": "roots/list"}),
         _event({"method": "notifications/resources/updated", "params": {"uri": "a:b"}}), b": keep-alive\n\n",
     ]  # fmt: skip
-    streams = [b"".join(notes[:3]) + _event(result, "id: 1-2\n"), b"".join(notes), b"".join(notes[3:]) + _event(error)]
-    streams += [_event({"id": "ID", "result": {**DONE, **asked}}), _event({"id": "ID", "result": shaped})]
+    streams = [
+        b"".join(notes[:3]) + _event(result, "id: 1-2\n"),
+        b"".join(notes),
+        b"".join(notes[3:]) + _event(error),
+    ]
+    streams += [
+        _event({"id": "ID", "result": {**DONE, **asked}}),
+        _event({"id": "ID", "result": shaped}),
+    ]
     chunked = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     whole = [json.dumps({"jsonrpc": "2.0", **each}).encode() for each in (result, error)]
     return [
@@ -72,7 +85,9 @@ class Answers:
         said = {"tools/call": self.answer}
         self.peers: List[Peer] = [Peer(said, handshake=each).start() for each in (False, True)]
         self.clients = [
-            minimcp.connect(peer.url, restart=True, timeout=TIMEOUT, cache=False, handlers=self, roots=["/"])
+            minimcp.connect(
+                peer.url, restart=True, timeout=TIMEOUT, cache=False, handlers=self, roots=["/"]
+            )
             for peer in self.peers
         ]
         self.pool = ThreadPoolExecutor(64)

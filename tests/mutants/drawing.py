@@ -32,8 +32,12 @@ def change(kind: str, data: bytearray, dice: random.Random, corpus: Sequence[byt
         data[start : start + 1] = bytes([dice.randrange(256)])
     elif kind == "drop":
         del data[start : start + dice.randrange(1, 20)]
-    elif kind == "double":  # mostly once; often enough to see what costs the square of its length, or more
-        data[start:start] = data[start : start + dice.randrange(1, 40)] * dice.choice((1, 1, 1, 2, 5, 30))
+    elif (
+        kind == "double"
+    ):  # mostly once; often enough to see what costs the square of its length, or more
+        data[start:start] = data[start : start + dice.randrange(1, 40)] * dice.choice(
+            (1, 1, 1, 2, 5, 30)
+        )
     elif kind == "insert":
         data[start:start] = dice.choice(WORDS)
     elif kind == "cut":
@@ -51,7 +55,10 @@ def replace(data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> No
     parts = list(PART.finditer(data))
     if parts:
         others = PART.findall(dice.choice(corpus))
-        part, fresh = dice.choice(parts), dice.choice(others or VALUES) if dice.random() < 0.5 else dice.choice(VALUES)
+        part, fresh = (
+            dice.choice(parts),
+            dice.choice(others or VALUES) if dice.random() < 0.5 else dice.choice(VALUES),
+        )
         data[part.start() : part.end()] = fresh
 
 
@@ -79,7 +86,9 @@ def measured(data: bytes) -> bytes:
     return head.replace(b"LENGTH", b"%d" % len(body)) + gap + body
 
 
-def culprits(numbers: Sequence[int], judge: Callable[[Sequence[int]], Any], most: int = 1) -> List[Sequence[int]]:
+def culprits(
+    numbers: Sequence[int], judge: Callable[[Sequence[int]], Any], most: int = 1
+) -> List[Sequence[int]]:
     """The smallest groups of these that are still judged to be wrong, at most so many; each part is judged again."""
     found: List[Sequence[int]] = []
     middle = len(numbers) // 2

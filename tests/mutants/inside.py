@@ -61,7 +61,9 @@ def say(value: Any) -> bytes:
 def read(data: bytes) -> Any:
     """The value of a mutant of JSON; None where it is none, which others judge (`messages`, `lines`)."""
     with suppress(ValueError, RecursionError):
-        return json.loads(data.decode("utf-8", "replace"), parse_float=finite, parse_constant=finite)
+        return json.loads(
+            data.decode("utf-8", "replace"), parse_float=finite, parse_constant=finite
+        )
 
 
 def finite(text: str) -> float:
@@ -120,7 +122,13 @@ def events(data: bytes) -> None:
         reader = EventReader(4096)
         try:
             heard = [event for chunk in chunks for event in reader.feed(chunk)]
-            found.append(([each._replace(id=_whole(each.id)) for each in heard], _whole(reader.last_id), reader.retry))
+            found.append(
+                (
+                    [each._replace(id=_whole(each.id)) for each in heard],
+                    _whole(reader.last_id),
+                    reader.retry,
+                )
+            )
         except errors.ProtocolViolation as error:
             short(error)
             return
@@ -143,7 +151,9 @@ def standard(stream: bytes) -> Any:
         value = value[1:] if value.startswith(b" ") else value
         if not line:
             last = id
-            found += [Event(data[:-1].decode("utf-8", "replace"), kind or "message", id)] if data else []
+            found += (
+                [Event(data[:-1].decode("utf-8", "replace"), kind or "message", id)] if data else []
+            )
             data, kind = b"", ""
         elif name == b"data":
             data += value + b"\n"
@@ -258,7 +268,9 @@ def forms(data: bytes) -> None:
     params, returned = found if isinstance(found, list) and len(found) == 2 else (found, {})
     if not isinstance(params, dict):
         return
-    handlers = {"elicit": lambda request: (short(request), request.host, request.looks_odd, returned)[-1]}
+    handlers = {
+        "elicit": lambda request: (short(request), request.host, request.looks_odd, returned)[-1]
+    }
     host = Host(None, handlers)
     for revision in REVISIONS[-2:]:
         with suppress(McpError):
@@ -306,10 +318,16 @@ def urls(data: bytes) -> None:
         try:
             pool, _ = WHERE._pool(session._endpoint)
         except Exception as error:
-            raise Wrong(f"an endpoint that cannot be asked: {type(error).__name__}: {error}") from None
+            raise Wrong(
+                f"an endpoint that cannot be asked: {type(error).__name__}: {error}"
+            ) from None
         finally:
             WHERE._pools.clear()
-        same((pool.scheme, pool.host, pool.port), ("http", "127.0.0.1", 8000), "messages go elsewhere")
+        same(
+            (pool.scheme, pool.host, pool.port),
+            ("http", "127.0.0.1", 8000),
+            "messages go elsewhere",
+        )
     host = Host(None, {"elicit": lambda request: request.host})
     with suppress(McpError):
         asked: List[Any] = []
@@ -318,7 +336,11 @@ def urls(data: bytes) -> None:
         host.read("elicitation/create", asking, Peer(REVISIONS[-1]), CancelToken())()
         shown = parse_url(text)
         for other in (shown.host, urlsplit(text).hostname):
-            same(_address(asked[0].host), _address((other or "").strip("[]").lower()), "another host is shown")
+            same(
+                _address(asked[0].host),
+                _address((other or "").strip("[]").lower()),
+                "another host is shown",
+            )
         same(shown.scheme in ("http", "https"), True, f"a URL of {shown.scheme}")
 
 
@@ -339,7 +361,9 @@ URLS = [
 def templates(data: bytes) -> None:
     """A template is refused or matches; what it matches is a URI of its own."""
     found = read(data)
-    if not (isinstance(found, list) and len(found) == 2 and all(isinstance(each, str) for each in found)):
+    if not (
+        isinstance(found, list) and len(found) == 2 and all(isinstance(each, str) for each in found)
+    ):
         return
     text, uri = found
     with suppress(ValueError):
@@ -351,7 +375,11 @@ def templates(data: bytes) -> None:
         return
     values = template.match(uri)
     if values is not None:
-        same(has_parent_segment(uri) or any("\0" in value for value in values.values()), False, "a value that climbs")
+        same(
+            has_parent_segment(uri) or any("\0" in value for value in values.values()),
+            False,
+            "a value that climbs",
+        )
         same(sorted(set(values) - set(template.variables)), [], "unknown values")
     template.match(template.example)
 
@@ -372,7 +400,11 @@ def heads(data: bytes) -> None:
                     awaited = parser.feed(b"")
         except HttpError as error:
             short(error.message)
-            same(400 <= error.status < 500 or error.status in (501, 505), True, f"the status {error.status}")
+            same(
+                400 <= error.status < 500 or error.status in (501, 505),
+                True,
+                f"the status {error.status}",
+            )
             return found, "refused"
         return found, "open"
 
@@ -381,10 +413,17 @@ def heads(data: bytes) -> None:
     for head, _ in found:
         with suppress(HttpError):
             HostPolicy().check(head.headers)
-        accepts(head.headers, "application/json", "text/event-stream"), is_json(head.headers.get("content-type"))
+        (
+            accepts(head.headers, "application/json", "text/event-stream"),
+            is_json(head.headers.get("content-type")),
+        )
         for value in (each for name in head.headers for each in head.headers.all(name)):
             with suppress(ValueError):
-                same(from_header(header_value(from_header(value)) or ""), from_header(value), "a header's value")
+                same(
+                    from_header(header_value(from_header(value)) or ""),
+                    from_header(value),
+                    "a header's value",
+                )
 
 
 HEADS = [

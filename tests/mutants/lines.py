@@ -32,7 +32,10 @@ def _corpus(wrap: Callable[[Any], Any]) -> List[bytes]:
         ("tools/call", {"name": "add", "arguments": {"a": 10**12, "b": -1}, "_meta": {"progressToken": "p"}}),
     ]  # fmt: skip
     found = [encode(request("ID", method, wrap(params))) for method, params in requests]
-    found += [encode(notification("notifications/" + name, {"requestId": "none"})) for name in ("cancelled", "nope")]
+    found += [
+        encode(notification("notifications/" + name, {"requestId": "none"}))
+        for name in ("cancelled", "nope")
+    ]
     found += [encode({"jsonrpc": "2.0", "id": "ID", "result": {"roots": []}})]
     found += [encode({"jsonrpc": "2.0", "id": "ID", "error": {"code": -1, "message": "no"}})]
     return [line.rstrip(b"\n") for line in found]
@@ -47,9 +50,12 @@ CORPORA: Dict[str, List[bytes]] = {
     MODERN: [*_corpus(modern), encode(request("ID", "server/discover", modern())).rstrip()],
 }
 
+
 def mutant(name: str) -> bytes:
     """The mutant of this name; it may hold line feeds, and is then several lines."""
-    return draw(name, CORPORA[revision_of(name)]).replace(b'"ID"', b'"m%s"' % name.rpartition(":")[2].encode())
+    return draw(name, CORPORA[revision_of(name)]).replace(
+        b'"ID"', b'"m%s"' % name.rpartition(":")[2].encode()
+    )
 
 
 def revision_of(name: str) -> str:
@@ -76,7 +82,9 @@ def key(id: Any) -> str:
 
 
 def expected(line: bytes) -> Expected:
-    objects: List[Any] = []  # of each object, the outermost last: its ids, if it has doubled members
+    objects: List[
+        Any
+    ] = []  # of each object, the outermost last: its ids, if it has doubled members
 
     def members(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         whole = len(dict(pairs)) == len(pairs)
@@ -89,7 +97,9 @@ def expected(line: bytes) -> Expected:
     if not line.strip(b"\r \t"):
         return one_of(NOTHING, UNREAD, REFUSED) if line.strip(b"\r") else one_of(NOTHING)
     try:
-        message = json.loads(line.decode("utf-8"), object_pairs_hook=members, parse_constant=constant)
+        message = json.loads(
+            line.decode("utf-8"), object_pairs_hook=members, parse_constant=constant
+        )
     except (ValueError, RecursionError):
         return one_of(UNREAD)
     if not isinstance(message, dict):
@@ -101,7 +111,9 @@ def expected(line: bytes) -> Expected:
     under_any = [(key(one), "error") for one in (id, *(objects[-1] or ())) if one is not None]
     response = {"result", "error"} & set(message)
     if "id" in message and type(id) in (int, str):
-        if any("\ud800" <= one <= "\udfff" for one in str(id)):  # it cannot be said again in every JSON
+        if any(
+            "\ud800" <= one <= "\udfff" for one in str(id)
+        ):  # it cannot be said again in every JSON
             return one_of(REFUSED, UNREAD, NOTHING, *either)
         if doubled:  # the id that was read may be one of two
             return one_of(REFUSED, UNREAD, NOTHING, *under_any)
@@ -146,7 +158,12 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
     got = Counter(got)
     lost: List[str] = []
     silent, open = 0, set()
-    cancelled = {match.decode("latin-1") for line in lines if b"cancelled" in line for match in SCALAR.findall(line)}
+    cancelled = {
+        match.decode("latin-1")
+        for line in lines
+        if b"cancelled" in line
+        for match in SCALAR.findall(line)
+    }
     sharing = Counter(id for wanted in wants for id in {id for id, _ in wanted.keys})
     for wanted in sorted(wants, key=lambda one: len(one.keys)):
         found = next((one for one in sorted(wanted.keys, reverse=True) if got[one] > 0), None)
@@ -200,7 +217,9 @@ class Lines:
 
     batch = 500
 
-    def __init__(self, start: Callable[[str], Server], revisions: Sequence[str], patience: float) -> None:
+    def __init__(
+        self, start: Callable[[str], Server], revisions: Sequence[str], patience: float
+    ) -> None:
         self.start, self.patience, self.fences = start, patience, 0
         self.servers = {revision: start(revision) for revision in revisions if revision in CORPORA}
         self.open: Set[Key] = set()
@@ -210,10 +229,17 @@ class Lines:
     def judge(self, names: Sequence[str]) -> Optional[str]:
         """What is wrong with how they were answered. A dead server is started again."""
         for revision, server in self.servers.items():
-            lines = [line for name in names if revision_of(name) == revision for line in mutant(name).split(b"\n")]
+            lines = [
+                line
+                for name in names
+                if revision_of(name) == revision
+                for line in mutant(name).split(b"\n")
+            ]
             why = self._tried(revision, server, lines) if lines else None
             if why is not None:
-                self.patience = min(self.patience, 1.0)  # it is known that something is lost: find out what
+                self.patience = min(
+                    self.patience, 1.0
+                )  # it is known that something is lost: find out what
                 return why
         return None
 

@@ -19,9 +19,16 @@ QUIET = 0.15  # seconds in which nothing comes of any connection: what they wait
 
 
 def _post(body: bytes, **headers: str) -> bytes:
-    given = {"content_type": "application/json", "accept": "application/json, text/event-stream", **headers}
+    given = {
+        "content_type": "application/json",
+        "accept": "application/json, text/event-stream",
+        **headers,
+    }
     fields = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in given.items())
-    return f"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: LENGTH\r\n{fields}\r\n".encode() + body
+    return (
+        f"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: LENGTH\r\n{fields}\r\n".encode()
+        + body
+    )
 
 
 def _corpus() -> List[bytes]:
@@ -34,11 +41,17 @@ def _corpus() -> List[bytes]:
     ]  # fmt: skip
     found = [_post(encode(request("i", method, params)), **old) for method, params in calls]
     for method, params in calls:
-        new = {"mcp_protocol_version": MODERN, "mcp_method": method, "mcp_name": (params or {}).get("name", "x")}
+        new = {
+            "mcp_protocol_version": MODERN,
+            "mcp_method": method,
+            "mcp_name": (params or {}).get("name", "x"),
+        }
         found.append(_post(encode(request("i", method, modern(params))), **new))
     found.append(_post(encode(request(1, "initialize", hello("2025-06-18")))))
     found.append(_post(encode(notification("notifications/initialized")), **old))
-    found.append(_post(encode([request(1, "ping"), request("b", "tools/list")]), mcp_session_id="SESSION"))
+    found.append(
+        _post(encode([request(1, "ping"), request("b", "tools/list")]), mcp_session_id="SESSION")
+    )
     listening = modern({"notifications": {"toolsListChanged": True}})
     new = {"mcp_protocol_version": MODERN, "mcp_method": "subscriptions/listen"}
     found.append(_post(encode(request("l", "subscriptions/listen", listening)), **new))
@@ -46,14 +59,23 @@ def _corpus() -> List[bytes]:
     head = head.replace(b"Content-Length: LENGTH", b"Transfer-Encoding: chunked")
     found.append(b"%s\r\n\r\n%x;a=b\r\n%s\r\n0\r\nX-Sum: 1\r\n\r\n" % (head, len(body), body))
     stream = b"Accept: text/event-stream\r\nMcp-Session-Id: SESSION\r\nLast-Event-ID: 1-1\r\nOrigin: http://HOST\r\n"
-    rest = [b"GET /mcp", b"DELETE /mcp", b"OPTIONS *", b"GET /sse", b"HEAD /mcp", b"PUT /messages?session=1"]
+    rest = [
+        b"GET /mcp",
+        b"DELETE /mcp",
+        b"OPTIONS *",
+        b"GET /sse",
+        b"HEAD /mcp",
+        b"PUT /messages?session=1",
+    ]
     found += [first + b" HTTP/1.1\r\nHost: HOST\r\n" + stream + b"\r\n" for first in rest]
     return found + [b"".join(map(measured, (found[0], found[8], found[6])))]
 
 
 CORPUS = _corpus()
 FENCE = b"GET /nothing-is-here HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"
-_RESPONSE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ?[ -~]*\r\n((?:[!-9;-~]+: ?[ -~\x80-\xff]*\r\n)*)\r\n")
+_RESPONSE = re.compile(
+    rb"HTTP/1\.[01] ([1-5][0-9][0-9]) ?[ -~]*\r\n((?:[!-9;-~]+: ?[ -~\x80-\xff]*\r\n)*)\r\n"
+)
 
 
 class Requests:
@@ -76,7 +98,9 @@ class Requests:
             session = self.site.session("2025-11-25")
             id = session.headers["mcp-session-id"].encode()
             heard = self.exchange([self.make(name).replace(b"SESSION", id) for name in names])
-            faults = [f"{fault}: {data[-300:]!r}" for data in heard for fault in [fault_of(data)] if fault]
+            faults = [
+                f"{fault}: {data[-300:]!r}" for data in heard for fault in [fault_of(data)] if fault
+            ]
             session.end()
             self.site.probe()
             log = self.site.stderr()[self.seen :]

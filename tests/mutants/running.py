@@ -42,13 +42,20 @@ class Judge:
     def judge(self, names: Sequence[str]) -> Optional[str]:
         """What is wrong with how they were taken."""
         [name] = names
-        data, begun, peak = self.make(name), time.thread_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        data, begun, peak = (
+            self.make(name),
+            time.thread_time(),
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        )
         try:
             self.kind.judge(data)
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             return f"{type(error).__name__}: {error!s:.300} ({place.filename.rpartition('/')[2]}:{place.lineno})"
-        took, grown = time.thread_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+        took, grown = (
+            time.thread_time() - begun,
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak,
+        )
         if took > self.seconds or grown > PEAK * 1024:
             return f"{took:.2f} s, {grown / 1024:.0f} MB"
         return next(iter(self.reading.taken()), None)
@@ -69,7 +76,9 @@ def judge_of(kind: str, options: Options) -> Any:
         from .lines import CORPORA, Lines
 
         patience = options.patience / 3
-        return Lines(lambda revision: Server(OUR_SERVER, revision, patience), list(CORPORA), patience)
+        return Lines(
+            lambda revision: Server(OUR_SERVER, revision, patience), list(CORPORA), patience
+        )
     if kind == "requests":
         from .requests import Requests
 
@@ -85,17 +94,24 @@ def work(kind: str, options: Options, first: int, last: int, at: Any, pipe: Any)
     """Judge the mutants with these numbers; each that is wrong goes into the pipe, and then the growth."""
     usual_signals()
     if kind in KINDS:
-        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # a MemoryError here, and not the end of others
+        resource.setrlimit(
+            resource.RLIMIT_AS, (4 << 30, 4 << 30)
+        )  # a MemoryError here, and not the end of others
     with closing(judge_of(kind, options)) as judge:
         named, warm = 0, None
         for start in range(first, last, judge.batch):
             at[:] = start.to_bytes(8, "big")
             if warm is None and start - first >= (last - first) // 10:
                 warm = judge.memory()
-            names = [f"{kind}:{options.seed}:{number}" for number in range(start, min(start + judge.batch, last))]
+            names = [
+                f"{kind}:{options.seed}:{number}"
+                for number in range(start, min(start + judge.batch, last))
+            ]
             why = judge.judge(names)
             if why:
-                groups = culprits(names, judge.judge, options.most) if named < options.most else [names]
+                groups = (
+                    culprits(names, judge.judge, options.most) if named < options.most else [names]
+                )
                 for group in groups:
                     named += 1
                     pipe.send((group, (len(names) > 1 and judge.judge(group)) or why))
@@ -113,7 +129,10 @@ def run(kind: str, options: Options, count: int) -> Iterator[Any]:
     first, restarts = 0, 0
     while restarts < options.most:
         receiving, sending = context.Pipe(duplex=False)
-        at, since = mmap.mmap(-1, 8), time.monotonic()  # shared with the process: what it judges now
+        at, since = (
+            mmap.mmap(-1, 8),
+            time.monotonic(),
+        )  # shared with the process: what it judges now
         seen = at[:]
         process = context.Process(target=work, args=(kind, options, first, count, at, sending))
         process.start()

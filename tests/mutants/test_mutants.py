@@ -20,7 +20,9 @@ from .inside import Inside, Wrong
 from .running import Found, Options
 
 HASTY = Options(seed=3, seconds=0.3, patience=3.0, most=2)  # of what hangs
-USUAL = HASTY._replace(patience=60.0)  # a judge that burns its processor's time is not to hang on a busy machine
+USUAL = HASTY._replace(
+    patience=60.0
+)  # a judge that burns its processor's time is not to hang on a busy machine
 KEPT: List[bytes] = []
 
 
@@ -56,7 +58,9 @@ def test_what_is_wrong_with_a_judge_is_found(what: str, monkeypatch: pytest.Monk
 
 
 def test_growth_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(inside.KINDS, "hoards", Inside([b"a"], lambda data: KEPT.append(b"x" * (1 << 20))))
+    monkeypatch.setitem(
+        inside.KINDS, "hoards", Inside([b"a"], lambda data: KEPT.append(b"x" * (1 << 20)))
+    )
     [growth] = running.run("hoards", USUAL, 100)
     assert growth > 50
 
@@ -76,10 +80,15 @@ def test_a_fault_of_the_library_is_found(kind: str, monkeypatch: pytest.MonkeyPa
     assert any(judge.judge([f"{kind}:1:{number}"]) for number in range(2000))
 
 
-@pytest.mark.parametrize("data", [
-    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 Busy\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nHTTP",
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 503 Busy\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nHTTP",
+    ],
+)
 def test_what_is_no_response_is_found(data: bytes) -> None:
     assert requests.fault_of(data)
 
@@ -91,14 +100,20 @@ def test_mutants_are_the_same_for_a_name_and_all_kinds_are_drawn() -> None:
     vital = sum(lines.expected(line).vital for one in made for line in one.split(b"\n"))
     assert 60 < vital < 200  # some still are requests, and some are not
     corpus = inside.KINDS["schemas"].corpus
-    assert sum(inside.read(draw(f"schemas:7:{number}", corpus)) is not None for number in range(300)) > 120
+    assert (
+        sum(inside.read(draw(f"schemas:7:{number}", corpus)) is not None for number in range(300))
+        > 120
+    )
     assert len(CHANGES) == 7 and sum(program.SHARES.values()) == 100
     assert set(program.SHARES) == {*inside.KINDS, "lines", "requests", "answers"}
 
 
 @pytest.mark.parametrize("cancelled, lost", [(7, []), (8, ["7"])])
 def test_a_call_that_was_cancelled_may_stay_unanswered(cancelled: int, lost: List[str]) -> None:
-    cancel = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": %d}}' % cancelled
+    cancel = (
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": %d}}'
+        % cancelled
+    )
     call = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
     assert lines.judge([call, cancel], [lines.expected(call)], Counter()).lost == lost
 

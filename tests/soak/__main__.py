@@ -41,7 +41,11 @@ def main(arguments: List[str]) -> int:
         held_now = work.settle()
         for each in series:
             each.sample(held_now[each.name])
-    left = [] if eventually(lambda: has_come_to_rest(threads), IDLE) else ["LEFT: threads of idle connections"]
+    left = (
+        []
+        if eventually(lambda: has_come_to_rest(threads), IDLE)
+        else ["LEFT: threads of idle connections"]
+    )
     work.close()
     left += _left(before)
     minutes = (time.monotonic() - begun) / 60

@@ -54,7 +54,9 @@ def judge(kind: Kind, values: Sequence[float]) -> Verdict:
     if len(values) < FEWEST:
         raise ValueError(f"{len(values)} samples of {kind.name} are too few: let it run longer")
     quarter = len(values) // 4
-    return Verdict(kind, values[0], median(values[quarter : 2 * quarter]), median(values[-quarter:]))
+    return Verdict(
+        kind, values[0], median(values[quarter : 2 * quarter]), median(values[-quarter:])
+    )
 
 
 def descriptors_of(pid: int) -> int:
@@ -68,7 +70,9 @@ READERS: Dict[str, Callable[[int], float]] = {
 }
 
 KINDS = (  # what is sampled of each process
-    Kind("threads", "", 32, 0),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
+    Kind(
+        "threads", "", 32, 0
+    ),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
@@ -95,7 +99,9 @@ class Series:
         self._pid, self.name = pid, name
         more = {"descriptors": kept}
         self.kinds = [
-            kind._replace(name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed))
+            kind._replace(
+                name=f"{name} {kind.name}".strip(), allowed=more.get(kind.name, kind.allowed)
+            )
             for kind in KINDS
         ]
         self.values: List[List[float]] = [[] for _ in self.kinds]
@@ -107,7 +113,9 @@ class Series:
             held: What the process itself says that it holds: `settle`.
         """
         for kind, values in zip(KINDS, self.values):
-            values.append(READERS[kind.name](self._pid) if kind.name in READERS else held[kind.name])
+            values.append(
+                READERS[kind.name](self._pid) if kind.name in READERS else held[kind.name]
+            )
 
     def verdicts(self) -> List[Verdict]:
         return [judge(kind, values) for kind, values in zip(self.kinds, self.values)]

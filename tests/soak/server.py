@@ -14,14 +14,22 @@ from minimcp import Context, EventStore, HttpOptions, Server
 
 from ..history.server import make_server
 
-COMMAND = [sys.executable, "-S", "-m", "tests.soak.server"]  # what starts it, in the top of the repository
+COMMAND = [
+    sys.executable,
+    "-S",
+    "-m",
+    "tests.soak.server",
+]  # what starts it, in the top of the repository
 URI = "soak://{name}"  # what may be subscribed to
 
 HTTP = HttpOptions(  # options that have whatever is bounded come to its bound in the first seconds of a soak
-    event_store=EventStore(max_events=200, max_bytes=1 << 20),  # full before the first quarter is over
+    event_store=EventStore(
+        max_events=200, max_bytes=1 << 20
+    ),  # full before the first quarter is over
     session_ttl=10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
     max_sessions=10_000,
 )
+
 
 class _Mallinfo(ctypes.Structure):
     """What mallinfo2(3) returns."""
@@ -43,7 +51,10 @@ def settle() -> Dict[str, float]:
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = _Mallinfo
     found = mallinfo()
-    return {"memory": (found.uordblks + found.hblkhd) / 2**20, "blocks": sys.getallocatedblocks() / 1000}
+    return {
+        "memory": (found.uordblks + found.hblkhd) / 2**20,
+        "blocks": sys.getallocatedblocks() / 1000,
+    }
 
 
 def make(**options: Any) -> Server:

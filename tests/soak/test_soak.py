@@ -19,25 +19,37 @@ from .server import settle
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
 
-@pytest.mark.parametrize(("values", "has_grown"), [
-    ([30.0] * 60, False),
-    ([20 + min(n, 14) for n in range(60)], False),  # warm-up
-    ([30 + n * 0.1 for n in range(60)], True),
-    ([30 + n * 0.04 for n in range(60)], False),  # 1.2 MiB in half of the run
-    ([30.0] * 45 + [33.0] * 15, True),
-    ([30.0] * 55 + [90.0] * 5, False),  # single jumps
-    ([200 + n * 0.2 for n in range(60)], True),
-    ([500 + n * 0.2 for n in range(60)], False),  # 1.2 % of it
-])
-def test_memory_that_grows_is_told_from_memory_that_is_used(values: List[float], has_grown: bool) -> None:
+@pytest.mark.parametrize(
+    ("values", "has_grown"),
+    [
+        ([30.0] * 60, False),
+        ([20 + min(n, 14) for n in range(60)], False),  # warm-up
+        ([30 + n * 0.1 for n in range(60)], True),
+        ([30 + n * 0.04 for n in range(60)], False),  # 1.2 MiB in half of the run
+        ([30.0] * 45 + [33.0] * 15, True),
+        ([30.0] * 55 + [90.0] * 5, False),  # single jumps
+        ([200 + n * 0.2 for n in range(60)], True),
+        ([500 + n * 0.2 for n in range(60)], False),  # 1.2 % of it
+    ],
+)
+def test_memory_that_grows_is_told_from_memory_that_is_used(
+    values: List[float], has_grown: bool
+) -> None:
     noise = random.Random(1)
-    assert judge(MEMORY, [value + noise.uniform(-0.3, 0.3) for value in values]).has_grown is has_grown
+    assert (
+        judge(MEMORY, [value + noise.uniform(-0.3, 0.3) for value in values]).has_grown is has_grown
+    )
 
 
 def test_one_descriptor_more_is_growth_where_no_connection_is_kept() -> None:
-    assert judge(DESCRIPTORS, [8] * 30 + [9] * 30).has_grown and not judge(DESCRIPTORS, [8] * FEWEST).has_grown
+    assert (
+        judge(DESCRIPTORS, [8] * 30 + [9] * 30).has_grown
+        and not judge(DESCRIPTORS, [8] * FEWEST).has_grown
+    )
     over_http = Series(1, kept=KEPT).kinds[1]
-    assert [judge(over_http, [8] * 30 + [8 + more] * 30).has_grown for more in (KEPT, KEPT + 1)] == [False, True]
+    assert [
+        judge(over_http, [8] * 30 + [8 + more] * 30).has_grown for more in (KEPT, KEPT + 1)
+    ] == [False, True]
     with pytest.raises(ValueError, match="too few"):
         judge(MEMORY, [1.0] * (FEWEST - 1))
 
@@ -71,15 +83,18 @@ class Leaking:
         pass
 
 
-@pytest.mark.parametrize(("leak", "said"), [
-    ("nothing", "flat"),
-    ("descriptors", "LEFT: descriptor on"),
-    ("threads", "LEFT: thread planted"),
-    ("memory", "GROWN"),
-    ("blocks", "GROWN"),
-    ("fault", "call: AssertionError()"),
-    ("hang", "round 1 hangs"),
-])
+@pytest.mark.parametrize(
+    ("leak", "said"),
+    [
+        ("nothing", "flat"),
+        ("descriptors", "LEFT: descriptor on"),
+        ("threads", "LEFT: thread planted"),
+        ("memory", "GROWN"),
+        ("blocks", "GROWN"),
+        ("fault", "call: AssertionError()"),
+        ("hang", "round 1 hangs"),
+    ],
+)
 def test_the_command_fails_when_something_grows(
     leak: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +109,9 @@ def test_the_command_fails_when_something_grows(
         kept.append(bytes(8 << 20))
 
     planted = {
-        "descriptors": lambda: kept.append(os.open(os.devnull, os.O_RDONLY)), "threads": thread, "memory": memory,
+        "descriptors": lambda: kept.append(os.open(os.devnull, os.O_RDONLY)),
+        "threads": thread,
+        "memory": memory,
         "hang": lambda: False,
     }
     monkeypatch.setattr(Leaking, "plant", staticmethod(planted.get(leak, lambda: None)))

@@ -35,14 +35,20 @@ class WebServer:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [*COMMAND, "http"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=str(ROOT), text=True
+            [*COMMAND, "http"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=str(ROOT),
+            text=True,
         )
         assert self._process.stdout is not None
         self.url, self._older = self._process.stdout.readline().split()
         self.pid, self._port = self._process.pid, int(self.url.split(":")[2].split("/")[0])
 
     def connect(self, way: str, **options: Any) -> minimcp.Client:
-        return minimcp.connect(self._older if way == "older" else self.url, revision=WAYS[way], **options)
+        return minimcp.connect(
+            self._older if way == "older" else self.url, revision=WAYS[way], **options
+        )
 
     def close(self) -> None:
         self._process.communicate(timeout=WAIT)
@@ -56,7 +62,9 @@ class WebServer:
             for peer in peers:
                 (peer.reset if dice.random() < 0.5 else peer.close)()
 
-    def _send(self, peers: List[Peer], request: HttpRequest, part: float = 1.0, **more: str) -> Peer:
+    def _send(
+        self, peers: List[Peer], request: HttpRequest, part: float = 1.0, **more: str
+    ) -> Peer:
         peers.append(Peer(self._port))
         data = wire(request, self._port, **more)
         return peers[-1].send(data[: int(len(data) * part)])
@@ -80,16 +88,22 @@ class WebServer:
             get = HttpRequest("GET", "/mcp", {"Accept": "text/event-stream"})
             assert self._send(peers, get, **session).head()[0] == 200
         params = {
-            "name": "work", "arguments": {"tag": "vanished", "size": STEPS}, "_meta": {"progressToken": "p"},
+            "name": "work",
+            "arguments": {"tag": "vanished", "size": STEPS},
+            "_meta": {"progressToken": "p"},
         }
         self._send(peers, post(message("tools/call", params)), **session).until(b"data:")
 
     def _leave_older(self, dice: random.Random, peers: List[Peer]) -> None:
-        self._send(peers, HttpRequest("GET", "/sse", {"Accept": "text/event-stream"})).until(b"data:")
+        self._send(peers, HttpRequest("GET", "/sse", {"Accept": "text/event-stream"})).until(
+            b"data:"
+        )
 
 
 VANISHING = {
-    "alone": WebServer._leave_alone, "session": WebServer._leave_session, "older": WebServer._leave_older,
+    "alone": WebServer._leave_alone,
+    "session": WebServer._leave_session,
+    "older": WebServer._leave_older,
 }
 
 
@@ -99,7 +113,10 @@ def wire(request: HttpRequest, port: int, **more: str) -> bytes:
     headers = {**dict(request.headers), "host": f"localhost:{port}", **more}
     if request.method == "POST":
         headers["content-length"] = str(len(body))
-    lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"{request.method} {request.path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(body)
 
 
@@ -127,15 +144,24 @@ class Work:
         self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
         self._heard: Dict[str, threading.Event] = {}  # by URI: somebody waits to hear of it
-        options: Dict[str, Any] = {"elicit": _elicit, "on_resource_updated": self._hear, "timeout": WAIT}
+        options: Dict[str, Any] = {
+            "elicit": _elicit,
+            "on_resource_updated": self._hear,
+            "timeout": WAIT,
+        }
         self._child = minimcp.connect(SERVER, stderr=lambda line: None, **options)
         self.doomed = minimcp.connect(SERVER, stderr=lambda line: None, restart=True, **options)
         self._clients = [
-            self._child, minimcp.connect(self._server, **options),
+            self._child,
+            minimcp.connect(self._server, **options),
             minimcp.connect(self._server, revision="handshake", **options),
             *(self._web.connect(way, **options) for way in WAYS),
         ]
-        self.pids = {"": os.getpid(), "server": _session(self._child).transport.pid, "web server": self._web.pid}
+        self.pids = {
+            "": os.getpid(),
+            "server": _session(self._child).transport.pid,
+            "web server": self._web.pid,
+        }
         """The processes that live as long as this, by name; this one has none."""
         for client in self._clients:  # a thread for callbacks comes with the first one
             self._subscribe(client, "soak://begin")
@@ -148,7 +174,10 @@ class Work:
     def settle(self) -> Dict[str, Dict[str, float]]:
         """Have all processes collect their garbage; what each still holds, by its name."""
         servers = {"server": self._child, "web server": self._clients[-1]}
-        return {"": settle(), **{name: client.request("soak/settle") for name, client in servers.items()}}
+        return {
+            "": settle(),
+            **{name: client.request("soak/settle") for name, client in servers.items()},
+        }
 
     def close(self) -> None:
         """End all connections, and see that the server which nobody is connected to any more has let go of them."""
@@ -163,7 +192,9 @@ class Work:
         """Work for a while on several threads, and wait for all; False when one of them hangs."""
         until = time.monotonic() + seconds
         workers = [
-            threading.Thread(target=self._work, args=(number, until), name=f"soak-{number}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(number, until), name=f"soak-{number}", daemon=True
+            )
             for number in range(threads)
         ]
         for worker in workers:
@@ -199,7 +230,14 @@ class Work:
         seen: List[Any] = []
         work = client.call_tool("work", {"tag": tag, "size": 3}, on_progress=seen.append)
         assert (work.text, [report.progress for report in seen]) == (tag, [1, 2, 3])
-        assert str(expect_raised(minimcp.ToolError, lambda: client.call_tool("fail", {"tag": tag, "size": 0}))) == tag
+        assert (
+            str(
+                expect_raised(
+                    minimcp.ToolError, lambda: client.call_tool("fail", {"tag": tag, "size": 0})
+                )
+            )
+            == tag
+        )
         expect_raised(minimcp.RpcError, lambda: client.call_tool("refuse", {"tag": tag, "size": 0}))
         expect_raised(minimcp.McpError, lambda: client.call_tool("nothing", {}))
         many = client.call_tools([("echo", {"tag": f"{tag} {n}", "size": 1}) for n in range(10)])
@@ -214,12 +252,16 @@ class Work:
     def run_out_of_time(self, dice: random.Random) -> None:
         client = dice.choice(self._clients)
         arguments = {"tag": "late", "size": 0}
-        expect_raised(minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT))
+        expect_raised(
+            minimcp.RequestTimeout, lambda: client.call_tool("hold", arguments, timeout=SHORT)
+        )
 
     def cancel(self, dice: random.Random) -> None:
         """A call that its caller gives up."""
         client, token = dice.choice(self._clients), CancelToken()
-        future = client.submit(client.call_tool, "hold", {"tag": "given up", "size": 0}, cancel=token)
+        future = client.submit(
+            client.call_tool, "hold", {"tag": "given up", "size": 0}, cancel=token
+        )
         token.cancel("enough")
         assert isinstance(future.exception(WAIT), minimcp.Cancelled)
         other = client.submit(client.call_tool, "hold", {"tag": "given up", "size": 0})
@@ -227,7 +269,9 @@ class Work:
         assert eventually(other.done)
 
     def connect(self, dice: random.Random) -> None:
-        with minimcp.connect(self._server, revision=dice.choice(["auto", "handshake"]), elicit=_elicit) as client:
+        with minimcp.connect(
+            self._server, revision=dice.choice(["auto", "handshake"]), elicit=_elicit
+        ) as client:
             self._use_and_leave(client, dice)
 
     def start(self, dice: random.Random) -> None:

@@ -28,7 +28,7 @@ from ..support import ROOT, WAIT, eventually
 
 PYINSTALLER = PythonEnvironment("pyinstaller", ["pyinstaller==6.22.3"])
 
-PROGRAM = '''
+PROGRAM = """
 import sys
 import minimcp
 from minimcp import Server
@@ -54,7 +54,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-'''
+"""
 
 SAID = "stdio: 42\nmemory: 42\nhttp: True\n"
 
@@ -62,7 +62,12 @@ SAID = "stdio: 42\nmemory: 42\nhttp: True\n"
 def printed(command: List[str], **options: Any) -> str:
     """What a program prints. Raises AssertionError: it failed."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, **options
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=300,
+        **options,
     )
     said = (done.stdout + done.stderr).decode("utf-8", "replace")[-3000:]
     assert done.returncode == 0, (command, done.returncode, said)
@@ -79,14 +84,24 @@ def proxy(folder: Path, password: str = "") -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    lines = [f"Port {port}", "Listen 127.0.0.1", "Timeout 60", f'LogFile "{folder / "log"}"', "LogLevel Connect",
-             "Allow 127.0.0.1", "MaxClients 50"]
+    lines = [
+        f"Port {port}",
+        "Listen 127.0.0.1",
+        "Timeout 60",
+        f'LogFile "{folder / "log"}"',
+        "LogLevel Connect",
+        "Allow 127.0.0.1",
+        "MaxClients 50",
+    ]
     if password:
         lines.append(f"BasicAuth ada {password}")
     config = folder / "tinyproxy.conf"
     config.write_text("\n".join(lines) + "\n", "utf-8")
-    process = subprocess.Popen([program, "-d", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [program, "-d", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
+
         def listens() -> bool:
             with socket.socket() as probe:
                 return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -98,7 +113,7 @@ def proxy(folder: Path, password: str = "") -> Iterator[str]:
         process.wait(WAIT)
 
 
-CLIENT = '''
+CLIENT = """
 import sys
 import minimcp
 try:
@@ -106,13 +121,19 @@ try:
         print(client.call_tool("double", {"number": 21}).value)
 except minimcp.McpError as error:
     print(type(error).__name__, error)
-'''
+"""
 
 
 def call(url: str, **variables: str) -> str:
     """What a client in a process of its own, with this environment and no other proxy, says of a server."""
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith(("_proxy", "_ca_bundle"))}
-    return printed([sys.executable, "-c", CLIENT, url], env={**kept, "PYTHONPATH": str(ROOT), **variables}).strip()
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith(("_proxy", "_ca_bundle"))
+    }
+    return printed(
+        [sys.executable, "-c", CLIENT, url], env={**kept, "PYTHONPATH": str(ROOT), **variables}
+    ).strip()
 
 
 class BehindTls(Proxy):
@@ -123,7 +144,10 @@ class BehindTls(Proxy):
         self._context, self._server = context, port
 
     def serve(self, client: socket.socket) -> None:
-        server, secure = self.connect(self._server), self.keep(self._context.wrap_socket(client, server_side=True))
+        server, secure = (
+            self.connect(self._server),
+            self.keep(self._context.wrap_socket(client, server_side=True)),
+        )
         try:
             self.begin(self.pump, secure, server)
             self.pump(server, secure)
@@ -137,9 +161,27 @@ def behind_tls(folder: Path, port: int) -> Iterator[int]:
     """A port that speaks TLS, with a certificate of its own CA, and hands on to another port."""
     key, certificate = folder / "key.pem", folder / "ca.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True, timeout=60,
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(certificate), str(key))
@@ -183,9 +225,13 @@ def through_proxies(folder: Path) -> None:
             for user in ("", "ada:wrong@"):
                 for url, name in ((secure, "HTTPS_PROXY"), (running.url, "HTTP_PROXY")):
                     said = call(url, **{name: f"http://{user}{way}"}, **trusted)
-                    assert said.startswith(("ConnectionFailed", "ConnectionLost", "AuthorizationError")), said
+                    assert said.startswith(
+                        ("ConnectionFailed", "ConnectionLost", "AuthorizationError")
+                    ), said
                     assert "wrong@" not in said and "secret" not in said, said
-                    print(f"  {name}, {'a wrong password' if user else 'no password'}: {said[:170]}")
+                    print(
+                        f"  {name}, {'a wrong password' if user else 'no password'}: {said[:170]}"
+                    )
 
 
 # ---------------------------------------------------------------- other places
@@ -194,7 +240,9 @@ def through_proxies(folder: Path) -> None:
 def package_in(folder: Path) -> Path:
     """A folder with the package and the program."""
     folder.mkdir()
-    shutil.copytree(ROOT / "minimcp", folder / "minimcp", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "minimcp", folder / "minimcp", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (folder / "__main__.py").write_text(PROGRAM, "utf-8")
     return folder
 
@@ -213,7 +261,15 @@ def in_one_file_of_pyinstaller(folder: Path) -> None:
     tree = package_in(folder / "tree")
     (tree / "program.py").write_text(PROGRAM, "utf-8")
     command = PYINSTALLER.command("PyInstaller")
-    options = ["--onefile", "--log-level", "ERROR", "--collect-submodules", "minimcp", "--collect-data", "minimcp"]
+    options = [
+        "--onefile",
+        "--log-level",
+        "ERROR",
+        "--collect-submodules",
+        "minimcp",
+        "--collect-data",
+        "minimcp",
+    ]
     printed([*command, *options, "program.py"], cwd=tree)
     assert printed([str(tree / "dist" / "program")], cwd=folder) == SAID
     print("  " + SAID.replace("\n", "; "))
@@ -224,8 +280,14 @@ def on_a_read_only_file_system(folder: Path) -> None:
     tree = package_in(folder / "tree")
     read_only = f"mount --bind {tree} {tree} && mount -o remount,bind,ro {tree} && ! touch {tree}/x 2>/dev/null"
     variables = {**os.environ, "HOME": str(tree), "TMPDIR": str(tree), "PYTHONPATH": ""}
-    command = ["unshare", "--mount", "--map-root-user", "sh", "-c",
-               f"{read_only} && cd {tree} && exec {sys.executable} {tree}/__main__.py"]
+    command = [
+        "unshare",
+        "--mount",
+        "--map-root-user",
+        "sh",
+        "-c",
+        f"{read_only} && cd {tree} && exec {sys.executable} {tree}/__main__.py",
+    ]
     assert printed(command, env=variables) == SAID
     assert not list(tree.rglob("__pycache__"))
     print("  " + SAID.replace("\n", "; "))
@@ -254,7 +316,12 @@ def without_descriptors(folder: Path) -> None:
     """A client in a process whose stdin, stdout and stderr are closed, as a service or a notebook may be."""
     tree = package_in(folder / "tree")
     result = folder / "result"
-    variables = {**os.environ, "PROGRAM": str(tree / "__main__.py"), "RESULT": str(result), "PYTHONPATH": str(tree)}
+    variables = {
+        **os.environ,
+        "PROGRAM": str(tree / "__main__.py"),
+        "RESULT": str(result),
+        "PYTHONPATH": str(tree),
+    }
     done = subprocess.run([sys.executable, "-c", WITHOUT, str(tree)], env=variables, timeout=120)
     assert done.returncode == 0, done.returncode
     assert result.read_text("utf-8") == "42 ToolError", result.read_text("utf-8")

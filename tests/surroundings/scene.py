@@ -72,10 +72,14 @@ def play(client: Client) -> None:
     future = client.submit(client.call_tool, "hold", on_progress=lambda report: begun.set())
     assert begun.wait(WAIT) and future.cancel() and future.cancelled()
     texts = [str(number) for number in range(30)]
-    assert [result.text for result in client.call_tools([("echo", {"text": text}) for text in texts])] == texts
+    assert [
+        result.text for result in client.call_tools([("echo", {"text": text}) for text in texts])
+    ] == texts
     found: List[str] = []
     threads = [
-        threading.Thread(target=lambda text=text: found.append(client.call_tool("echo", {"text": text}).text))
+        threading.Thread(
+            target=lambda text=text: found.append(client.call_tool("echo", {"text": text}).text)
+        )
         for text in texts
     ]
     for thread in threads:

@@ -22,7 +22,9 @@ import minimcp  # noqa: E402
 from ..support import WAIT, eventually, open_descriptors  # noqa: E402
 from .scene import SERVER, connect, make_server, play  # noqa: E402
 
-PATCHED = minimcp.StdioServer([sys.executable, "-m", "tests.surroundings.under_gevent", "serve"], cwd=SERVER.cwd)
+PATCHED = minimcp.StdioServer(
+    [sys.executable, "-m", "tests.surroundings.under_gevent", "serve"], cwd=SERVER.cwd
+)
 """The server under gevent too."""
 
 
@@ -67,7 +69,9 @@ def greenlets_share_a_client(client: minimcp.Client) -> None:
 
     killed = gevent.spawn(hold)
     assert begun.wait(WAIT)
-    callers = [gevent.spawn(lambda n=n: client.call_tool("echo", {"text": str(n)}).text) for n in range(50)]
+    callers = [
+        gevent.spawn(lambda n=n: client.call_tool("echo", {"text": str(n)}).text) for n in range(50)
+    ]
     killed.kill(timeout=WAIT)
     with gevent.Timeout(0.05, False):
         client.call_tool("hold")
@@ -82,7 +86,11 @@ PARTS: List[Any] = [play, calls_wait_without_stopping_others, greenlets_share_a_
 
 def play_everywhere() -> None:
     """Over every transport, in both ways of agreeing."""
-    for name, target in (("memory", make_server()), ("stdio", SERVER), ("stdio, patched too", PATCHED)):
+    for name, target in (
+        ("memory", make_server()),
+        ("stdio", SERVER),
+        ("stdio, patched too", PATCHED),
+    ):
         for revision in ("auto", "handshake"):
             with connect(target, revision) as client:
                 for part in PARTS:
@@ -97,14 +105,20 @@ def main() -> int:
         return 0
     play_everywhere()
     gc.collect()
-    before = len(open_descriptors())  # the loop has its own by now; some of the first round may still be closing
+    before = len(
+        open_descriptors()
+    )  # the loop has its own by now; some of the first round may still be closing
     play_everywhere()
     gc.collect()
     assert eventually(lambda: len(open_descriptors()) <= before), "descriptors are left"
     eventually(lambda: threading.active_count() == 1)
-    names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    names = [
+        thread.name for thread in threading.enumerate() if thread is not threading.main_thread()
+    ]
     more = max(0, len(open_descriptors()) - before)
-    print(f"left: {names}, {more} descriptors more; gevent {gevent.__version__}, Python {sys.version.split()[0]}")
+    print(
+        f"left: {names}, {more} descriptors more; gevent {gevent.__version__}, Python {sys.version.split()[0]}"
+    )
     return 1 if names or more else 0
 
 

@@ -16,7 +16,10 @@ from ..streams import read_events
 from ..support import WAIT
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
-VERSION, CAPABILITIES = "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"
+VERSION, CAPABILITIES = (
+    "io.modelcontextprotocol/protocolVersion",
+    "io.modelcontextprotocol/clientCapabilities",
+)
 POST_HEADERS = {
     "Host": "localhost:8000",
     "Content-Type": "application/json",
@@ -135,7 +138,9 @@ def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any)
     """A POST with the headers that it needs, and others beside or instead of them (None leaves one out)."""
     given: Dict[str, Any] = {**POST_HEADERS, **(headers or {}), **instead}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return HttpRequest("POST", "/mcp", {name: value for name, value in given.items() if value is not None}, raw)
+    return HttpRequest(
+        "POST", "/mcp", {name: value for name, value in given.items() if value is not None}, raw
+    )
 
 
 def message(method: str, params: Any = None, id: Any = 1) -> Dict[str, Any]:
@@ -148,8 +153,13 @@ def message(method: str, params: Any = None, id: Any = 1) -> Dict[str, Any]:
 
 
 def alone(
-    method: str, params: Any = None, headers: Optional[Mapping[str, Any]] = None, *, id: Any = 1,
-    capabilities: Any = None, version: str = NEWEST,
+    method: str,
+    params: Any = None,
+    headers: Optional[Mapping[str, Any]] = None,
+    *,
+    id: Any = 1,
+    capabilities: Any = None,
+    version: str = NEWEST,
 ) -> HttpRequest:
     given = dict(params or {})
     envelope = {VERSION: version, CAPABILITIES: capabilities or {}, **given.pop("_meta", {})}
@@ -194,13 +204,19 @@ class Shaken:
 
     def get(self, **headers: str) -> HttpRequest:
         given = {"Host": "localhost", "Accept": "text/event-stream", **self.headers}
-        return HttpRequest("GET", "/mcp", {**given, **{name.replace("_", "-"): text for name, text in headers.items()}})
+        return HttpRequest(
+            "GET",
+            "/mcp",
+            {**given, **{name.replace("_", "-"): text for name, text in headers.items()}},
+        )
 
     def listen(self, **headers: str) -> Served:
         return Served(self.core, self.get(**headers))
 
     def delete(self) -> Recording:
-        return serve(self.core, HttpRequest("DELETE", "/mcp", {"Host": "localhost", **self.headers}))
+        return serve(
+            self.core, HttpRequest("DELETE", "/mcp", {"Host": "localhost", **self.headers})
+        )
 
 
 class Stage:

@@ -83,7 +83,9 @@ class Peer:
         """Status and headers of the next response."""
         first, *lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")[:-2]
         assert first.startswith("HTTP/1.1 "), first
-        return int(first.split(" ")[1]), {line.split(": ")[0].lower(): line.split(": ", 1)[1] for line in lines}
+        return int(first.split(" ")[1]), {
+            line.split(": ")[0].lower(): line.split(": ", 1)[1] for line in lines
+        }
 
     def response(self) -> Response:
         """The next response, whose body has a length or comes in chunks."""

@@ -35,15 +35,22 @@ TOKENS: Dict[str, Dict[str, Any]] = {
     "poor-1": {"sub": "ada", "client_id": "app", "scope": "files"},
 }
 PAGE = "https://page.example"
-HELLO = message("initialize", {
-    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
-})
+HELLO = message(
+    "initialize",
+    {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+)
 
 Ask = Callable[[HttpRequest], HttpResponse]
 
 
 def guarded(calls: List[str], **options: Any) -> Server:
-    bearer = Bearer.static(TOKENS, resource=RESOURCE, authorization_servers=[ISSUER], scopes=["mcp"])
+    bearer = Bearer.static(
+        TOKENS, resource=RESOURCE, authorization_servers=[ISSUER], scopes=["mcp"]
+    )
     server = Server("guarded", **{"auth": bearer, **options})
 
     @server.tool
@@ -108,13 +115,22 @@ def ask(server: Server, request: Any) -> Iterator[Ask]:
 
 def over_a_socket(port: int, request: HttpRequest) -> HttpResponse:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)) as wire:
-        wire.request(request.method, request.path, request.body, {**dict(request.headers), "host": f"localhost:{port}"})
+        wire.request(
+            request.method,
+            request.path,
+            request.body,
+            {**dict(request.headers), "host": f"localhost:{port}"},
+        )
         response = wire.getresponse()
         return HttpResponse(response.status, response.getheaders(), response.read())
 
 
 def with_token(request: HttpRequest, token: Optional[str], **headers: str) -> HttpRequest:
-    given = {**dict(request.headers), **({} if token is None else {"Authorization": f"Bearer {token}"}), **headers}
+    given = {
+        **dict(request.headers),
+        **({} if token is None else {"Authorization": f"Bearer {token}"}),
+        **headers,
+    }
     return HttpRequest(request.method, request.path, given, request.body)
 
 
@@ -134,7 +150,10 @@ def test_without_a_token_nothing_is_done(ask: Ask, calls: List[str], verb: str) 
     for given in ({}, {"Authorization": "Basic eDp5"}, {"Authorization": "ada-1"}):
         refused = ask(with_token(request, None, **given))
         assert (refused.status, challenge(refused)) == (401, f'Bearer scope="mcp", {WHERE}')
-    for token, reason in (("none-such", "the token is not valid"), ("old-1", "the token has expired")):
+    for token, reason in (
+        ("none-such", "the token is not valid"),
+        ("old-1", "the token has expired"),
+    ):
         refused = ask(with_token(request, token))
         wanted = f'Bearer error="invalid_token", error_description="{reason}", scope="mcp", {WHERE}'
         assert (refused.status, challenge(refused)) == (401, wanted)
@@ -147,14 +166,19 @@ def test_without_a_token_nothing_is_done(ask: Ask, calls: List[str], verb: str) 
 @requirement("M:HTTP-35", "AUTH-15")
 def test_a_token_is_known_to_the_handler_and_wanted_each_time(ask: Ask) -> None:
     answered = ask(with_token(call("whoami"), "ada-1"))
-    assert (answered.status, json.loads(answered.body)["result"]["content"][0]["text"]) == (200, "ada app mcp")
+    assert (answered.status, json.loads(answered.body)["result"]["content"][0]["text"]) == (
+        200,
+        "ada app mcp",
+    )
     assert b"bob app files mcp" in ask(with_token(call("whoami"), "bob-1")).body
     assert ask(call("whoami")).status == 401
 
 
 @requirement("AUTH-07", "M:AUTH-29")
 def test_no_handler_sees_the_token(server: Server, ask: Ask) -> None:
-    names = json.loads(ask(with_token(call("headers"), "ada-1")).body)["result"]["content"][0]["text"].split()
+    names = json.loads(ask(with_token(call("headers"), "ada-1")).body)["result"]["content"][0][
+        "text"
+    ].split()
     assert "mcp-protocol-version" in names and "authorization" not in names
     assert ask(with_token(call("headers"), "ada-1")).status == 200
     with closing(guarded([], auth=None)) as server:  # who verifies nothing may do so in the handler
@@ -163,7 +187,12 @@ def test_no_handler_sees_the_token(server: Server, ask: Ask) -> None:
 
 def test_a_token_in_the_url_does_not_count(ask: Ask) -> None:
     request = call("whoami")
-    assert ask(HttpRequest("POST", "/mcp?access_token=ada-1", dict(request.headers), request.body)).status == 401
+    assert (
+        ask(
+            HttpRequest("POST", "/mcp?access_token=ada-1", dict(request.headers), request.body)
+        ).status
+        == 401
+    )
 
 
 @requirement("AUTH-08", "AUTH-10", "AUTH-11", "M:AUTH-2", "M:AUTH-3", "M:AUTH-32")
@@ -172,16 +201,24 @@ def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
     found = ask(get(path))
     assert found.status == 200 and Headers(found.headers)["Content-Type"] == "application/json"
     assert json.loads(found.body) == {
-        "resource": RESOURCE, "authorization_servers": [ISSUER], "bearer_methods_supported": ["header"],
+        "resource": RESOURCE,
+        "authorization_servers": [ISSUER],
+        "bearer_methods_supported": ["header"],
         "scopes_supported": ["mcp"],
     }
     assert ask(get(path, "POST")).status == 405
-    for other in ("/.well-known/oauth-authorization-server", f"{WELL_KNOWN}/", f"{WELL_KNOWN}/other"):
+    for other in (
+        "/.well-known/oauth-authorization-server",
+        f"{WELL_KNOWN}/",
+        f"{WELL_KNOWN}/other",
+    ):
         assert ask(get(other)).status == 404
     assert ask(get(path, "HEAD")).status == 200
 
 
-@pytest.mark.parametrize(("script", "path"), [(WELL_KNOWN, "/mcp"), (WELL_KNOWN, ""), ("", WELL_KNOWN)])
+@pytest.mark.parametrize(
+    ("script", "path"), [(WELL_KNOWN, "/mcp"), (WELL_KNOWN, ""), ("", WELL_KNOWN)]
+)
 def test_a_host_may_mount_the_metadata_by_itself(server: Server, script: str, path: str) -> None:
     status, headers, body = whole(Host(server.wsgi(), SCRIPT_NAME=script)(get(path)))
     assert (status, headers["Content-Length"]) == (200, str(len(body)))
@@ -197,7 +234,11 @@ def test_a_tool_may_need_more_scopes(server: Server, calls: List[str], era: str)
             return server.handle_http(with_token(call("erase"), token))
         body: Any = message("tools/call", {"name": "erase"}, 7)
         revision = "2025-03-26" if era == "array" else "2025-11-25"
-        hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        hello = {
+            "protocolVersion": revision,
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
         opened = server.handle_http(post(message("initialize", hello), headers))
         headers["Mcp-Session-Id"] = Headers(opened.headers)["Mcp-Session-Id"]
         other = message("tools/call", {"name": "whoami"}, 8)
@@ -206,7 +247,10 @@ def test_a_tool_may_need_more_scopes(server: Server, calls: List[str], era: str)
     for _ in range(2):
         refused = erase("ada-1")
         error = 'error="insufficient_scope", error_description="the token lacks a scope"'
-        assert (refused.status, challenge(refused)) == (403, f'Bearer {error}, scope="mcp files", {WHERE}')
+        assert (refused.status, challenge(refused)) == (
+            403,
+            f'Bearer {error}, scope="mcp files", {WHERE}',
+        )
     assert not calls
     assert json.loads(refused.body)["id"] == (1 if era == "alone" else 7)
     assert b"erased" in erase("ada-2").body
@@ -215,7 +259,10 @@ def test_a_tool_may_need_more_scopes(server: Server, calls: List[str], era: str)
 @requirement("M:XH-27", "M:AUTH-28")
 def test_the_body_says_which_tool_is_called_and_no_header(server: Server, calls: List[str]) -> None:
     core = core_of(server)
-    assert serve(core, with_token(call("erase", headers={"Mcp-Name": "whoami"}), "ada-1")).status == 400
+    assert (
+        serve(core, with_token(call("erase", headers={"Mcp-Name": "whoami"}), "ada-1")).status
+        == 400
+    )
     body = message("tools/call", {"name": "erase"})
     assert Signed(core, "ada-1").send(body, Mcp_Name="whoami").status == 403
     assert not calls
@@ -261,7 +308,9 @@ def test_a_stream_goes_on_for_who_it_is_for(server: Server) -> None:
     resumed = {"Last-Event-ID": event}
     assert serve(core, with_token(get("/mcp", **bob.headers, **resumed), "bob-1")).status == 400
     assert serve(core, with_token(get("/mcp", **ada.headers, **resumed), "bob-1")).status == 404
-    assert b"counted" in serve(core, with_token(get("/mcp", **ada.headers, **resumed), "ada-2")).body
+    assert (
+        b"counted" in serve(core, with_token(get("/mcp", **ada.headers, **resumed), "ada-2")).body
+    )
 
 
 @requirement("M:AUTH-42")
@@ -292,7 +341,10 @@ def test_both_paths_of_the_older_transport_want_the_token(server: Server, calls:
         token = client.headers.pop("Authorization")
         refused = client.post(message("ping", id=5))
         client.headers["Authorization"] = token
-        assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, f'Bearer scope="mcp", {WHERE}')
+        assert (refused.status, refused.headers["WWW-Authenticate"]) == (
+            401,
+            f'Bearer scope="mcp", {WHERE}',
+        )
         assert client.post(message("ping", id=5), Authorization="Bearer bob-1").status == 404
         assert "ada app mcp" in str(client.request("tools/call", {"name": "whoami"}))
         lacking = client.request("tools/call", {"name": "erase"}, 2)
@@ -353,17 +405,25 @@ def open_server(calls: List[str]) -> Iterator[Server]:
 
 def preflight(origin: str, path: str = "/mcp") -> HttpRequest:
     return get(
-        path, "OPTIONS", Origin=origin, Access_Control_Request_Method="POST",
+        path,
+        "OPTIONS",
+        Origin=origin,
+        Access_Control_Request_Method="POST",
         Access_Control_Request_Headers="authorization,content-type,mcp-protocol-version",
     )
 
 
 def cors_of(response: HttpResponse) -> Dict[str, str]:
-    return {name: value for name, value in response.headers if name.startswith("Access-Control") or name == "Vary"}
+    return {
+        name: value
+        for name, value in response.headers
+        if name.startswith("Access-Control") or name == "Vary"
+    }
 
 
 SHOWN = {
-    "Access-Control-Allow-Origin": PAGE, "Vary": "Origin",
+    "Access-Control-Allow-Origin": PAGE,
+    "Vary": "Origin",
     "Access-Control-Expose-Headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
 }
 
@@ -372,20 +432,28 @@ def test_a_browser_may_ask_for_pages_that_are_named(open_server: Server) -> None
     told = open_server.handle_http(preflight(PAGE))
     assert (told.status, told.body) == (204, b"")
     assert cors_of(told) == {
-        **SHOWN, "Access-Control-Allow-Methods": "GET, POST, DELETE", "Access-Control-Max-Age": "7200",
+        **SHOWN,
+        "Access-Control-Allow-Methods": "GET, POST, DELETE",
+        "Access-Control-Max-Age": "7200",
         "Access-Control-Allow-Headers": "authorization,content-type,mcp-protocol-version",
     }
     for other in (preflight("https://evil.example"), preflight("null")):
         refused = open_server.handle_http(other)
         assert (refused.status, cors_of(refused)) == (403, {})
-    local = open_server.handle_http(preflight("http://localhost:3000"))  # it is let in, as ever, and not shown to
+    local = open_server.handle_http(
+        preflight("http://localhost:3000")
+    )  # it is let in, as ever, and not shown to
     assert (local.status, cors_of(local)) == (401, {})
 
 
 def test_every_response_is_shown_to_the_page(open_server: Server) -> None:
     for request, status in (
-        (with_token(call("whoami"), "ada-1"), 200), (call("whoami"), 401), (with_token(call("whoami"), "poor-1"), 403),
-        (with_token(call("erase"), "ada-1"), 403), (get("/nothing"), 404), (get(WELL_KNOWN), 200),
+        (with_token(call("whoami"), "ada-1"), 200),
+        (call("whoami"), 401),
+        (with_token(call("whoami"), "poor-1"), 403),
+        (with_token(call("erase"), "ada-1"), 403),
+        (get("/nothing"), 404),
+        (get(WELL_KNOWN), 200),
         (with_token(get("/mcp", "PUT"), "ada-1"), 405),
     ):
         response = open_server.handle_http(with_token(request, None, Origin=PAGE))
@@ -411,6 +479,11 @@ def test_so_it_is_with_sockets_streams_and_wsgi(open_server: Server) -> None:
 def test_any_page(calls: List[str]) -> None:
     with closing(guarded(calls, http=HttpOptions(allowed_origins=["*"]))) as server:
         assert cors_of(server.handle_http(preflight("null")))["Access-Control-Allow-Origin"] == "*"
-        odd = get("/mcp", "OPTIONS", Origin=PAGE, Access_Control_Request_Method="POST",
-                  Access_Control_Request_Headers="a;b")
+        odd = get(
+            "/mcp",
+            "OPTIONS",
+            Origin=PAGE,
+            Access_Control_Request_Method="POST",
+            Access_Control_Request_Headers="a;b",
+        )
         assert "Access-Control-Allow-Headers" not in cors_of(server.handle_http(odd))

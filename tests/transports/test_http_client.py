@@ -52,9 +52,16 @@ def test_a_call_that_stands_alone() -> None:
         assert peer.methods == ["server/discover", "tools/call"]
     sent = called.headers
     assert sent["mcp-method"] == "tools/call" and sent["mcp-name"] == "echo"
-    assert sent["mcp-protocol-version"] == "2026-07-28" and sent["content-type"] == "application/json"
-    assert sent["accept"] == "application/json, text/event-stream" and sent["accept-encoding"] == "identity"
-    assert called.message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert (
+        sent["mcp-protocol-version"] == "2026-07-28" and sent["content-type"] == "application/json"
+    )
+    assert (
+        sent["accept"] == "application/json, text/event-stream"
+        and sent["accept-encoding"] == "identity"
+    )
+    assert (
+        called.message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    )
     assert "mcp-session-id" not in sent
 
 
@@ -63,7 +70,12 @@ def _progress(heard: Heard, wire: Wire) -> None:
     wire.chunk(b": a comment\n\n")
     token = heard.message["params"]["_meta"]["progressToken"]
     for number in range(3):
-        wire.event({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+        wire.event(
+            {
+                "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": number},
+            }
+        )
     wire.answer()
     wire.end()
 
@@ -74,7 +86,12 @@ def test_an_answer_as_events_with_progress_before_it(monkeypatch: pytest.MonkeyP
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         for _ in range(3):
             seen: List[float] = []
-            assert client.call_tool("t", on_progress=lambda item, seen=seen: seen.append(item.progress)).text == "done"
+            assert (
+                client.call_tool(
+                    "t", on_progress=lambda item, seen=seen: seen.append(item.progress)
+                ).text
+                == "done"
+            )
             assert seen == [0, 1, 2]
     assert peer.connections == 1  # the connection was kept, for streams too
 
@@ -91,7 +108,9 @@ def test_giving_up_closes_the_response(begins: bool) -> None:
             gone.set()
 
     with Peer({"tools/call": hang}) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 1 s"):
+        with pytest.raises(
+            minimcp.RequestTimeout, match="/mcp: tools/call 'slow': no answer within 1 s"
+        ):
             client.call_tool("slow", timeout=1)
         assert gone.wait(WAIT)
         token = minimcp.CancelToken()
@@ -108,39 +127,71 @@ WRONG: Dict[str, Any] = {
     "HTTP 204 with no content type": lambda heard, wire: wire.whole(204, kind=None),
     "HTTP 202 with no": lambda heard, wire: wire.whole(202, kind=None),
     r"HTTP 500: <html>": lambda heard, wire: wire.whole(500, b"<html>", "text/html"),
-    r"HTTP 429, and nothing more \(Retry-After: 30\)": lambda heard, wire: wire.whole(429, Retry_After="30"),
+    r"HTTP 429, and nothing more \(Retry-After: 30\)": lambda heard, wire: wire.whole(
+        429, Retry_After="30"
+    ),
     "HTTP 404: gone": lambda heard, wire: wire.whole(404, b"gone", "text/plain"),
-    r"\(Location: http://x/\): redirects are not followed": lambda heard, wire: wire.whole(302, Location="http://x/"),
-    r"by what is no answer: .* with application/json: .*a.: 1": lambda heard, wire: wire.whole(200, b'{"a": 1}'),
+    r"\(Location: http://x/\): redirects are not followed": lambda heard, wire: wire.whole(
+        302, Location="http://x/"
+    ),
+    r"by what is no answer: .* with application/json: .*a.: 1": lambda heard, wire: wire.whole(
+        200, b'{"a": 1}'
+    ),
     "by what is no answer: .*not json": lambda heard, wire: wire.whole(200, b"not json"),
-    "names its request": lambda heard, wire: wire.whole(200, b'{"jsonrpc": "2.0", "id": null, "result": []}'),
+    "names its request": lambda heard, wire: wire.whole(
+        200, b'{"jsonrpc": "2.0", "id": null, "result": []}'
+    ),
     "an error has an integer code": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc":"2.0","id":%d,"error":"x"}' % wire.id
     ),
     "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
-    "ends too early": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                                                   b"Content-Length: 99\r\n\r\n{") or wire.cut(),
-    "broke in the middle": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon")
-    or wire.cut(),
-    "broke in the middle of": lambda heard, wire: wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut(),
-    "broke in the middle of the response": lambda heard, wire: wire.raw(b"HTTP/1.1 200") or wire.cut(),
-    "ends too early: Incomp": lambda heard, wire: wire.raw(
-        b'HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":'
-    ) or wire.cut(),
-    "HTTP 204 with": lambda heard, wire: wire.raw(b"HTTP/1.1 204 No\r\nConnection: close\r\n\r\n") or wire.cut(),
+    "ends too early": lambda heard, wire: (
+        wire.raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        )
+        or wire.cut()
+    ),
+    "broke in the middle": lambda heard, wire: (
+        wire.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCon") or wire.cut()
+    ),
+    "broke in the middle of": lambda heard, wire: (
+        wire.raw(b"HTTP/1.1 200 OK\r\nConte") or wire.cut()
+    ),
+    "broke in the middle of the response": lambda heard, wire: (
+        wire.raw(b"HTTP/1.1 200") or wire.cut()
+    ),
+    "ends too early: Incomp": lambda heard, wire: (
+        wire.raw(
+            b'HTTP/1.1 400 No\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"jsonrpc":'
+        )
+        or wire.cut()
+    ),
+    "HTTP 204 with": lambda heard, wire: (
+        wire.raw(b"HTTP/1.1 204 No\r\nConnection: close\r\n\r\n") or wire.cut()
+    ),
     "the connection broke": lambda heard, wire: wire.cut(),
-    "the connection broke.*BadStatusLine": lambda heard, wire: wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut(),
-    "ends too early: IncompleteRead": lambda heard, wire: wire.raw(
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
-    ) or wire.cut(),
-    "the connection broke.*headers": lambda heard, wire: wire.raw(
-        b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(200)) + b"\r\n"
-    ) or wire.cut(),
-    "the connection broke.*header line": lambda heard, wire: wire.raw(
-        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n"
-    ) or wire.cut(),
+    "the connection broke.*BadStatusLine": lambda heard, wire: (
+        wire.raw(b"SSH-2.0 hello\r\n\r\n") or wire.cut()
+    ),
+    "ends too early: IncompleteRead": lambda heard, wire: (
+        wire.raw(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
+        )
+        or wire.cut()
+    ),
+    "the connection broke.*headers": lambda heard, wire: (
+        wire.raw(
+            b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(200)) + b"\r\n"
+        )
+        or wire.cut()
+    ),
+    "the connection broke.*header line": lambda heard, wire: (
+        wire.raw(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n") or wire.cut()
+    ),
     "before the answer": lambda heard, wire: wire.stream() or wire.end(),
-    "stream before": lambda heard, wire: wire.stream() or wire.event({"method": "n"}, id="7") or wire.cut(),
+    "stream before": lambda heard, wire: (
+        wire.stream() or wire.event({"method": "n"}, id="7") or wire.cut()
+    ),
     "before the answer.*too early: IncompleteRead": lambda heard, wire: wire.stream() or wire.cut(),
 }
 
@@ -149,7 +200,9 @@ WRONG: Dict[str, Any] = {
 @pytest.mark.parametrize("words", WRONG)
 def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str) -> None:
     with Peer({"tools/call": WRONG[words]}) as peer, connect(peer) as client:
-        with pytest.raises((minimcp.ConnectionLost, minimcp.ProtocolViolation), match=words) as caught:
+        with pytest.raises(
+            (minimcp.ConnectionLost, minimcp.ProtocolViolation), match=words
+        ) as caught:
             client.call_tool("t")
         assert "\n" not in str(caught.value) and "requests" not in type(caught.value).__module__
         assert peer.methods == ["server/discover", "tools/call"]
@@ -157,13 +210,23 @@ def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str)
         assert client.call_tool("t").text == "done" and client.loss is None
 
 
-@pytest.mark.parametrize(("status", "kind", "words"), [
-    (401, minimcp.AuthorizationError, r"HTTP 401.*\(WWW-Authenticate: Bearer x\)"), (400, minimcp.InvalidParams, "^no"),
-    (403, minimcp.AuthorizationError, r"HTTP 403.*\(WWW-Authenticate: Bearer x\)"),
-])
-def test_an_error_of_the_protocol_is_the_callers_but_for_who_is_not_let_in(status: int, kind: Any, words: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (401, minimcp.AuthorizationError, r"HTTP 401.*\(WWW-Authenticate: Bearer x\)"),
+        (400, minimcp.InvalidParams, "^no"),
+        (403, minimcp.AuthorizationError, r"HTTP 403.*\(WWW-Authenticate: Bearer x\)"),
+    ],
+)
+def test_an_error_of_the_protocol_is_the_callers_but_for_who_is_not_let_in(
+    status: int, kind: Any, words: str
+) -> None:
     def refuse(heard: Heard, wire: Wire) -> None:
-        wire.whole(status, b'{"jsonrpc":"2.0","error":{"code":-32602,"message":"no"}}', WWW_Authenticate="Bearer x")
+        wire.whole(
+            status,
+            b'{"jsonrpc":"2.0","error":{"code":-32602,"message":"no"}}',
+            WWW_Authenticate="Bearer x",
+        )
 
     with Peer({"tools/call": refuse}) as peer, connect(peer) as client:
         with pytest.raises(kind, match=words):
@@ -175,7 +238,9 @@ def test_an_error_of_the_protocol_is_the_callers_but_for_who_is_not_let_in(statu
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_redirect_to_the_same_origin_is_followed_once_and_remembered(status: int) -> None:
     def moved(answer: Any) -> Callable[[Heard, Wire], None]:
-        return lambda heard, wire: wire.whole(status, Location="/mcp/") if heard.path == "/mcp" else answer(heard, wire)
+        return lambda heard, wire: (
+            wire.whole(status, Location="/mcp/") if heard.path == "/mcp" else answer(heard, wire)
+        )
 
     said = {
         "server/discover": moved(lambda heard, wire: wire.result(DISCOVERED)),
@@ -183,17 +248,29 @@ def test_a_redirect_to_the_same_origin_is_followed_once_and_remembered(status: i
     }
     with Peer(said) as peer, connect(peer) as client:
         assert client.call_tool("t").text == client.call_tool("t").text == "done"
-        assert [(heard.verb, heard.path) for heard in peer.heard] == [("POST", "/mcp"), *3 * [("POST", "/mcp/")]]
+        assert [(heard.verb, heard.path) for heard in peer.heard] == [
+            ("POST", "/mcp"),
+            *3 * [("POST", "/mcp/")],
+        ]
 
 
 @pytest.mark.requirement("M:VER-C25")
-@pytest.mark.parametrize(("status", "location"), [
-    (301, "/mcp/"), (302, "/mcp/"), (303, "/mcp/"), (307, "http://localhost:1/mcp"), (308, "//x/mcp"),
-])
+@pytest.mark.parametrize(
+    ("status", "location"),
+    [
+        (301, "/mcp/"),
+        (302, "/mcp/"),
+        (303, "/mcp/"),
+        (307, "http://localhost:1/mcp"),
+        (308, "//x/mcp"),
+    ],
+)
 def test_other_redirects_are_refused(status: int, location: str) -> None:
     with Peer({"tools/call": lambda heard, wire: wire.whole(status, Location=location)}) as peer:
         with connect(peer) as client:
-            with pytest.raises(minimcp.ProtocolViolation, match="redirects are not followed but to the same origin"):
+            with pytest.raises(
+                minimcp.ProtocolViolation, match="redirects are not followed but to the same origin"
+            ):
                 client.call_tool("t")
         assert peer.methods == ["server/discover", "tools/call"]
 
@@ -217,23 +294,40 @@ def _tools(*schemas: Any) -> Json:
     return {"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}
 
 
-@pytest.mark.requirement("M:XH-1", "M:XH-6", "M:XH-7", "M:XH-9", "M:XH-10", "M:XH-11", "M:XH-13", "M:XH-14", "M:HDR-5")
+@pytest.mark.requirement(
+    "M:XH-1", "M:XH-6", "M:XH-7", "M:XH-9", "M:XH-10", "M:XH-11", "M:XH-13", "M:XH-14", "M:HDR-5"
+)
 def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    good = {"type": "object", "properties": {
-        "region": {"type": "string", "x-mcp-header": "Region"}, "n": {"type": "integer", "x-mcp-header": "N"},
-        "b": {"type": "boolean", "x-mcp-header": "B"}, "plain": {"type": "string"}}}
+    good = {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "n": {"type": "integer", "x-mcp-header": "N"},
+            "b": {"type": "boolean", "x-mcp-header": "B"},
+            "plain": {"type": "string"},
+        },
+    }
     bad = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
-    with Peer({"tools/list": lambda heard, wire: wire.result(_tools(good, bad))}) as peer, connect(peer) as client:
+    with (
+        Peer({"tools/list": lambda heard, wire: wire.result(_tools(good, bad))}) as peer,
+        connect(peer) as client,
+    ):
         client.call_tool("t0", {"region": "x"})
         assert "mcp-param-region" not in peer.all("tools/call")[0].headers
         with caplog.at_level(logging.WARNING):
             for _ in range(2):
                 assert [tool.name for tool in client.list_tools()] == ["t0"]
-        assert len([record for record in caplog.records if "t1 is left out" in record.getMessage()]) == 1
+        assert (
+            len([record for record in caplog.records if "t1 is left out" in record.getMessage()])
+            == 1
+        )
         client.call_tool("t0", {"region": "Hello, 世界", "n": 42, "b": False, "plain": "x"})
         sent = peer.all("tools/call")[1].headers
         assert sent["mcp-param-region"] == "=?base64?SGVsbG8sIOS4lueVjA==?="
-        assert (sent["mcp-param-n"], sent["mcp-param-b"]) == ("42", "false") and "mcp-param-plain" not in sent
+        assert (sent["mcp-param-n"], sent["mcp-param-b"]) == (
+            "42",
+            "false",
+        ) and "mcp-param-plain" not in sent
         client.call_tool("t0", {"region": "", "n": None})
         sent = peer.all("tools/call")[2].headers
         assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
@@ -252,7 +346,10 @@ def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.Monke
     monkeypatch.setattr(deadlines, "time", moved)
     monkeypatch.setattr(http_client, "mirrored", look)
     schemas = [{"type": "object"}] * 100
-    with Peer({"tools/list": lambda heard, wire: wire.result(_tools(*schemas))}) as peer, connect(peer) as client:
+    with (
+        Peer({"tools/list": lambda heard, wire: wire.result(_tools(*schemas))}) as peer,
+        connect(peer) as client,
+    ):
         with pytest.raises(minimcp.RequestTimeout, match=f"tools/list: not read within {WAIT:g} s"):
             client.list_tools(timeout=WAIT)
     assert len(looks) <= 2
@@ -261,22 +358,30 @@ def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.Monke
 @pytest.mark.requirement("M:HDR-3", "M:HDR-4")
 def test_which_names_stand_in_a_header() -> None:
     def headers(method: str, **params: Any) -> Dict[str, str]:
-        return RequestHeaders("peer", minimcp.Tasks.names).of(method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params})
+        return RequestHeaders("peer", minimcp.Tasks.names).of(
+            method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params}
+        )
 
     members = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
     members.update(dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"))
     for method, member in members.items():
         assert headers(method, **{member: "x y"}) == {
-            "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "x y"
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": method,
+            "Mcp-Name": "x y",
         }
-    assert "Mcp-Name" not in headers("tools/list", name="x") and "Mcp-Name" not in headers("tools/call", name=5)
+    assert "Mcp-Name" not in headers("tools/list", name="x") and "Mcp-Name" not in headers(
+        "tools/call", name=5
+    )
     assert RequestHeaders("peer", {}).of("tools/list", {}) == {}
 
 
 @pytest.mark.requirement("M:XH-8")
 def test_where_there_are_no_headers_annotations_mean_nothing() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}}
-    server = Answering({"tools/list": result(tools=[{"name": "bad", "inputSchema": schema}])}, modern=True)
+    server = Answering(
+        {"tools/list": result(tools=[{"name": "bad", "inputSchema": schema}])}, modern=True
+    )
     with minimcp.connect(server, timeout=WAIT) as client:
         assert [tool.name for tool in client.list_tools()] == ["bad"]
 
@@ -284,9 +389,14 @@ def test_where_there_are_no_headers_annotations_mean_nothing() -> None:
 @pytest.mark.requirement("M:MRTR-C15")
 def test_each_round_has_all_headers() -> None:
     schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
-    question = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+    question = {
+        "mode": "form",
+        "message": "?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }
     asking = {
-        "resultType": "input_required", "requestState": "s",
+        "resultType": "input_required",
+        "requestState": "s",
         "inputRequests": {"who": {"method": "elicitation/create", "params": question}},
     }
 
@@ -297,18 +407,29 @@ def test_each_round_has_all_headers() -> None:
     with Peer(said) as peer, connect(peer, elicit=lambda request: {}) as client:
         client.list_tools()
         assert client.call_tool("t0", {"r": "x"}).text == "done"
-        first, second = (dict(heard.headers, **{"content-length": ""}) for heard in peer.all("tools/call"))
+        first, second = (
+            dict(heard.headers, **{"content-length": ""}) for heard in peer.all("tools/call")
+        )
     assert first == second and (second["mcp-param-r"], second["mcp-name"]) == ("x", "t0")
     assert second["mcp-method"] == "tools/call" and "mcp-protocol-version" in second
 
 
 @pytest.mark.requirement("M:XH-15", "M:XH-16")
-def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_is_not_sent() -> None:
-    schema = {"type": "object", "properties": {
-        "r": {"type": "string", "x-mcp-header": "R"}, "n": {"type": "integer", "x-mcp-header": "N"}}}
+def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_is_not_sent() -> (
+    None
+):
+    schema = {
+        "type": "object",
+        "properties": {
+            "r": {"type": "string", "x-mcp-header": "R"},
+            "n": {"type": "integer", "x-mcp-header": "N"},
+        },
+    }
 
     def call(heard: Heard, wire: Wire) -> None:
-        wire.result(DONE) if heard.headers.get("mcp-param-r") == "x" else wire.error(-32020, "Header mismatch")
+        wire.result(DONE) if heard.headers.get("mcp-param-r") == "x" else wire.error(
+            -32020, "Header mismatch"
+        )
 
     said: Any = {"tools/list": lambda heard, wire: wire.result(_tools(schema)), "tools/call": call}
     with Peer(said) as peer, connect(peer) as client:
@@ -321,20 +442,33 @@ def test_a_header_that_is_missing_is_found_in_a_new_list_and_one_that_cannot_be_
             client.call_tool("t0", {"n": 2**60})
         assert len(peer.methods) == 7
     with Peer(said) as peer, connect(peer) as client:
-        assert [result.text for result in client.call_tools([("t0", {"r": "x"})] * 3)] == ["done"] * 3
+        assert [result.text for result in client.call_tools([("t0", {"r": "x"})] * 3)] == [
+            "done"
+        ] * 3
         assert peer.methods[1:] == ["tools/call"] * 3 + ["tools/list"] + ["tools/call"] * 3
 
 
-@pytest.mark.requirement("SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16")
+@pytest.mark.requirement(
+    "SHTTP-07", "SHTTP-08", "SHTTP-09", "SHTTP-31", "SHTTP-64", "SHTTP-69", "M:VER-C16"
+)
 @pytest.mark.requirement("SHTTP-80", "SHTTP-81", "SHTTP-86")
-@pytest.mark.parametrize(("revision", "session"), [("2025-11-25", {"mcp-session-id": "s-1"}), ("2025-03-26", {})])
+@pytest.mark.parametrize(
+    ("revision", "session"), [("2025-11-25", {"mcp-session-id": "s-1"}), ("2025-03-26", {})]
+)
 def test_a_session(revision: str, session: Any) -> None:
     opened = {**INITIALIZED, "protocolVersion": revision}
     said: Any = {"initialize": lambda heard, wire: wire.result(opened, **session)}
     with Peer(said, handshake=True) as peer:
         with connect(peer) as client:
             assert client.revision == revision and client.call_tool("t").text == "done"
-        wanted = ["server/discover", "initialize", "notifications/initialized", "GET", "tools/call", "DELETE"]
+        wanted = [
+            "server/discover",
+            "initialize",
+            "notifications/initialized",
+            "GET",
+            "tools/call",
+            "DELETE",
+        ]
         assert peer.methods == (wanted if session else wanted[:-1])
         assert all(isinstance(heard.message, dict) for heard in peer.heard)
         for heard in peer.heard[2:]:
@@ -344,12 +478,21 @@ def test_a_session(revision: str, session: Any) -> None:
         assert peer.all("GET")[0].headers["accept"] == "text/event-stream"
 
 
-@pytest.mark.parametrize("say", [
-    lambda heard, wire: wire.whole(405), lambda heard, wire: wire.whole(404, b"<html>", "text/html"),
-    lambda heard, wire: wire.whole(400), lambda heard, wire: wire.whole(200, b"<html>", "text/html"),
-    lambda heard, wire: wire.whole(500), lambda heard, wire: wire.cut(), lambda heard, wire: wire.sock.recv(1),
-])
-def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda heard, wire: wire.whole(405),
+        lambda heard, wire: wire.whole(404, b"<html>", "text/html"),
+        lambda heard, wire: wire.whole(400),
+        lambda heard, wire: wire.whole(200, b"<html>", "text/html"),
+        lambda heard, wire: wire.whole(500),
+        lambda heard, wire: wire.cut(),
+        lambda heard, wire: wire.sock.recv(1),
+    ],
+)
+def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(
+    say: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("GET_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, 0.5)
     with Peer({"GET": say, "DELETE": say}, handshake=True) as peer:
@@ -411,10 +554,16 @@ def test_a_stream_that_is_cut_is_resumed() -> None:
 
 @pytest.mark.requirement("SHTTP-48")
 @pytest.mark.parametrize("auth", [None, HTTPBasicAuth("me", "x")])
-@pytest.mark.parametrize(("said", "sent"), [
-    ("\u65e5\u672c".encode(), "\u65e5\u672c".encode()), (b"\xc3\xa9", b"\xc3\xa9"), (b"a\xff\xfe", b"a\xff\xfe"),
-    (b"x" * 4096, b"x" * 4096), (b"x" * 4097, b"e-1"),
-])
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("\u65e5\u672c".encode(), "\u65e5\u672c".encode()),
+        (b"\xc3\xa9", b"\xc3\xa9"),
+        (b"a\xff\xfe", b"a\xff\xfe"),
+        (b"x" * 4096, b"x" * 4096),
+        (b"x" * 4097, b"e-1"),
+    ],
+)
 def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, auth: Any) -> None:
     ids: List[Any] = []
 
@@ -432,20 +581,31 @@ def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, 
         wire.event({"id": ids[0], "result": DONE})
         wire.end()
 
-    with Peer({"tools/call": call, "GET": get}, handshake=True) as peer, connect(peer, auth=auth) as client:
+    with (
+        Peer({"tools/call": call, "GET": get}, handshake=True) as peer,
+        connect(peer, auth=auth) as client,
+    ):
         assert client.call_tool("t").text == "done"
         assert peer.all("GET")[-1].headers["last-event-id"].encode("latin-1") == sent
 
 
 @pytest.mark.parametrize("how", ["deadline", "cancel", "close"])
-def test_a_call_ends_though_its_stream_is_full_of_events(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_ends_though_its_stream_is_full_of_events(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of progress with a slow callback, and of other things, as fast as the client takes them."""
+
     def call(heard: Heard, wire: Wire) -> None:
         wire.stream()
         params = {"progressToken": heard.message["params"]["_meta"]["progressToken"], "progress": 1}
-        told = [{"method": "notifications/progress", "params": params}, {"id": "q", "method": "ping"}]
+        told = [
+            {"method": "notifications/progress", "params": params},
+            {"id": "q", "method": "ping"},
+        ]
         told += [{"method": "notifications/message", "params": {"level": "info", "data": "x"}}]
-        lines = b"".join(b'data: {"jsonrpc": "2.0", %s\n\n' % json.dumps(each)[1:].encode() for each in told)
+        lines = b"".join(
+            b'data: {"jsonrpc": "2.0", %s\n\n' % json.dumps(each)[1:].encode() for each in told
+        )
         while True:  # until the client leaves
             wire.chunk(lines * 1000)
 
@@ -455,7 +615,11 @@ def test_a_call_ends_though_its_stream_is_full_of_events(how: str, monkeypatch: 
 
     begun, token, moved = threading.Event(), minimcp.CancelToken(), MovedTime()
     monkeypatch.setattr(deadlines, "time", moved)
-    raised = {"deadline": minimcp.RequestTimeout, "cancel": minimcp.Cancelled, "close": minimcp.ConnectionLost}[how]
+    raised = {
+        "deadline": minimcp.RequestTimeout,
+        "cancel": minimcp.Cancelled,
+        "close": minimcp.ConnectionLost,
+    }[how]
     with Peer({"tools/call": call}, handshake=True) as peer, connect(peer, on_log=slow) as client:
         calling = Task(client.call_tool, "t", cancel=token, on_progress=slow)
         assert begun.wait(WAIT)
@@ -480,7 +644,9 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
     """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for notices."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(http_client, "Deadline", lambda seconds: deadlines.NEVER)  # no stream lives for long
+    monkeypatch.setattr(
+        http_client, "Deadline", lambda seconds: deadlines.NEVER
+    )  # no stream lives for long
     at: List[float] = []
 
     def primed(wire: Wire) -> None:
@@ -497,7 +663,11 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
         else:
             at.append(time.monotonic())
             wire.stream()
-            told = {"id": peer.call_id, "result": DONE} if calls else {"method": "notifications/tools/list_changed"}
+            told = (
+                {"id": peer.call_id, "result": DONE}
+                if calls
+                else {"method": "notifications/tools/list_changed"}
+            )
             wire.event(told)
             wire.end() if calls else wire.sock.recv(1)
 
@@ -515,7 +685,9 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
     assert len(gaps) == 5 and min(gaps) >= 0.01 and gaps[3] >= 0.1 and gaps[4] >= 0.2, gaps
 
 
-def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It polls: each stream ends at once with a new id, and says after how many seconds there may be more."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.05)
     at: List[float] = []
@@ -539,7 +711,9 @@ def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(monkeypatch:
     assert len(at) == 10
 
 
-def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_client, "MOST_UNTOLD", 3)
     stuck, gate = threading.Event(), threading.Event()
 
@@ -558,7 +732,10 @@ def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(monkeypatch
         wire.answer()
         wire.end()
 
-    with Peer({"tools/call": call, "an answer": answered}, handshake=True) as peer, connect(peer) as client:
+    with (
+        Peer({"tools/call": call, "an answer": answered}, handshake=True) as peer,
+        connect(peer) as client,
+    ):
         assert client.call_tool("t").text == "done"
         gate.set()
         peer.wait_for("an answer", 4)
@@ -583,11 +760,19 @@ def test_cookies_do_not_pile_up() -> None:
             assert max(sizes) < 64 * 1024 and len(fetcher._session.cookies) < 25
 
 
-@pytest.mark.parametrize(("name", "says", "words", "gets"), [
-    ("primed", lambda wire: wire.whole(405), "no event stream but HTTP 405", 2),
-    ("primed", lambda wire: wire.cut(), "GET http.*the connection broke", 1 + http_client.RESUME_TRIES),
-    ("bare", lambda wire: wire.cut(), "before the answer", 1),
-])
+@pytest.mark.parametrize(
+    ("name", "says", "words", "gets"),
+    [
+        ("primed", lambda wire: wire.whole(405), "no event stream but HTTP 405", 2),
+        (
+            "primed",
+            lambda wire: wire.cut(),
+            "GET http.*the connection broke",
+            1 + http_client.RESUME_TRIES,
+        ),
+        ("bare", lambda wire: wire.cut(), "before the answer", 1),
+    ],
+)
 def test_what_cannot_be_resumed_after_a_few_tries_is_lost(
     name: str, says: Any, words: str, gets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -608,7 +793,9 @@ def test_what_cannot_be_resumed_after_a_few_tries_is_lost(
         assert len(peer.all("GET")) == gets
 
 
-def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_on_the_stream_for_notices_that_is_too_long_ends_only_that(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def get(heard: Heard, wire: Wire) -> None:
         wire.stream()
         wire.chunk(b"data: " + b"x" * 200_000)
@@ -653,7 +840,10 @@ def _sessions() -> "tuple[Dict[str, Any], List[str]]":
     def call(heard: Heard, wire: Wire) -> None:
         name = heard.message["params"]["name"]
         if heard.headers["mcp-session-id"] != alive[-1]:
-            wire.whole(404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}')
+            wire.whole(
+                404,
+                b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}',
+            )
         elif name == "hang":
             wire.sock.recv(1)
         else:
@@ -672,7 +862,11 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
         assert client.call_tool("t").text == "done"
         with pytest.raises(minimcp.ConnectionLost, match="ended the session"):
             running.result(WAIT)
-        assert [heard.message["params"]["name"] for heard in peer.all("tools/call")] == ["hang", "t", "t"]
+        assert [heard.message["params"]["name"] for heard in peer.all("tools/call")] == [
+            "hang",
+            "t",
+            "t",
+        ]
         assert len(peer.all("initialize")) == 2 and len(peer.all("server/discover")) == 1
         assert client.call_tool("t").text == "done"
 
@@ -698,14 +892,18 @@ def test_calls_that_are_given_up_before_they_are_sent_are_not_sent_and_nobody_is
             ending = threading.Thread(target=end)
             ending.start()
             with pytest.raises((minimcp.McpError, KeyboardInterrupt)):
-                client.call_tools([("t", {})] * 50, cancel=token, timeout=0.5 if by == "timeout" else WAIT)
+                client.call_tools(
+                    [("t", {})] * 50, cancel=token, timeout=0.5 if by == "timeout" else WAIT
+                )
             ending.join(WAIT)
         sent, told = peer.all("tools/call"), peer.all("notifications/cancelled")
     most = 4 + (by == "Ctrl-C")  # then the thread of the call that is waited for may take another
     assert len(sent) <= most and len(told) <= most
 
 
-def test_a_call_of_a_session_that_was_replaced_begins_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_of_a_session_that_was_replaced_begins_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(heard: Heard, wire: Wire) -> None:
         peer.wait_for("tools/call", 2)  # both are sent in the first session
         wire.whole(404)
@@ -744,18 +942,30 @@ def _busy(*waits: str, status: int = 429) -> "Dict[str, Any]":
 def test_a_busy_server_is_waited_for_and_the_call_that_was_not_run_is_sent_again() -> None:
     for waits, calls in ((["0", "1", "0"], 1), (["0", "0", "0"], 5)):
         with Peer(_busy(*waits)) as peer, connect(peer) as client:
-            assert [result.text for result in client.call_tools([("t", {})] * calls)] == ["done"] * calls
+            assert [result.text for result in client.call_tools([("t", {})] * calls)] == [
+                "done"
+            ] * calls
             assert len(peer.all("tools/call")) == calls + 3
 
 
-@pytest.mark.parametrize(("status", "waits", "calls"), [
-    (429, ["61"], 1), (429, ["1" * 5000], 1), (429, ["-1"], 1), (429, ["soon"], 1), (429, ["30"], 1),
-    (503, ["0"], 1), (429, ["0"] * 9, 4),
-])
+@pytest.mark.parametrize(
+    ("status", "waits", "calls"),
+    [
+        (429, ["61"], 1),
+        (429, ["1" * 5000], 1),
+        (429, ["-1"], 1),
+        (429, ["soon"], 1),
+        (429, ["30"], 1),
+        (503, ["0"], 1),
+        (429, ["0"] * 9, 4),
+    ],
+)
 def test_what_is_not_waited_for_is_said_at_once(status: int, waits: List[str], calls: int) -> None:
     """61 s are too many, 30 s are more than there are; 503 does not say that nothing was run."""
     with Peer(_busy(*waits, status=status)) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.ConnectionLost, match=rf"HTTP {status}, and nothing more \(Retry-After: "):
+        with pytest.raises(
+            minimcp.ConnectionLost, match=rf"HTTP {status}, and nothing more \(Retry-After: "
+        ):
             client.call_tool("t", timeout=10)
         assert len(peer.all("tools/call")) == calls
 
@@ -791,12 +1001,23 @@ class _Signed(AuthBase):
 
 def test_headers_and_tokens() -> None:
     tokens = iter(["one", "two", "three"])
-    for auth, sent in ((lambda: next(tokens), "Bearer two"), ("secret", "Bearer secret"), (_Signed(), "signed ")):
-        with Peer() as peer, connect(peer, headers={"X-Mine": "1", "Accept": "x"}, auth=auth) as client:
+    for auth, sent in (
+        (lambda: next(tokens), "Bearer two"),
+        ("secret", "Bearer secret"),
+        (_Signed(), "signed "),
+    ):
+        with (
+            Peer() as peer,
+            connect(peer, headers={"X-Mine": "1", "Accept": "x"}, auth=auth) as client,
+        ):
             assert client.call_tool("t").text == "done" and "secret" not in repr(client)
             called = peer.heard[1]
-            assert called.headers["authorization"] == sent + (str(len(called.body)) if sent == "signed " else "")
-            assert called.headers["x-mine"] == "1" and called.headers["accept"].startswith("application/json")
+            assert called.headers["authorization"] == sent + (
+                str(len(called.body)) if sent == "signed " else ""
+            )
+            assert called.headers["x-mine"] == "1" and called.headers["accept"].startswith(
+                "application/json"
+            )
 
     def digest(heard: Heard, wire: Wire) -> None:
         if "authorization" in heard.headers:
@@ -806,8 +1027,13 @@ def test_headers_and_tokens() -> None:
 
     with Peer({"server/discover": digest}) as peer, connect(peer, auth=HTTPDigestAuth("u", "p")):
         assert 'username="u"' in peer.heard[1].headers["authorization"]
-    with Peer() as peer, minimcp.connect(peer.url.replace("//", "//user:pw@"), timeout=WAIT) as client:
-        assert peer.heard[0].headers["authorization"].startswith("Basic ") and "pw" not in repr(client)
+    with (
+        Peer() as peer,
+        minimcp.connect(peer.url.replace("//", "//user:pw@"), timeout=WAIT) as client,
+    ):
+        assert peer.heard[0].headers["authorization"].startswith("Basic ") and "pw" not in repr(
+            client
+        )
 
 
 def test_an_auth_that_fails() -> None:
@@ -815,7 +1041,10 @@ def test_an_auth_that_fails() -> None:
         raise KeyError("no token")
 
     with Peer() as peer:
-        for auth, words in ((broken, "auth failed: KeyError"), (lambda: 5, "bearer token, not int")):
+        for auth, words in (
+            (broken, "auth failed: KeyError"),
+            (lambda: 5, "bearer token, not int"),
+        ):
             with pytest.raises(minimcp.AuthorizationError, match=words):
                 connect(peer, auth=auth)
         with pytest.raises(minimcp.ConnectionFailed, match="cannot be sent"):
@@ -825,7 +1054,9 @@ def test_an_auth_that_fails() -> None:
 
 def test_a_proxy_is_asked() -> None:
     with Peer() as peer:
-        with minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT):
+        with minimcp.connect(
+            "http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT
+        ):
             assert peer.heard[0].path == "http://example.invalid/mcp"
     with pytest.raises(minimcp.ConnectionFailed, match="no connection.*refused"):
         minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT)
@@ -839,6 +1070,7 @@ def test_nobody_is_there() -> None:
         minimcp.connect(f"http://127.0.0.1:{port}/?token=secret")
     with pytest.raises(minimcp.ConnectionFailed, match="no connection: .*gaierror|Name or service"):
         minimcp.connect("http://no-such-host.invalid/")
+
     def no_tls(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
             sock.recv(65536)  # all of it: what is left unread would be answered by a reset
@@ -861,7 +1093,9 @@ def test_tls_and_what_it_is_checked_by() -> None:
         wire.sock.recv(1)
 
     with Peer({"tools/call": hang}, tls=context) as peer:
-        with pytest.raises(minimcp.ConnectionFailed, match="no connection: SSL.*certificate verify failed"):
+        with pytest.raises(
+            minimcp.ConnectionFailed, match="no connection: SSL.*certificate verify failed"
+        ):
             connect(peer)
         with pytest.raises(ValueError, match="gone.pem"):
             connect(peer, verify="/no/such/gone.pem")
@@ -884,7 +1118,9 @@ def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() ->
 
     def initialize(heard: Heard, wire: Wire) -> None:
         alive.append(f"s{len(alive)}")
-        wire.result({**INITIALIZED, "capabilities": {"tools": {}, "logging": {}}}, Mcp_Session_Id=alive[-1])
+        wire.result(
+            {**INITIALIZED, "capabilities": {"tools": {}, "logging": {}}}, Mcp_Session_Id=alive[-1]
+        )
 
     def if_alive(heard: Heard, wire: Wire) -> None:
         if heard.headers["mcp-session-id"] != alive[-1]:
@@ -903,8 +1139,11 @@ def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() ->
     assert levels == ["s2", "s4"]
 
 
-def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The thread that orders it was held up until the time had come."""
+
     class Lock:
         """Tells that a thread has come to wait for it."""
 
@@ -919,7 +1158,10 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(monk
         def __exit__(self, *_: object) -> None:
             self.lock.release()
 
-    with Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer, connect(peer) as client:
+    with (
+        Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
+        connect(peer) as client,
+    ):
         calls: Any = client._sessions.newest.calls
         lock = calls._lock = Lock(calls._lock)
         after, looks = http_client.timer.after, [calls._look]
@@ -937,20 +1179,26 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(monk
                 Task(client.call_tool, "t", timeout=timeout).result()
 
 
-def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
-    silent = dict.fromkeys(("tools/call", "notifications/cancelled", "DELETE"), lambda heard, wire: wire.sock.recv(1))
+    silent = dict.fromkeys(
+        ("tools/call", "notifications/cancelled", "DELETE"), lambda heard, wire: wire.sock.recv(1)
+    )
     with Peer(silent, handshake=True) as peer, connect(peer) as client:
         tasks = [Task(client.call_tool, "t") for _ in range(3)]
         peer.wait_for("tools/call", 3)
         client.close()
         assert all(isinstance(task.ended(), minimcp.ConnectionLost) for task in tasks)
         name = client._sessions.newest._sender.name  # type: ignore[attr-defined]
-        assert eventually(lambda: not any(thread.name.startswith(name) for thread in threading.enumerate()))
+        assert eventually(
+            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
+        )
 
 
 def test_a_connection_waits_again_as_long_as_it_takes_before_another_call_may_have_it(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept: List[Any] = []
     put = urllib3.HTTPConnectionPool._put_conn  # type: ignore[attr-defined]
@@ -975,18 +1223,25 @@ def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
 
 
 def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Peer({"DELETE": lambda heard, wire: wire.sock.recv(1)}, handshake=True) as peer, connect(peer) as client:
+    with (
+        Peer({"DELETE": lambda heard, wire: wire.sock.recv(1)}, handshake=True) as peer,
+        connect(peer) as client,
+    ):
         monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
         session: Any = client._sessions.newest
         session.abandon()  # as the finalizer of a client does
         peer.wait_for("DELETE")
         name = session._sender.name
-        assert eventually(lambda: not any(thread.name.startswith(name) for thread in threading.enumerate()))
+        assert eventually(
+            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
+        )
 
 
-def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: List[Any] = []
     opened, done = threading.Event(), threading.Event()
 
@@ -997,7 +1252,10 @@ def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(mo
         wire.event({"id": "q", "method": "sampling/createMessage", "params": params})
         wire.sock.recv(1)
 
-    with Peer({"GET": listen}, handshake=True) as peer, connect(peer, sample=asked.append) as client:
+    with (
+        Peer({"GET": listen}, handshake=True) as peer,
+        connect(peer, sample=asked.append) as client,
+    ):
         session: Any = client._sessions.newest
         admit = session.admit
 
@@ -1014,7 +1272,10 @@ def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(mo
 
 
 def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer, connect(peer) as client:
+    with (
+        Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
+        connect(peer) as client,
+    ):
         session, spawn, turns = client._sessions.newest, client._host.pool.spawn, count(1)
 
         def interrupted(job: Any) -> None:

@@ -16,7 +16,20 @@ from minimcp.http.headers import HttpError, HttpRequest
 
 from ..rows import for_each
 from ..support import WAIT, eventually
-from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, call, core_of, message, post, serve, stage_server
+from .http_app import (
+    NEWEST,
+    Recording,
+    Served,
+    Shaken,
+    Stage,
+    alone,
+    call,
+    core_of,
+    message,
+    post,
+    serve,
+    stage_server,
+)
 
 requirement = pytest.mark.requirement
 
@@ -27,10 +40,15 @@ def code(response: Recording) -> Any:
 
 @requirement("SHTTP-02", "SHTTP-03", "M:HTTP-10", "M:HTTP-11")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE", "OPTIONS", "PUT"])
-@pytest.mark.parametrize(("header", "value", "status", "setting"), [
-    ("Host", "evil.example", 421, "allowed_hosts"), ("Host", "localhost:80:evil.example", 421, "allowed_hosts"),
-    ("Origin", "http://evil.example", 403, "allowed_origins"), ("Origin", "null", 403, "allowed_origins"),
-])
+@pytest.mark.parametrize(
+    ("header", "value", "status", "setting"),
+    [
+        ("Host", "evil.example", 421, "allowed_hosts"),
+        ("Host", "localhost:80:evil.example", 421, "allowed_hosts"),
+        ("Origin", "http://evil.example", 403, "allowed_origins"),
+        ("Origin", "null", 403, "allowed_origins"),
+    ],
+)
 def test_strangers_are_turned_away_before_their_body_is_read(
     core: Endpoint, verb: str, header: str, value: str, status: int, setting: str
 ) -> None:
@@ -48,8 +66,14 @@ class OneConnection:
 
     def send(self, request: HttpRequest, **changed: str) -> int:
         """The status of the response to a request with some of its headers changed."""
-        headers = {**request.headers, **{name.replace("_", "-"): value for name, value in changed.items()}}
-        lines = [f"{request.method} {request.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        headers = {
+            **request.headers,
+            **{name.replace("_", "-"): value for name, value in changed.items()},
+        }
+        lines = [
+            f"{request.method} {request.path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         lines.append(f"Content-Length: {len(request.body)}\r\n\r\n")
         self.parser.feed("\r\n".join(lines).encode() + request.body)
         head, body = self.parser.take()
@@ -65,7 +89,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("name", "value", "refused"), CHANGES)
-def test_what_is_known_of_one_request_lets_no_other_in(core: Endpoint, name: str, value: str, refused: int) -> None:
+def test_what_is_known_of_one_request_lets_no_other_in(
+    core: Endpoint, name: str, value: str, refused: int
+) -> None:
     connection = OneConnection(core)
     for length in (1, 22, 333):
         request = call("add", {"a": 1, "b": 2, "c": "x" * length})
@@ -76,8 +102,14 @@ def test_what_is_known_of_one_request_lets_no_other_in(core: Endpoint, name: str
 def test_what_is_known_of_headers_holds_for_one_method_and_path(core: Endpoint) -> None:
     request = alone("server/discover")
     assert serve(core, request).status == 200
-    for method, path, status in (("POST", "/other", 404), ("PUT", "/mcp", 405), ("POST", "/mcp", 200)):
-        assert serve(core, HttpRequest(method, path, request.headers, request.body)).status == status
+    for method, path, status in (
+        ("POST", "/other", 404),
+        ("PUT", "/mcp", 405),
+        ("POST", "/mcp", 200),
+    ):
+        assert (
+            serve(core, HttpRequest(method, path, request.headers, request.body)).status == status
+        )
 
 
 def test_a_head_that_is_known_names_a_session_only_while_there_is_one(core: Endpoint) -> None:
@@ -99,7 +131,10 @@ class Unreadable:
 @requirement("SHTTP-04")
 def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: Endpoint) -> None:
     assert serve(core, alone("server/discover")).status == 200
-    assert serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status == 200
+    assert (
+        serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status
+        == 200
+    )
 
 
 MODERN, VERSION = {"MCP-Protocol-Version": NEWEST}, "io.modelcontextprotocol/protocolVersion"
@@ -107,66 +142,152 @@ ADD = call("add", {"a": 1, "b": 2})
 
 
 @requirement("SHTTP-01", "M:HTTP-1", "M:HTTP-14", "M:HTTP-15")
-@for_each(("verb", "headers", "allowed"), [
-    *((verb, {}, "POST, GET, DELETE") for verb in ("PUT", "HEAD", "OPTIONS", "BREW")),
-    *((verb, MODERN, "POST") for verb in ("GET", "DELETE")),
-])
+@for_each(
+    ("verb", "headers", "allowed"),
+    [
+        *((verb, {}, "POST, GET, DELETE") for verb in ("PUT", "HEAD", "OPTIONS", "BREW")),
+        *((verb, MODERN, "POST") for verb in ("GET", "DELETE")),
+    ],
+)
 def test_other_verbs_are_refused(core: Endpoint, verb: str, headers: Any, allowed: str) -> None:
     response = serve(core, HttpRequest(verb, "/mcp", {"Host": "localhost", **headers}))
     assert response.status == 405 and response.headers["Allow"] == allowed
 
 
 @requirement("SHTTP-23", "SHTTP-24", "M:HTTP-16", "M:HTTP-30", "M:HDR-10", "M:HDR-11", "M:HDR-12")
-@for_each(("headers", "status"), [
-    *(({"Content-Type": kind}, 415) for kind in (
-        None, "", "text/plain", "text/plain; application/json",
-        "application/jsonevil", "application/json; charset=utf-16",
-    )),
-    *(({"Content-Type": kind}, 200) for kind in (
-        "Application/JSON ; charset=UTF-8", 'application/json;charset="utf-8"', "application/json; profile=x",
-    )),
-    *(({"Content-Length": length}, 413) for length in ("9" * 19, "9" * 5000)),
-    ({"Content-Encoding": "gzip"}, 415), ({"Content-Encoding": "identity"}, 200),
-    ({"Accept": None}, 406), ({"Accept": "application/json"}, 406), ({"Accept": "text/html"}, 406),
-    ({"Accept": "*/*"}, 200), ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
-    ({"Content-Length": str(5 * 1024 * 1024)}, 413), ({"Mcp-Session-Id": "bogus"}, 200),
-    ({"Mcp-Name": None, "MCP-NAME": "=?base64?YWRk?=", "Mcp-Method": None, "mcp-method": "  tools/call \t"}, 200),
-])
+@for_each(
+    ("headers", "status"),
+    [
+        *(
+            ({"Content-Type": kind}, 415)
+            for kind in (
+                None,
+                "",
+                "text/plain",
+                "text/plain; application/json",
+                "application/jsonevil",
+                "application/json; charset=utf-16",
+            )
+        ),
+        *(
+            ({"Content-Type": kind}, 200)
+            for kind in (
+                "Application/JSON ; charset=UTF-8",
+                'application/json;charset="utf-8"',
+                "application/json; profile=x",
+            )
+        ),
+        *(({"Content-Length": length}, 413) for length in ("9" * 19, "9" * 5000)),
+        ({"Content-Encoding": "gzip"}, 415),
+        ({"Content-Encoding": "identity"}, 200),
+        ({"Accept": None}, 406),
+        ({"Accept": "application/json"}, 406),
+        ({"Accept": "text/html"}, 406),
+        ({"Accept": "*/*"}, 200),
+        ({"Accept": "text/event-stream, application/json; q=0.5"}, 200),
+        ({"Content-Length": str(5 * 1024 * 1024)}, 413),
+        ({"Mcp-Session-Id": "bogus"}, 200),
+        (
+            {
+                "Mcp-Name": None,
+                "MCP-NAME": "=?base64?YWRk?=",
+                "Mcp-Method": None,
+                "mcp-method": "  tools/call \t",
+            },
+            200,
+        ),
+    ],
+)
 def test_which_headers_a_request_may_have(core: Endpoint, headers: Any, status: int) -> None:
     response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
     assert response.status == status and "Mcp-Session-Id" not in response.headers
 
 
-@requirement("SHTTP-11", "M:HTTP-27", "M:HTTP-29", "M:HDR-6", "M:HDR-7", "M:HDR-8", "M:HDR-9", "M:HDR-13", "M:HDR-14")
+@requirement(
+    "SHTTP-11",
+    "M:HTTP-27",
+    "M:HTTP-29",
+    "M:HDR-6",
+    "M:HDR-7",
+    "M:HDR-8",
+    "M:HDR-9",
+    "M:HDR-13",
+    "M:HDR-14",
+)
 @requirement("M:HDR-15", "M:HDR-17", "M:HDR-18")
-@for_each(("request_", "status", "number"), [
-    *((post(body), 400, number) for body, number in (
-        (b"{", -32700), (b"\xff", -32700), (b"5", -32600), (b"{}", -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
-        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600), (b"", -32700), (b"[" * 300, -32700),
-        (b'{"jsonrpc":"2.0","method":5}', -32600),
-    )),
-    (post([message("tools/list")], MODERN), 400, -32600),
-    (post({"jsonrpc": "2.0", "id": 1, "result": {}}, MODERN), 400, -32600),
-    *((call("add", {"a": 1, "b": 2}, headers=headers), 400, -32020) for headers in (
-        {"MCP-Protocol-Version": None}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "v9"},
-        {"Mcp-Method": None}, {"Mcp-Method": "TOOLS/CALL"}, {"Mcp-Method": "tools/list"}, {"Mcp-Name": None},
-        {"Mcp-Name": "Add"}, {"Mcp-Name": "=?base64?YWRk"}, {"Mcp-Name": "add\x80"}, {"Mcp-Name": "=?base64?YWR?="},
-    )),
-    *((HttpRequest("POST", "/mcp", [*ADD.headers.items(), (name, ADD.headers[name])], ADD.body), 400, -32020)
-      for name in ("Mcp-Name", "Mcp-Method", "MCP-Protocol-Version")),
-    # The first thing that is wrong is told.
-    (alone("nope", version="v9", headers={"Mcp-Method": "other"}), 400, -32020),
-    (post(message("nope", {"_meta": {VERSION: NEWEST}}), {"MCP-Protocol-Version": "v9"}), 400, -32602),
-    (alone("nope", version="v9"), 400, -32022),
-    (alone("tools/call", {"arguments": {}}), 400, -32602), (post(message("tools/list"), MODERN), 400, -32602),
-    (call("nix"), 400, -32602), (call("needy"), 400, -32021), (alone("prompts/get", {"name": "x"}), 400, -32602),
-    (alone("resources/read", {"uri": "notes://two"}), 400, -32602), (alone("tools/list", version="v9"), 400, -32022),
-    *((alone(method, params), 404, -32601) for method, params in (
-        ("nope", {}), ("initialize", {}), ("ping", {}), ("logging/setLevel", {"level": "info"}),
-        ("resources/subscribe", {"uri": "notes://one"}),
-    )),
-    (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
-])
+@for_each(
+    ("request_", "status", "number"),
+    [
+        *(
+            (post(body), 400, number)
+            for body, number in (
+                (b"{", -32700),
+                (b"\xff", -32700),
+                (b"5", -32600),
+                (b"{}", -32600),
+                (b'{"jsonrpc":"2.0","id":1}', -32600),
+                (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+                (b"", -32700),
+                (b"[" * 300, -32700),
+                (b'{"jsonrpc":"2.0","method":5}', -32600),
+            )
+        ),
+        (post([message("tools/list")], MODERN), 400, -32600),
+        (post({"jsonrpc": "2.0", "id": 1, "result": {}}, MODERN), 400, -32600),
+        *(
+            (call("add", {"a": 1, "b": 2}, headers=headers), 400, -32020)
+            for headers in (
+                {"MCP-Protocol-Version": None},
+                {"MCP-Protocol-Version": "2025-11-25"},
+                {"MCP-Protocol-Version": "v9"},
+                {"Mcp-Method": None},
+                {"Mcp-Method": "TOOLS/CALL"},
+                {"Mcp-Method": "tools/list"},
+                {"Mcp-Name": None},
+                {"Mcp-Name": "Add"},
+                {"Mcp-Name": "=?base64?YWRk"},
+                {"Mcp-Name": "add\x80"},
+                {"Mcp-Name": "=?base64?YWR?="},
+            )
+        ),
+        *(
+            (
+                HttpRequest(
+                    "POST", "/mcp", [*ADD.headers.items(), (name, ADD.headers[name])], ADD.body
+                ),
+                400,
+                -32020,
+            )
+            for name in ("Mcp-Name", "Mcp-Method", "MCP-Protocol-Version")
+        ),
+        # The first thing that is wrong is told.
+        (alone("nope", version="v9", headers={"Mcp-Method": "other"}), 400, -32020),
+        (
+            post(message("nope", {"_meta": {VERSION: NEWEST}}), {"MCP-Protocol-Version": "v9"}),
+            400,
+            -32602,
+        ),
+        (alone("nope", version="v9"), 400, -32022),
+        (alone("tools/call", {"arguments": {}}), 400, -32602),
+        (post(message("tools/list"), MODERN), 400, -32602),
+        (call("nix"), 400, -32602),
+        (call("needy"), 400, -32021),
+        (alone("prompts/get", {"name": "x"}), 400, -32602),
+        (alone("resources/read", {"uri": "notes://two"}), 400, -32602),
+        (alone("tools/list", version="v9"), 400, -32022),
+        *(
+            (alone(method, params), 404, -32601)
+            for method, params in (
+                ("nope", {}),
+                ("initialize", {}),
+                ("ping", {}),
+                ("logging/setLevel", {"level": "info"}),
+                ("resources/subscribe", {"uri": "notes://one"}),
+            )
+        ),
+        (alone("tools/list", {"_meta": {"a": 1}}, id="x"), 200, None),
+    ],
+)
 def test_errors_have_the_status_that_they_deserve(
     core: Endpoint, request_: HttpRequest, status: int, number: Any
 ) -> None:
@@ -181,7 +302,10 @@ def test_errors_have_the_status_that_they_deserve(
 def test_progress_makes_a_stream(core: Endpoint) -> None:
     response = serve(core, call("count", token=7, headers={"Last-Event-ID": "1"}))
     assert response.status == 200 and response.streamed and response.ended
-    assert response.headers["Content-Type"] == "text/event-stream" and response.headers["X-Accel-Buffering"] == "no"
+    assert (
+        response.headers["Content-Type"] == "text/event-stream"
+        and response.headers["X-Accel-Buffering"] == "no"
+    )
     assert "no-cache" in response.headers["Cache-Control"] and b"id:" not in response.body
     *progress, last = response.messages
     assert [each["params"]["progress"] for each in progress] == [0, 1, 2]
@@ -204,7 +328,9 @@ def test_a_failure_behind_progress_is_the_last_event(server: Server, core: Endpo
 def test_notifications_are_accepted_and_mean_nothing(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold", id=5))
     assert stage.entered.wait(WAIT)
-    cancelled = post(message("notifications/cancelled", {"requestId": 5}, None), {"MCP-Protocol-Version": NEWEST})
+    cancelled = post(
+        message("notifications/cancelled", {"requestId": 5}, None), {"MCP-Protocol-Version": NEWEST}
+    )
     response = serve(core, cancelled)
     assert response.status == 202 and response.body == b""
     stage.go.set()
@@ -213,7 +339,9 @@ def test_notifications_are_accepted_and_mean_nothing(core: Endpoint, stage: Stag
 
 @requirement("M:HTTP-7")
 def test_a_notification_of_an_unknown_revision_is_refused(core: Endpoint) -> None:
-    response = serve(core, post(message("notifications/x", None, None), {"MCP-Protocol-Version": "v9"}))
+    response = serve(
+        core, post(message("notifications/x", None, None), {"MCP-Protocol-Version": "v9"})
+    )
     assert response.status == 400 and code(response) == -32022 and "id" not in response.json
     assert NEWEST in response.json["error"]["data"]["supported"]
 
@@ -236,7 +364,9 @@ def test_a_silent_call_becomes_a_stream_with_comments(server: Server, stage: Sta
     held.writer.wait_for(lambda: held.writer.body.count(b": keep-alive\n\n") >= 2)
     stage.go.set()
     response = held.finished()
-    assert response.status == 200 and response.messages[-1]["result"]["content"][0]["text"] == "held"
+    assert (
+        response.status == 200 and response.messages[-1]["result"]["content"][0]["text"] == "held"
+    )
     core.close()
 
 
@@ -248,7 +378,9 @@ def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> 
         return ctx.elicit("Your name?", {"name": str}).action
 
     progress, result = serve(core, call("slow", token=1, capabilities={"elicitation": {}})).messages
-    assert progress["params"]["progress"] == 1 and result["result"]["resultType"] == "input_required"
+    assert (
+        progress["params"]["progress"] == 1 and result["result"]["resultType"] == "input_required"
+    )
 
 
 def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
@@ -258,19 +390,30 @@ def test_with_json_responses_nothing_is_streamed(server: Server) -> None:
 
 
 @requirement("M:XH-17", "M:XH-18", "M:XH-19", "M:XH-20", "M:XH-21", "M:XH-22", "M:XH-23")
-@pytest.mark.parametrize(("arguments", "headers", "fits"), [
-    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8=?="}, True),
-    ({"place": "Hello"}, {"Mcp-Param-Place": "Hello"}, True), ({"place": "Hello"}, {}, False),
-    ({"place": "Hello"}, {"Mcp-Param-Place": "hello"}, False), ({}, {"Mcp-Param-Place": "Hello"}, False),
-    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8?="}, False), ({}, {}, True),
-    ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVs!!!bG8=?="}, False),
-    ({"place": "SGVsbG8="}, {"Mcp-Param-Place": "SGVsbG8="}, True), ({}, {"Mcp-Param-Other": "x"}, True),
-    ({"place": "=?BASE64?SGVsbG8=?="}, {"Mcp-Param-Place": "=?BASE64?SGVsbG8=?="}, True),
-    ({"number": 42}, {"Mcp-Param-Number": "42.0"}, True), ({"number": 42}, {"mcp-param-number": "42"}, True),
-    ({"number": 42}, {"Mcp-Param-Number": "43"}, False), ({"place": ""}, {"Mcp-Param-Place": ""}, True),
-    ({"place": ["x"]}, {}, True),
-])
-def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers: Any, fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "headers", "fits"),
+    [
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8=?="}, True),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "Hello"}, True),
+        ({"place": "Hello"}, {}, False),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "hello"}, False),
+        ({}, {"Mcp-Param-Place": "Hello"}, False),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVsbG8?="}, False),
+        ({}, {}, True),
+        ({"place": "Hello"}, {"Mcp-Param-Place": "=?base64?SGVs!!!bG8=?="}, False),
+        ({"place": "SGVsbG8="}, {"Mcp-Param-Place": "SGVsbG8="}, True),
+        ({}, {"Mcp-Param-Other": "x"}, True),
+        ({"place": "=?BASE64?SGVsbG8=?="}, {"Mcp-Param-Place": "=?BASE64?SGVsbG8=?="}, True),
+        ({"number": 42}, {"Mcp-Param-Number": "42.0"}, True),
+        ({"number": 42}, {"mcp-param-number": "42"}, True),
+        ({"number": 42}, {"Mcp-Param-Number": "43"}, False),
+        ({"place": ""}, {"Mcp-Param-Place": ""}, True),
+        ({"place": ["x"]}, {}, True),
+    ],
+)
+def test_mirrored_arguments_are_compared(
+    core: Endpoint, arguments: Any, headers: Any, fits: bool
+) -> None:
     response = serve(core, call("mirrored", arguments, headers=headers))
     assert (response.status == 200) is fits
     assert fits or code(response) == -32020
@@ -280,8 +423,14 @@ def test_mirrored_arguments_are_compared(core: Endpoint, arguments: Any, headers
 def test_what_is_compared_is_what_is_listed(server: Server, core: Endpoint) -> None:
     def listed() -> Any:
         tools = serve(core, alone("tools/list")).json["result"]["tools"]
-        properties = next(tool for tool in tools if tool["name"] == "mirrored")["inputSchema"]["properties"]
-        return {name: schema["x-mcp-header"] for name, schema in properties.items() if "x-mcp-header" in schema}
+        properties = next(tool for tool in tools if tool["name"] == "mirrored")["inputSchema"][
+            "properties"
+        ]
+        return {
+            name: schema["x-mcp-header"]
+            for name, schema in properties.items()
+            if "x-mcp-header" in schema
+        }
 
     def fits(**headers: str) -> bool:
         return serve(core, call("mirrored", {"place": "x"}, headers=headers)).status == 200
@@ -334,7 +483,11 @@ def test_listens_are_limited(server: Server) -> None:
     stream = Served(core, listen())
     stream.writer.wait_for(lambda: stream.writer.messages)
     refused = serve(core, listen())
-    assert refused.status == 200 and code(refused) == -32603 and "Limits.streams" in refused.json["error"]["message"]
+    assert (
+        refused.status == 200
+        and code(refused) == -32603
+        and "Limits.streams" in refused.json["error"]["message"]
+    )
     core.close()
     stream.finished()
     none = serve(core_of(server, max_streams=0), listen())
@@ -349,7 +502,10 @@ def test_without_a_handshake_initialize_is_told_what_there_is(stage: Stage) -> N
     opening = serve(core, post(message("initialize", {"protocolVersion": "2025-06-18"})))
     assert opening.status == 400 and opening.json["error"]["data"]["supported"] == [NEWEST]
     assert code(serve(core, post(message("tools/list")))) == -32020
-    assert code(serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-06-18"}))) == -32022
+    assert (
+        code(serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-06-18"})))
+        == -32022
+    )
     assert serve(core, post([message("tools/list")])).status == 400
     assert serve(core, HttpRequest("GET", "/mcp", {"Host": "localhost"})).status == 405
     server.close()
@@ -402,7 +558,9 @@ def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(
         assert serve(core, post((BODY % values).encode(), headers)).status == status
 
 
-def test_long_bodies_are_decoded_two_at_a_time(core: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_bodies_are_decoded_two_at_a_time(
+    core: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside, go, most = threading.Semaphore(0), threading.Event(), []
 
     def decode(body: bytes, **options: Any) -> Any:
@@ -417,18 +575,26 @@ def test_long_bodies_are_decoded_two_at_a_time(core: Endpoint, monkeypatch: pyte
         assert inside.acquire(timeout=WAIT)
     assert not inside.acquire(timeout=0.05)
     go.set()
-    assert [each.finished().status for each in running] == [400] * 5 and len(most) == 5 and min(most) == 0
+    assert (
+        [each.finished().status for each in running] == [400] * 5
+        and len(most) == 5
+        and min(most) == 0
+    )
 
 
 def test_requests_of_arrays_count_among_those_that_may_run(stage: Stage) -> None:
     server = stage_server(stage, limits=Limits(requests=10, workers=30))
     core = core_of(server)
-    bodies = [[message("tools/call", {"name": "hold"}, number) for number in range(10)] for _ in range(3)]
+    bodies = [
+        [message("tools/call", {"name": "hold"}, number) for number in range(10)] for _ in range(3)
+    ]
     headers = Shaken(core, "2025-03-26").headers
     begin, begun = core.requests.begin, []
     core.requests.begin = lambda request: (begun.append(request), begin(request))[1]  # type: ignore[method-assign]
     running = [Served(core, post(body, headers)) for body in bodies]
-    assert eventually(lambda: len(begun) == 30 and core.requests.running == 10 and len(core.requests) == 10)
+    assert eventually(
+        lambda: len(begun) == 30 and core.requests.running == 10 and len(core.requests) == 10
+    )
     stage.go.set()
     answers = [answer for each in running for answer in each.finished().json]
     assert sum("error" in answer for answer in answers) == 20
@@ -456,7 +622,9 @@ def test_as_many_handlers_run_over_http_as_there_are_workers() -> None:
     server.close()
 
 
-def test_closing_waits_for_what_runs_and_refuses_what_comes(server: Server, core: Endpoint, stage: Stage) -> None:
+def test_closing_waits_for_what_runs_and_refuses_what_comes(
+    server: Server, core: Endpoint, stage: Stage
+) -> None:
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)
     ending = threading.Thread(target=core.close, args=(WAIT,))
@@ -479,7 +647,9 @@ def test_what_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
     assert held.finished().body == b""
 
 
-def test_a_request_whose_client_has_gone_before_it_begins_is_not_run(server: Server, core: Endpoint) -> None:
+def test_a_request_whose_client_has_gone_before_it_begins_is_not_run(
+    server: Server, core: Endpoint
+) -> None:
     ran, writer = [], Recording()
     server.add_tool(lambda: ran.append(1), name="effect", description="Has an effect.")
     writer.lose()

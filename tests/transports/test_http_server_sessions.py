@@ -19,7 +19,19 @@ from minimcp.http.sessions import ResponseSink
 from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
-from .http_app import NEWEST, Recording, Served, Shaken, Stage, alone, core_of, message, post, serve, stage_server
+from .http_app import (
+    NEWEST,
+    Recording,
+    Served,
+    Shaken,
+    Stage,
+    alone,
+    core_of,
+    message,
+    post,
+    serve,
+    stage_server,
+)
 
 requirement = pytest.mark.requirement
 
@@ -99,7 +111,8 @@ def test_ids_that_are_none(core: Endpoint, id: str, status: int) -> None:
 
 @requirement("SHTTP-83", "SHTTP-84", "SHTTP-85")
 @pytest.mark.parametrize(
-    ("version", "status"), [("2025-11-25", 200), ("2025-03-26", 200), (None, 200), ("banana", 400), ("2024-01-01", 400)]
+    ("version", "status"),
+    [("2025-11-25", 200), ("2025-03-26", 200), (None, 200), ("banana", 400), ("2024-01-01", 400)],
 )
 def test_the_header_of_the_version(core: Endpoint, version: Any, status: int) -> None:
     client = Shaken(core)
@@ -112,7 +125,10 @@ def test_the_header_of_the_version(core: Endpoint, version: Any, status: int) ->
 
 @requirement("SHTTP-85")
 def test_initialize_does_not_mind_its_header(core: Endpoint) -> None:
-    response = serve(core, post(message("initialize", hello("2025-06-18")), {"MCP-Protocol-Version": "2024-11-05"}))
+    response = serve(
+        core,
+        post(message("initialize", hello("2025-06-18")), {"MCP-Protocol-Version": "2024-11-05"}),
+    )
     assert response.status == 200 and response.json["result"]["protocolVersion"] == "2025-06-18"
 
 
@@ -126,7 +142,10 @@ def test_a_failed_initialize_opens_nothing(core: Endpoint) -> None:
 def test_both_eras_at_once(core: Endpoint) -> None:
     client = Shaken(core, revision=NEWEST)
     assert client.opened.json["result"]["protocolVersion"] == "2025-11-25"
-    assert serve(core, alone("tools/list", headers=client.headers)).json["result"]["resultType"] == "complete"
+    assert (
+        serve(core, alone("tools/list", headers=client.headers)).json["result"]["resultType"]
+        == "complete"
+    )
     assert "resultType" not in client.request("tools/list").json["result"]
 
 
@@ -197,8 +216,12 @@ def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage
 def test_an_array_is_answered_by_an_array(core: Endpoint) -> None:
     client = Shaken(core, revision="2025-03-26")
     items = [
-        message("ping", id="a"), message("nope", id="b"), message("initialize", {}, id="c"), {"id": "d"},
-        message("tools/call", called("pooled"), id="e"), message("notifications/x", id=None),
+        message("ping", id="a"),
+        message("nope", id="b"),
+        message("initialize", {}, id="c"),
+        {"id": "d"},
+        message("tools/call", called("pooled"), id="e"),
+        message("notifications/x", id=None),
     ]
     response = client.send(items)
     assert response.status == 200 and response.headers["Content-Type"] == "application/json"
@@ -213,9 +236,14 @@ def test_an_array_without_requests_is_accepted(core: Endpoint) -> None:
     assert client.send([message("notifications/x", id=None)]).status == 202
 
 
-def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(core: Endpoint, stage: Stage) -> None:
+def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(
+    core: Endpoint, stage: Stage
+) -> None:
     client = Shaken(core, revision="2025-03-26")
-    items = [message("tools/call", called("count", **PROGRESS), 1), message("tools/call", called("hold"), 2)]
+    items = [
+        message("tools/call", called("count", **PROGRESS), 1),
+        message("tools/call", called("hold"), 2),
+    ]
     served = Served(core, post(items, client.headers))
     assert stage.entered.wait(WAIT)
     client.send(message("notifications/cancelled", {"requestId": 2}, None))
@@ -230,20 +258,30 @@ def test_requests_of_an_array_that_wait_count_with_their_bytes(stage: Stage) -> 
     client = Shaken(core_of(server), revision="2025-03-26")
     held = Served(client.core, post(message("tools/call", called("hold"), 1), client.headers))
     assert stage.entered.wait(WAIT)
-    items = [message("tools/call", called("pooled", _meta={"example.com/a": "x" * 600}), id) for id in (2, 3)]
+    items = [
+        message("tools/call", called("pooled", _meta={"example.com/a": "x" * 600}), id)
+        for id in (2, 3)
+    ]
     served = Served(client.core, post(items, client.headers))
     assert eventually(lambda: server._pool.queue)
     stage.go.set()
     answers = {each["id"]: each for each in served.finished().json}
-    assert "result" in answers[2] and answers[3]["error"]["message"] == "too many requests wait already"
+    assert (
+        "result" in answers[2]
+        and answers[3]["error"]["message"] == "too many requests wait already"
+    )
     held.finished()
     server.close()
 
 
-@pytest.mark.parametrize(("revision", "items"), [
-    ("2025-06-18", [message("ping")]), ("2025-03-26", []),
-    ("2025-03-26", [message("ping", id=n) for n in range(101)]),
-])
+@pytest.mark.parametrize(
+    ("revision", "items"),
+    [
+        ("2025-06-18", [message("ping")]),
+        ("2025-03-26", []),
+        ("2025-03-26", [message("ping", id=n) for n in range(101)]),
+    ],
+)
 def test_arrays_that_are_refused(core: Endpoint, revision: str, items: Any) -> None:
     response = Shaken(core, revision=revision).send(items)
     assert response.status == 400 and response.json["error"]["code"] == -32600
@@ -275,8 +313,12 @@ def test_sessions_whose_client_does_not_begin_make_room_and_end(
     begun = Shaken(core)
     opened = [serve(core, post(message("initialize", hello("2025-06-18")))) for _ in range(5)]
     assert [each.status for each in opened] == [200] * 5 and len(core.sessions) == 2
-    statuses = [serve(core, post(message("ping"), {"Mcp-Session-Id": each.headers["Mcp-Session-Id"]})).status
-                for each in opened]
+    statuses = [
+        serve(
+            core, post(message("ping"), {"Mcp-Session-Id": each.headers["Mcp-Session-Id"]})
+        ).status
+        for each in opened
+    ]
     assert statuses == [404] * 4 + [200] and begun.request("ping").status == 200
     monkeypatch.setattr(endpoint, "BEGIN_SECONDS", 0)
     core._look()
@@ -311,10 +353,16 @@ class SlowPeer:
         self._write(data)
 
 
-@pytest.mark.parametrize(("begins", "how"), [("GET", "close"), ("GET", "delete"), ("POST", "close")])
+@pytest.mark.parametrize(
+    ("begins", "how"), [("GET", "close"), ("GET", "delete"), ("POST", "close")]
+)
 def test_no_end_waits_for_a_slow_peer(core: Endpoint, stage: Stage, begins: str, how: str) -> None:
     client = Shaken(core)
-    response = client.listen() if begins == "GET" else client.begin("tools/call", called("hold", **PROGRESS))
+    response = (
+        client.listen()
+        if begins == "GET"
+        else client.begin("tools/call", called("hold", **PROGRESS))
+    )
     if begins == "GET":
         response.writer.wait_for(lambda: response.writer.streamed)
     else:
@@ -331,13 +379,17 @@ def test_no_end_waits_for_a_slow_peer(core: Endpoint, stage: Stage, begins: str,
     assert response.finished().ended and not waits
 
 
-def test_a_stream_is_refused_whose_session_ends_meanwhile(core: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_is_refused_whose_session_ends_meanwhile(
+    core: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, reserve = Shaken(core), core.reserve
     monkeypatch.setattr(core, "reserve", lambda stream: (client.delete(), reserve(stream)))
     assert client.listen().finished().status == 404
 
 
-def test_a_session_whose_end_fails_does_not_keep_the_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_whose_end_fails_does_not_keep_the_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(cause: Exception) -> None:
         raise OSError("no room on the disk")
 
@@ -372,21 +424,27 @@ def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
 
 def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -> None:
 
-
     @server.tool
     def state(ctx: Context) -> str:
         return f"{ctx.session}"
 
     client = Shaken(loose)
     assert client.request("tools/call", called("name")).json["result"]["isError"]
-    assert client.request("tools/call", called("state")).json["result"]["content"][0]["text"] == "None"
+    assert (
+        client.request("tools/call", called("state")).json["result"]["content"][0]["text"] == "None"
+    )
 
 
 def test_without_sessions_a_revision_may_not_be_served(stage: Stage) -> None:
-    server = stage_server(stage, revisions=["2025-06-18", "2025-11-25"], http=HttpOptions(sessions=False))
+    server = stage_server(
+        stage, revisions=["2025-06-18", "2025-11-25"], http=HttpOptions(sessions=False)
+    )
     core = core_of(server)
     assert serve(core, post(message("tools/list"))).status == 200
-    assert serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status == 400
+    assert (
+        serve(core, post(message("tools/list"), {"MCP-Protocol-Version": "2025-03-26"})).status
+        == 400
+    )
     server.close()
 
 
@@ -422,7 +480,9 @@ def listening(client: Shaken, **headers: str) -> Served:
 
 
 @requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
-def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: Server, core: Endpoint) -> None:
+def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(
+    server: Server, core: Endpoint
+) -> None:
     client = Shaken(core)
     server.remove_tool("add")  # before there is a stream: it waits
     stream = listening(client)
@@ -433,7 +493,8 @@ def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(server: S
     stream.writer.wait_for(lambda: len(stream.writer.messages) == 2)
     client.delete()
     assert [each["method"] for each in stream.finished().messages] == [
-        "notifications/tools/list_changed", "notifications/resources/updated",
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
     ]
 
 
@@ -482,7 +543,10 @@ def test_a_silent_stream_gets_comments(server: Server) -> None:
 @requirement("SHTTP-40", "SHTTP-41", "SHTTP-42", "SHTTP-47", "X-12")
 def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
     client, other = Shaken(core), Shaken(core)
-    streams = [each.request("tools/call", called("count", **PROGRESS)).events for each in (client, client, other)]
+    streams = [
+        each.request("tools/call", called("count", **PROGRESS)).events
+        for each in (client, client, other)
+    ]
     ids = [event.id for events in streams for event in events]
     assert len(set(ids)) == len(ids) == 15
     assert all(len({event.id.split("/")[0] for event in events}) == 1 for events in streams)
@@ -491,7 +555,9 @@ def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
 
 @requirement("SHTTP-54")
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-def test_older_clients_get_no_empty_event_and_are_never_let_go(core: Endpoint, stage: Stage, revision: str) -> None:
+def test_older_clients_get_no_empty_event_and_are_never_let_go(
+    core: Endpoint, stage: Stage, revision: str
+) -> None:
     client = Shaken(core, revision=revision)
     held = held_stream(client, stage)
     stage.go.set()
@@ -532,7 +598,9 @@ def test_a_handler_lets_the_client_go_and_it_comes_back(core: Endpoint, stage: S
 
 
 @requirement("SHTTP-47", "SHTTP-51")
-def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: Endpoint, stage: Stage) -> None:
+def test_a_stream_may_be_left_before_anything_was_said(
+    server: Server, core: Endpoint, stage: Stage
+) -> None:
     @server.tool
     def gone(ctx: Context) -> str:
         return f"{ctx.close_stream(0.1)} {ctx.close_stream(0.1)}"
@@ -545,7 +613,9 @@ def test_a_stream_may_be_left_before_anything_was_said(server: Server, core: End
     assert answer[0]["result"]["content"][0]["text"] == "True True"
 
 
-def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(server: Server, stage: Stage) -> None:
+def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(
+    server: Server, stage: Stage
+) -> None:
     core = core_of(server, max_streams=0)
     client = Shaken(core)
     held = held_stream(client, stage)
@@ -564,7 +634,9 @@ def test_the_stream_of_the_session_goes_on_too(server: Server, core: Endpoint) -
     server.remove_tool("add")
     first.writer.wait_for(lambda: first.writer.messages)
     last = first.writer.events[-1].id
-    taken_over = listening(client, Last_Event_ID=last)  # though the server believes that the first is there
+    taken_over = listening(
+        client, Last_Event_ID=last
+    )  # though the server believes that the first is there
     assert first.finished().ended
     server.remove_tool("count")
     taken_over.writer.wait_for(lambda: taken_over.writer.messages)
@@ -583,7 +655,16 @@ def test_ids_of_others_and_unknown_ids_are_refused(core: Endpoint) -> None:
     last = client.request("tools/call", called("count", **PROGRESS)).events[0].id
     stream = last.split("/")[0]
     assert serve(core, other.get(Last_Event_ID=last)).status == 400
-    for id in ("", "x", "0/0", stream, f"{stream}/99", f"{stream}9/0", "9" * 60_000, f"{stream}/-1"):
+    for id in (
+        "",
+        "x",
+        "0/0",
+        stream,
+        f"{stream}/99",
+        f"{stream}9/0",
+        "9" * 60_000,
+        f"{stream}/-1",
+    ):
         response = serve(core, client.get(Last_Event_ID=id))
         assert response.status == 400, id
         assert "event_store" in response.json["error"]["message"]
@@ -595,7 +676,10 @@ def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
     client = Shaken(core)
     stage.go.set()
     response = client.request("tools/call", called("polled", **PROGRESS))
-    assert b"id:" not in response.body and response.messages[-1]["result"]["content"][0]["text"] == "released: False"
+    assert (
+        b"id:" not in response.body
+        and response.messages[-1]["result"]["content"][0]["text"] == "released: False"
+    )
     assert serve(core, client.get(Last_Event_ID="0a.1/1")).status == 400
     stream = listening(client)
     assert stream.writer.body == b""
@@ -614,7 +698,9 @@ def test_no_client_loses_what_is_kept_for_it_by_what_others_are_sent(size: int, 
     assert sum(len(events) for events in store._sessions.values()) <= 100 and store._bytes <= 800
 
 
-def test_where_there_is_no_room_for_a_client_that_keeps_little_the_one_that_keeps_most_makes_it() -> None:
+def test_where_there_is_no_room_for_a_client_that_keeps_little_the_one_that_keeps_most_makes_it() -> (
+    None
+):
     store = EventStore(max_events=100)
     store.add("early.1", 1, b"answer")
     for number in range(1, 100):
@@ -632,11 +718,19 @@ def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Serv
     assert store.after("c.1", 0) is None
     for number in range(1, 11):
         store.add("a.1", number, b"x" * 10)
-    assert store.after("a.1", 3) == [(number, b"x" * 10) for number in range(4, 11)][-8 + 1:]
-    assert store.after("a.1", 1) is None and store.after("b.1", 1) is None and store.after("a.1", 11) is None
+    assert store.after("a.1", 3) == [(number, b"x" * 10) for number in range(4, 11)][-8 + 1 :]
+    assert (
+        store.after("a.1", 1) is None
+        and store.after("b.1", 1) is None
+        and store.after("a.1", 11) is None
+    )
     store.add("a.2", 1, b"y")
     store.add("a.1", 11, b"x" * 100)  # nobody can go on behind what is not kept
-    assert store.after("a.1", 9) is None and store.after("a.1", 10) is None and store.after("a.2", 0) is not None
+    assert (
+        store.after("a.1", 9) is None
+        and store.after("a.1", 10) is None
+        and store.after("a.2", 0) is not None
+    )
     store.add("a.1", 12, b"z")
     assert store.after("a.1", 11) == [(12, b"z")]
     store.forget("a")
@@ -683,7 +777,9 @@ def test_a_forked_process_begins_without_the_streams_of_its_parent() -> None:
     assert serve(core, client.get(Last_Event_ID=first[-2].id)).status == 404
 
 
-def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(server: Server, core: Endpoint) -> None:
+def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
+    server: Server, core: Endpoint
+) -> None:
     class Raced(list):  # type: ignore[type-arg]
         """Of which the stream before takes what is told first, in the moment in which the next one is about to."""
 

@@ -50,7 +50,9 @@ class Site:
     def add(self, **options: Any) -> Endpoint:
         """One more process."""
         store = self.open_store()
-        server = Server("site", store=store, http=HttpOptions(keepalive=1, health="/healthz"), **options)
+        server = Server(
+            "site", store=store, http=HttpOptions(keepalive=1, health="/healthz"), **options
+        )
         self.servers.append(server)
         self.cores.append(core_of(server))
 
@@ -176,7 +178,9 @@ class Roaming(Shaken):
 
 
 def text_of(response: Recording) -> str:
-    answer = response.messages[-1] if response.streamed else response.answer  # a slow one is a stream
+    answer = (
+        response.messages[-1] if response.streamed else response.answer
+    )  # a slow one is a stream
     return str(answer["result"]["content"][0]["text"])
 
 
@@ -186,7 +190,9 @@ def test_any_process_takes_any_request_of_a_session(site: Site) -> None:
     counted = [text_of(client.request("tools/call", {"name": "count"})) for _ in range(7)]
     assert counted == [str(number) for number in range(1, 8)]
     assert client.request("logging/setLevel", {"level": "error"}).answer["result"] == {}
-    assert [text_of(client.request("tools/call", {"name": "name"})) for _ in range(3)] == ["4 test"] * 3
+    assert [text_of(client.request("tools/call", {"name": "name"})) for _ in range(3)] == [
+        "4 test"
+    ] * 3
     assert client.delete().status == 200
     assert [client.request("ping").status for _ in range(3)] == [404] * 3
 
@@ -202,7 +208,11 @@ def test_an_answer_reaches_the_process_that_has_asked(site: Site) -> None:
     asked = client.at(site.cores[0]).begin("tools/call", {"name": "ask"})
     asked.writer.wait_for(lambda: asked.writer.messages)
     id = asked.writer.messages[-1]["id"]
-    answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
+    answer = {
+        "jsonrpc": "2.0",
+        "id": id,
+        "result": {"action": "accept", "content": {"name": "Ada"}},
+    }
     assert client.at(site.cores[1]).send(answer).status == 202
     assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
     assert client.at(site.cores[2]).send(answer).status == 202, "a second one is for nobody"
@@ -219,8 +229,13 @@ def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> 
     store = site.servers[0]._config.store
     before = len(store.list("site/process/"))
     for nobody in ("0123456789abcdef-1", "../session/x-1", "x", 7):
-        assert client.at(site.cores[1]).send({"jsonrpc": "2.0", "id": nobody, "result": {}}).status == 202
-    assert len(store.list("site/process/")) == before, "nothing is kept for a process that there is not"
+        assert (
+            client.at(site.cores[1]).send({"jsonrpc": "2.0", "id": nobody, "result": {}}).status
+            == 202
+        )
+    assert len(store.list("site/process/")) == before, (
+        "nothing is kept for a process that there is not"
+    )
     assert client.at(site.cores[1]).send(right).status == 202
     assert asked.finished().messages[-1]["result"]["content"][0]["text"] == "Ada"
 
@@ -276,15 +291,29 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
     client = Roaming(site.cores)
     stream = client.at(site.cores[1]).listen()
     stream.writer.wait_for(lambda: stream.writer.streamed)
-    assert client.at(site.cores[2]).request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
+    assert (
+        client.at(site.cores[2])
+        .request("resources/subscribe", {"uri": "notes://one"})
+        .answer["result"]
+        == {}
+    )
     core_1 = site.cores[1].subscriptions
-    assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), "the one that has the stream"
+    assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), (
+        "the one that has the stream"
+    )
     site.servers[2].resource_updated("notes://one")
     site.servers[2].add_tool(lambda: 1, name="more", description="One more.")
     methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
     for writer in (listening.writer, stream.writer):
-        writer.wait_for(lambda writer=writer: methods <= {each["method"] for each in writer.messages})
-    assert client.at(site.cores[0]).request("resources/unsubscribe", {"uri": "notes://one"}).answer["result"] == {}
+        writer.wait_for(
+            lambda writer=writer: methods <= {each["method"] for each in writer.messages}
+        )
+    assert (
+        client.at(site.cores[0])
+        .request("resources/unsubscribe", {"uri": "notes://one"})
+        .answer["result"]
+        == {}
+    )
     assert eventually(lambda: not any(each.uris for each in core_1._sessions.values()))
     heard = len(stream.writer.messages)
     site.servers[2].resource_updated("notes://one")
@@ -305,7 +334,9 @@ def test_changes_reach_who_listens_where_no_process_serves_sessions(site: Site) 
     site.servers[2].resource_updated("notes://one")
     site.servers[2].add_tool(lambda: 1, name="more", description="One more.")
     methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
-    listening.writer.wait_for(lambda: methods <= {each["method"] for each in listening.writer.messages})
+    listening.writer.wait_for(
+        lambda: methods <= {each["method"] for each in listening.writer.messages}
+    )
     listening.writer.lose()
     listening.finished()
 
@@ -360,7 +391,9 @@ def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     monkeypatch.setattr(processes.Processes, "_hear", late)
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
-    site.servers[0].resource_updated("notes://one")  # which waits for the thread that writes to the log
+    site.servers[0].resource_updated(
+        "notes://one"
+    )  # which waits for the thread that writes to the log
     stream = client.listen()
     stream.writer.wait_for(lambda: stream.writer.messages)
     told.set()
@@ -368,7 +401,9 @@ def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     stream.finished()
 
 
-def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
@@ -402,7 +437,9 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     assert eventually(lambda: not site.servers[1]._config.processes._unsent)
     again = client.at(site.cores[0]).listen(Last_Event_ID=first.writer.events[-1].id)
     again.writer.wait_for(lambda: again.writer.messages)
-    assert [each["params"]["uri"] for each in again.writer.messages] == ["notes://one"], "what came meanwhile"
+    assert [each["params"]["uri"] for each in again.writer.messages] == ["notes://one"], (
+        "what came meanwhile"
+    )
     assert [each.id.partition("/")[2] for each in again.writer.events if each.data] == ["2"]
     client.at(site.cores[1]).delete()
     again.finished()
@@ -429,8 +466,15 @@ def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
     again.writer.wait_for(lambda: again.writer.streamed)
     resumed.set()
     first.finished()
-    assert client.at(site.cores[1]).request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
-    assert eventually(lambda: any(each.uris for each in site.cores[0].subscriptions._sessions.values()))
+    assert (
+        client.at(site.cores[1])
+        .request("resources/subscribe", {"uri": "notes://one"})
+        .answer["result"]
+        == {}
+    )
+    assert eventually(
+        lambda: any(each.uris for each in site.cores[0].subscriptions._sessions.values())
+    )
     client.delete()
     again.finished()
 
@@ -454,7 +498,9 @@ def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Sit
     for wrong in (last[:-1] + "9999", "0" * 32 + ".1/1", "x"):
         assert serve(site.cores[2], client.at(site.cores[2]).get(Last_Event_ID=wrong)).status == 400
     other = Roaming(site.cores)
-    assert serve(site.cores[2], other.at(site.cores[2]).get(Last_Event_ID=last)).status == 400, "another session's"
+    assert serve(site.cores[2], other.at(site.cores[2]).get(Last_Event_ID=last)).status == 400, (
+        "another session's"
+    )
 
 
 def test_who_resumes_a_call_of_a_killed_process_gets_an_error(site: Site) -> None:
@@ -483,16 +529,27 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
         core._session(stolen.headers)
     for key in ("session", "stream", "process"):
         for entry in site.servers[0]._config.store.list(f"site/{key}/"):
-            assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), "who reads it gets in"
+            assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), (
+                "who reads it gets in"
+            )
 
 
-def test_what_is_no_session_in_the_store_is_refused(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_session_in_the_store_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     client = Roaming(site.cores)
     store = site.servers[0]._config.store
     (entry,) = store.list("site/session/")
     good = json.loads(entry.value)
-    for wrong in (b"", b"\x80\x04", b"[]", b"{}", json.dumps({**good, "revision": "x"}).encode(),
-                  json.dumps({**good, "uris": 1}).encode(), json.dumps({**good, "more": 1}).encode()):
+    for wrong in (
+        b"",
+        b"\x80\x04",
+        b"[]",
+        b"{}",
+        json.dumps({**good, "revision": "x"}).encode(),
+        json.dumps({**good, "uris": 1}).encode(),
+        json.dumps({**good, "more": 1}).encode(),
+    ):
         store.put(entry.key, wrong)
         assert client.request("ping").status == 404
     assert "is refused" in caplog.text
@@ -505,7 +562,9 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
 ) -> None:
     """As of a newer version of this library, in a process that begins while this one serves a request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
-    ((session, store),) = ((each, site.servers[0]._config.store) for each in site.cores[0].sessions.values())
+    ((session, store),) = (
+        (each, site.servers[0]._config.store) for each in site.cores[0].sessions.values()
+    )
 
     def bounded(self: SharedSessions, session: SharedSession) -> bool:
         looked.append(session)
@@ -521,9 +580,14 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
 
 
 @pytest.mark.parametrize("kind", ["object", "long"])
-def test_what_cannot_be_kept_of_a_session_is_logged(site: Site, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_kept_of_a_session_is_logged(
+    site: Site, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     client = Roaming(site.cores)
-    assert text_of(client.request("tools/call", {"name": "keep", "arguments": {"kind": kind}})) == "kept"
+    assert (
+        text_of(client.request("tools/call", {"name": "keep", "arguments": {"kind": kind}}))
+        == "kept"
+    )
     assert "what a session keeps was not written" in caplog.text
 
 
@@ -532,7 +596,9 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
     uris = [f"notes://{number}" for number in range(24)]
     threads = [
         threading.Thread(
-            target=lambda uri=uri, core=core: client.at(core).request("resources/subscribe", {"uri": uri})
+            target=lambda uri=uri, core=core: client.at(core).request(
+                "resources/subscribe", {"uri": uri}
+            )
         )
         for uri, core in zip(uris, itertools.cycle(site.cores))
     ]
@@ -597,7 +663,11 @@ def test_no_two_questions_of_a_session_have_one_id(site: Site) -> None:
         asked = client.begin("tools/call", {"name": "ask"})
         asked.writer.wait_for(lambda: asked.writer.messages)  # noqa: B023
         ids.append(asked.writer.messages[-1]["id"])
-        answer = {"jsonrpc": "2.0", "id": ids[-1], "result": {"action": "accept", "content": {"name": "Ada"}}}
+        answer = {
+            "jsonrpc": "2.0",
+            "id": ids[-1],
+            "result": {"action": "accept", "content": {"name": "Ada"}},
+        }
         assert client.send(answer).status == 202
         asked.finished()
         for session in list(core.sessions.values()):
@@ -605,7 +675,9 @@ def test_no_two_questions_of_a_session_have_one_id(site: Site) -> None:
     assert ids[0] != ids[1]
 
 
-def test_a_process_keeps_copies_of_so_many_sessions_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_keeps_copies_of_so_many_sessions_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
     core = core_of(site.servers[0])
     object.__setattr__(core, "options", HttpOptions(max_sessions=4))
@@ -631,7 +703,9 @@ def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(
     assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
 
 
-def test_a_copy_that_a_request_has_found_is_not_dropped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_a_request_has_found_is_not_dropped(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     core, end_here = site.cores[0], Endpoint.end_here
     client, held = Shaken(core), []
     object.__setattr__(core, "options", HttpOptions(max_sessions=1))
@@ -691,7 +765,9 @@ def test_the_second_round_goes_to_another_process(site: Site) -> None:
     first = serve(site.cores[0], call("ask", capabilities={"elicitation": {}})).answer["result"]
     (key,) = first["inputRequests"]
     params = {
-        "name": "ask", "arguments": {}, "requestState": first["requestState"],
+        "name": "ask",
+        "arguments": {},
+        "requestState": first["requestState"],
         "inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}},
     }
     second = serve(site.cores[1], alone("tools/call", params, capabilities={"elicitation": {}}))
@@ -701,9 +777,14 @@ def test_the_second_round_goes_to_another_process(site: Site) -> None:
 def test_health_is_told_whatever_the_host_is(site: Site) -> None:
     probe = HttpRequest("GET", "/healthz", {"Host": "10.0.0.7:81"})
     assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (200, b"ok\n")
-    assert serve(site.cores[0], HttpRequest("POST", "/healthz", {"Host": "localhost"})).status == 404
+    assert (
+        serve(site.cores[0], HttpRequest("POST", "/healthz", {"Host": "localhost"})).status == 404
+    )
     site.cores[0].closing = True
-    assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (503, b"closing\n")
+    assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (
+        503,
+        b"closing\n",
+    )
     refused = serve(site.cores[0], alone("ping"))
     assert refused.status == 503 and refused.headers["Retry-After"] == "1"
     site.cores[0].closing = False
@@ -736,10 +817,24 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
         redis.signal(19)  # SIGSTOP
     for core in far.cores:
         assert is_refused(client.at(core).request("ping"))
-        assert is_refused(serve(core, post(message("initialize", {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"},
-        }))))
-        assert text_of(serve(core, call("name"))).startswith("None"), "a request that needs no session"
+        assert is_refused(
+            serve(
+                core,
+                post(
+                    message(
+                        "initialize",
+                        {
+                            "protocolVersion": "2025-11-25",
+                            "capabilities": {},
+                            "clientInfo": {"name": "x", "version": "1"},
+                        },
+                    )
+                ),
+            )
+        )
+        assert text_of(serve(core, call("name"))).startswith("None"), (
+            "a request that needs no session"
+        )
     far.go.set()
     assert text_of(held.finished()) == "held", "what runs goes on"
     far.servers[0].resource_updated("notes://one")  # never blocks, and is told later
@@ -750,7 +845,9 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
     else:
         redis.signal(18)  # SIGCONT
         assert eventually(lambda: client.request("ping").status == 200)
-    assert eventually(lambda: all(client.at(core).request("ping").status == 200 for core in far.cores))
+    assert eventually(
+        lambda: all(client.at(core).request("ping").status == 200 for core in far.cores)
+    )
     asked = Roaming(far.cores, elicitation={})
     question = asked.at(far.cores[0]).begin("tools/call", {"name": "ask"})
     question.writer.wait_for(lambda: question.writer.messages)
@@ -804,7 +901,14 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
                  b":x\r\n", b"-ERR no\r\n"):  # fmt: skip
         rubbish["now"] = said
         store = RedisStore(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
-        for name, *values in (("get",), ("put", b""), ("read",), ("list",), ("append", b""), ("delete",)):
+        for name, *values in (
+            ("get",),
+            ("put", b""),
+            ("read",),
+            ("list",),
+            ("append", b""),
+            ("delete",),
+        ):
             store._away = None
             with pytest.raises(StoreUnavailable):
                 getattr(store, name)("a/", *values)
@@ -816,7 +920,9 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.redis
-def test_a_slow_redis_costs_a_request_one_round_trip(far: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_redis_costs_a_request_one_round_trip(
+    far: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Roaming(far.cores)
     for core in far.cores:
         client.at(core).request("ping")
@@ -848,8 +954,13 @@ def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptur
     shared = site.cores[0].shared
     assert shared is not None
     told, store = shared.processes, shared.processes.store
-    for wrong in (b"\x80\x04", b"[]", json.dumps({"session": 7}).encode(), b'{"session": "%b", "message": "x"}'
-                  % next(iter(shared._known)).encode(), b'{"list": 7, "resource": []}'):
+    for wrong in (
+        b"\x80\x04",
+        b"[]",
+        json.dumps({"session": 7}).encode(),
+        b'{"session": "%b", "message": "x"}' % next(iter(shared._known)).encode(),
+        b'{"list": 7, "resource": []}',
+    ):
         store.append(told._log, wrong)
         number = store.append(told._mailbox(told.id), wrong)
     assert eventually(lambda: told._read == number)
@@ -857,7 +968,9 @@ def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptur
     assert client.request("ping").status == 200
 
 
-def test_one_receiver_that_fails_keeps_no_other_from_hearing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_receiver_that_fails_keeps_no_other_from_hearing(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken:
         def hear(self, told: Any) -> None:
             raise OSError("no")
@@ -905,12 +1018,22 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     told._stopped.on_cancel(ends.set)
     told.tell(resource="notes://one")
     told.stop()
-    assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [None, "notes://one"]
+    assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [
+        None,
+        "notes://one",
+    ]
 
 
-def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.01)
-    store, goes, deleted, send = SharedMemory(), threading.Barrier(2), list[str](), SharedMemory.append
+    store, goes, deleted, send = (
+        SharedMemory(),
+        threading.Barrier(2),
+        list[str](),
+        SharedMemory.append,
+    )
     told, waits = processes.Processes(store, "site"), threading.Event()
 
     def slow(self: SharedMemory, key: str, data: bytes, *more: Any) -> int:

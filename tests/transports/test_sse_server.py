@@ -35,7 +35,9 @@ class Old:
 
     def __init__(self, sse: SseServer, **headers: str) -> None:
         self.sse, self.headers = sse, {"Host": "localhost", **headers}
-        self.stream = Served(sse, HttpRequest("GET", "/sse", {**self.headers, "Accept": "text/event-stream"}))  # type: ignore[arg-type]
+        self.stream = Served(
+            sse, HttpRequest("GET", "/sse", {**self.headers, "Accept": "text/event-stream"})
+        )  # type: ignore[arg-type]
         self.writer = self.stream.writer
         self.writer.wait_for(lambda: self.writer.events)
         self.endpoint = self.writer.events[0]
@@ -59,9 +61,15 @@ class Old:
         return next(each for each in self.said() if each.get("id") == id)
 
     def open(self) -> None:
-        self.request("initialize", {
-            "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"},
-        }, "open")
+        self.request(
+            "initialize",
+            {
+                "protocolVersion": "2024-11-05",
+                "capabilities": {},
+                "clientInfo": {"name": "old", "version": "1"},
+            },
+            "open",
+        )
         self.post(message("notifications/initialized", id=None))
 
 
@@ -99,7 +107,9 @@ def test_clients_do_not_hear_each_other(server: Server, sse: SseServer) -> None:
     assert one.request("ping", id="one") and two.request("ping", id="two")
     server.remove_tool("add")
     for client in (one, two):
-        client.writer.wait_for(lambda client=client: "notifications/tools/list_changed" in str(client.said()))
+        client.writer.wait_for(
+            lambda client=client: "notifications/tools/list_changed" in str(client.said())
+        )
     assert "two" not in str(one.said()) and "one" not in str(two.said())
     sse.close()
     for client in (one, two):
@@ -115,24 +125,40 @@ def test_the_session_ends_with_its_stream(sse: SseServer) -> None:
 
 
 @requirement("HSSE-06", "SEC-01")
-@pytest.mark.parametrize(("header", "value", "status"), [("Origin", "http://evil.example", 403), ("Host", "x.y", 421)])
-def test_strangers_are_turned_away_on_both_paths(sse: SseServer, header: str, value: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("header", "value", "status"), [("Origin", "http://evil.example", 403), ("Host", "x.y", 421)]
+)
+def test_strangers_are_turned_away_on_both_paths(
+    sse: SseServer, header: str, value: str, status: int
+) -> None:
     for verb, path in (("GET", "/sse"), ("POST", "/messages")):
         writer = Recording()
         sse.serve(HttpRequest(verb, path, {"Host": "localhost", header: value}), writer)
         assert writer.status == status
 
 
-@pytest.mark.parametrize(("verb", "path", "headers", "status"), [
-    ("POST", "/sse", {}, 405), ("GET", "/messages", {}, 405), ("GET", "/", {}, 404), ("GET", "/sse/", {}, 404),
-    ("GET", "/sse", {"Accept": "application/json"}, 406), ("POST", "/messages", {}, 404),
-    *(("GET", "/sse", {"Accept": accept}, 406) for accept in ("*/*", "text/*", "image/*, */*;q=0.8")),
-    ("GET", "/sse", {"Accept": "text/event-stream;q=0, */*"}, 406),
-    ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "cross-site"}, 403),
-    ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "same-site"}, 403),
-    ("POST", "/messages?session_id=x", {}, 404),
-])
-def test_what_is_not_served(sse: SseServer, verb: str, path: str, headers: Any, status: int) -> None:
+@pytest.mark.parametrize(
+    ("verb", "path", "headers", "status"),
+    [
+        ("POST", "/sse", {}, 405),
+        ("GET", "/messages", {}, 405),
+        ("GET", "/", {}, 404),
+        ("GET", "/sse/", {}, 404),
+        ("GET", "/sse", {"Accept": "application/json"}, 406),
+        ("POST", "/messages", {}, 404),
+        *(
+            ("GET", "/sse", {"Accept": accept}, 406)
+            for accept in ("*/*", "text/*", "image/*, */*;q=0.8")
+        ),
+        ("GET", "/sse", {"Accept": "text/event-stream;q=0, */*"}, 406),
+        ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", "/sse", {"Accept": "text/event-stream", "Sec-Fetch-Site": "same-site"}, 403),
+        ("POST", "/messages?session_id=x", {}, 404),
+    ],
+)
+def test_what_is_not_served(
+    sse: SseServer, verb: str, path: str, headers: Any, status: int
+) -> None:
     writer = Recording()
     sse.serve(HttpRequest(verb, path, {"Host": "localhost", **headers}, b"{}"), writer)
     assert writer.status == status
@@ -153,7 +179,9 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     sse = sse_of(server, max_streams=1, keepalive=0.01)
     client = Old(sse)
     writer = Recording()
-    sse.serve(HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"}), writer)
+    sse.serve(
+        HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"}), writer
+    )
     assert writer.status == 503 and "Limits.streams" in writer.json["error"]["message"]
     client.writer.wait_for(lambda: b": keep-alive" in client.writer.body)
     client.writer.gone = True  # nobody has noticed but the next comment
@@ -165,10 +193,16 @@ def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
     client = Old(sse)
     sse.close()
     client.stream.finished()
-    late = Served(sse, HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"}))  # type: ignore[arg-type]
+    late = Served(
+        sse, HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"})
+    )  # type: ignore[arg-type]
     writer = late.writer
     writer.wait_for(lambda: writer.status)
-    assert writer.status == 503 and "closing" in writer.json["error"]["message"] and not sse._transports
+    assert (
+        writer.status == 503
+        and "closing" in writer.json["error"]["message"]
+        and not sse._transports
+    )
 
 
 def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
@@ -179,7 +213,9 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
     long = b"x" * _MOST_BYTES
     assert pipe.put(long + b"x") and not pipe.put(b"{}") and len(pipe.receive()) == 1
-    assert pipe.put(long[4:]) and pipe.put(b"{}") and not pipe.put(b"123") and len(pipe.receive()) == 2
+    assert (
+        pipe.put(long[4:]) and pipe.put(b"{}") and not pipe.put(b"123") and len(pipe.receive()) == 2
+    )
     assert pipe.send(b"1\n2\n", WAIT) == 4
     assert [event.data for event in writer.events] == ["1", "2"]
     assert pipe.send(b"x" * SHORT_BYTES, 0) == 0, "it would be written by who may not wait"

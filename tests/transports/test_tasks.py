@@ -62,12 +62,19 @@ def test_a_task_belongs_to_who_has_the_token(
 ) -> None:
     monkeypatch.setattr(tasks, "PAGE", 2)
     with guarded.start_http() as running:
+
         def connect(token: str) -> minimcp.Client:
-            return minimcp.connect(running.url, revision=revision, auth=token, extensions=[Tasks()], timeout=WAIT)
+            return minimcp.connect(
+                running.url, revision=revision, auth=token, extensions=[Tasks()], timeout=WAIT
+            )
 
         with connect("ada-1") as ada, connect("ada-2") as again, connect("bob-1") as bob:
             task = ada.start_task("hold")
-            for method in ("tasks/get", "tasks/cancel", "tasks/result" if revision == "2025-11-25" else "tasks/update"):
+            for method in (
+                "tasks/get",
+                "tasks/cancel",
+                "tasks/result" if revision == "2025-11-25" else "tasks/update",
+            ):
                 with pytest.raises(InvalidParams, match="there is no task"):
                     bob.request(method, {"taskId": task.id, "inputResponses": {}})
             assert again.task(task.id).refresh() == "working", "a newer token of the same person"
@@ -99,26 +106,35 @@ def test_the_header_of_the_name_is_the_id_of_the_task(server: Server, method: st
         refused = serve(core, about(method, id, wrong))
         assert (refused.status, refused.json["error"]["code"]) == (400, -32020)
     params = {"taskId": id, "inputResponses": {}}
-    assert serve(core, alone(method, params, {"Mcp-Name": id}, capabilities=EXTENSIONS)).status == 200
+    assert (
+        serve(core, alone(method, params, {"Mcp-Name": id}, capabilities=EXTENSIONS)).status == 200
+    )
 
 
 @pytest.mark.requirement("TASK-43")
 def test_a_look_at_a_task_is_answered_by_json(server: Server) -> None:
     core = core_of(server)
     shaken = Shaken(core)
-    task = shaken.request("tools/call", {"name": "hold", "arguments": {}, "task": {}}).json["result"]["task"]
+    task = shaken.request("tools/call", {"name": "hold", "arguments": {}, "task": {}}).json[
+        "result"
+    ]["task"]
     id = begun(core)
     for answered in (
-        shaken.request("tasks/get", {"taskId": task["taskId"]}), serve(core, about("tasks/get", id, id)),
+        shaken.request("tasks/get", {"taskId": task["taskId"]}),
+        serve(core, about("tasks/get", id, id)),
         shaken.request("tasks/cancel", {"taskId": task["taskId"]}),
     ):
         assert "result" in answered.json and answered.headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.requirement("TASK-42")
-def test_a_client_that_drops_the_stream_of_a_result_loses_nothing(server: Server, stage: Stage) -> None:
+def test_a_client_that_drops_the_stream_of_a_result_loses_nothing(
+    server: Server, stage: Stage
+) -> None:
     shaken = Shaken(core_of(server))
-    task = shaken.request("tools/call", {"name": "hold", "arguments": {}, "task": {}}).json["result"]["task"]
+    task = shaken.request("tools/call", {"name": "hold", "arguments": {}, "task": {}}).json[
+        "result"
+    ]["task"]
     about_it = {"taskId": task["taskId"]}
     assert stage.entered.wait(WAIT)
     waits = shaken.begin("tasks/result", about_it, id=2)
@@ -168,6 +184,8 @@ def test_questions_of_a_task_may_come_on_any_stream(monkeypatch: pytest.MonkeyPa
         "GET": get, "an answer": answer,
     }  # fmt: skip
     with Peer(said, handshake=True, session=None) as peer:
-        with minimcp.connect(peer.url, revision="2025-11-25", elicit=lambda asked: {"name": "Ada"}) as client:
+        with minimcp.connect(
+            peer.url, revision="2025-11-25", elicit=lambda asked: {"name": "Ada"}
+        ) as client:
             assert client.start_task("work").result(WAIT).text == "done"
     assert answers == [{"action": "accept", "content": {"name": "Ada"}}]

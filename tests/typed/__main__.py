@@ -22,7 +22,11 @@ SECONDS = 300
 Lines = Set[Tuple[str, int]]
 
 # Not of what is shown here: these programs keep what the library does not say to themselves.
-PYRIGHT: Dict[str, Any] = {"typeCheckingMode": "strict", "reportUnusedFunction": False, "reportMissingTypeStubs": False}
+PYRIGHT: Dict[str, Any] = {
+    "typeCheckingMode": "strict",
+    "reportUnusedFunction": False,
+    "reportMissingTypeStubs": False,
+}
 
 
 def expected() -> Lines:
@@ -38,14 +42,29 @@ def expected() -> Lines:
 def run(*command: str, cwd: Path) -> str:
     """What a program prints."""
     done = subprocess.run(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
     )
     return done.stdout.decode("utf-8", "replace")
 
 
 def by_mypy(python: str, folder: Path) -> Dict[Tuple[str, int], str]:
     """The errors of ``mypy --strict``, by line."""
-    printed = run(python, "-m", "mypy", "--strict", "--no-incremental", "--python-version", "3.12", ".", cwd=folder)
+    printed = run(
+        python,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-incremental",
+        "--python-version",
+        "3.12",
+        ".",
+        cwd=folder,
+    )
     found = re.findall(r"^(?:\./)?(\w+\.py):(\d+): error: (.*)$", printed, re.M)
     if not found:
         raise SystemExit(printed)
@@ -54,13 +73,20 @@ def by_mypy(python: str, folder: Path) -> Dict[Tuple[str, int], str]:
 
 def by_pyright(python: str, folder: Path) -> Dict[Tuple[str, int], str]:
     """The errors of pyright, by line."""
-    config = {"include": ["."], "venvPath": str(folder.parent), "venv": "env", "pythonVersion": "3.12", **PYRIGHT}
+    config = {
+        "include": ["."],
+        "venvPath": str(folder.parent),
+        "venv": "env",
+        "pythonVersion": "3.12",
+        **PYRIGHT,
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(config), "utf-8")
     printed = run(python, "-m", "pyright", "--outputjson", cwd=folder)
-    answer = json.loads(printed[printed.index("{"):])
+    answer = json.loads(printed[printed.index("{") :])
     return {
         (Path(each["file"]).name, each["range"]["start"]["line"] + 1): each["message"]
-        for each in answer["generalDiagnostics"] if each["severity"] == "error"
+        for each in answer["generalDiagnostics"]
+        if each["severity"] == "error"
     }
 
 
@@ -71,7 +97,9 @@ def main(wheel: str) -> int:
         top = Path(name)
         venv.create(top / "env", with_pip=True)
         python = str(top / "env" / "bin" / "python")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", wheel, *TOOLS], check=True, timeout=SECONDS)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", wheel, *TOOLS], check=True, timeout=SECONDS
+        )
         folder = top / "programs"
         folder.mkdir()
         for path in PROGRAMS.glob("*.py"):

@@ -20,9 +20,14 @@ from ..scripted import RecordingOutlet
 
 def config(**options: Any) -> ServerConfig:
     """A server's configuration, with options of it and of its `Limits`."""
-    limits = {name: options.pop(name) for name in ("rounds", "ask_timeout", "streams") if name in options}
+    limits = {
+        name: options.pop(name) for name in ("rounds", "ask_timeout", "streams") if name in options
+    }
     return ServerConfig(
-        {"name": "unit", "version": "1", "title": "Unit"}, states=States("unit"), limits=Limits(**limits), **options
+        {"name": "unit", "version": "1", "title": "Unit"},
+        states=States("unit"),
+        limits=Limits(**limits),
+        **options,
     )
 
 
@@ -84,7 +89,11 @@ class AnsweringSink(RecordingOutlet):
             found = self._answer(request)
             if found is not None:
                 error = found.get("error")
-                ending: Any = found if error is None else Failure(request["id"], error["code"], error["message"])
+                ending: Any = (
+                    found
+                    if error is None
+                    else Failure(request["id"], error["code"], error["message"])
+                )
                 self._calls.settle(request["id"], ending)
         return True
 

@@ -60,34 +60,47 @@ class NoMembers(enum.Enum):
     pass
 
 
-@for_each(("annotation", "words"), [
-    (bytes, ["bytes have no JSON form", "Image(data, mime_type)"]),
-    (complex, ["complex has no JSON form", "dataclass"]),
-    (Holder, ["field 'data' of Holder", "bytes"]),
-    (NoMembers, ["NoMembers has no members"]),
-    (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
-    (Dict[float, int], ["a dict key cannot be a number"]),
-    (collections.OrderedDict, ["OrderedDict has no JSON form: write list[...], dict[...] or str, or make it a dataclass"]),
-    (3, ["3 is not a type", "write Literal[3]"]),
-    ("Colour.RED", ["write Literal[Colour.RED]"]),
-    ([], ["write list[...]"]),
-    ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
-    (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
-    (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
-    (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
-    (Literal[()], ["Literal[] has no JSON form"]),
-    ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
-    ("Annotated[int, Limits(min_length=1)]", ["min_length=1 cannot limit an integer"]),
-    ("Annotated[str, Limits(ge=1)]", ["ge=1 cannot limit a string"]),
-    ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
-    ("Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]", ["ge=datetime.date(1999, 1, 1) cannot limit a date"]),
-    ("Annotated[int, Limits(ge='1')]", ["the value of 'minimum' cannot be '1'"]),
-    ("Annotated[int, Limits(le=float('nan'))]", ["not JSON compliant"]),
-    ("Annotated[str, Limits(min_length=-1)]", ["the value of 'minLength' cannot be -1"]),
-    ("''", ["the annotation '' cannot be resolved: SyntaxError"]),
-    ("int[3]", ["'int[3]'", "cannot be resolved"]),
-])
-def test_types_without_json_form_say_what_to_write_instead(annotation: Any, words: List[str]) -> None:
+@for_each(
+    ("annotation", "words"),
+    [
+        (bytes, ["bytes have no JSON form", "Image(data, mime_type)"]),
+        (complex, ["complex has no JSON form", "dataclass"]),
+        (Holder, ["field 'data' of Holder", "bytes"]),
+        (NoMembers, ["NoMembers has no members"]),
+        (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
+        (Dict[float, int], ["a dict key cannot be a number"]),
+        (
+            collections.OrderedDict,
+            [
+                "OrderedDict has no JSON form: write list[...], dict[...] or str, or make it a dataclass"
+            ],
+        ),
+        (3, ["3 is not a type", "write Literal[3]"]),
+        ("Colour.RED", ["write Literal[Colour.RED]"]),
+        ([], ["write list[...]"]),
+        ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
+        (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
+        (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
+        (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
+        (Literal[()], ["Literal[] has no JSON form"]),
+        ("Literal[b'x']", ["Literal[b'x'] has no JSON form"]),
+        ("Annotated[int, Limits(min_length=1)]", ["min_length=1 cannot limit an integer"]),
+        ("Annotated[str, Limits(ge=1)]", ["ge=1 cannot limit a string"]),
+        ("Annotated[int, Limits(pattern='a')]", ["cannot limit an integer"]),
+        (
+            "Annotated[dt.date, at.Ge(dt.date(1999, 1, 1))]",
+            ["ge=datetime.date(1999, 1, 1) cannot limit a date"],
+        ),
+        ("Annotated[int, Limits(ge='1')]", ["the value of 'minimum' cannot be '1'"]),
+        ("Annotated[int, Limits(le=float('nan'))]", ["not JSON compliant"]),
+        ("Annotated[str, Limits(min_length=-1)]", ["the value of 'minLength' cannot be -1"]),
+        ("''", ["the annotation '' cannot be resolved: SyntaxError"]),
+        ("int[3]", ["'int[3]'", "cannot be resolved"]),
+    ],
+)
+def test_types_without_json_form_say_what_to_write_instead(
+    annotation: Any, words: List[str]
+) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         kind_of(annotation, scope=Scope(SPACE))
     assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
@@ -101,35 +114,46 @@ def test_names_in_strings() -> None:
         assert kind(text).read({"x": 1, "y": 2}) == SPACE["Point"](1.0, 2.0)
 
 
-@for_each(("text", "value", "message"), [
-    ("int", 1.5, "expected an integer, got the number 1.5"),
-    ("int", 1 << 2000, None),
-    ("float", float("nan"), "expected a number, got the number nan"),
-    ("str", b"x", "expected a string, got a value of type bytes"),
-    ("List[int]", "12", "expected a list, got the string '12'"),
-    ("List[int]", 5, "expected a list, got the number 5"),
-    ("List[int]", [1, None], "[1]: expected an integer, got null"),
-    ("Tuple[int, str]", (1,), "expected a tuple of 2, got a list of 1"),
-    ("Tuple[int, str]", (1, 2), "[1]: expected a string, got the number 2"),
-    ("Dict[str, int]", [], "expected a dict, got an empty list"),
-    ("Dict[str, int]", {"a": "x"}, "a: expected an integer, got the string 'x'"),
-    ("Dict[str, int]", {2: 1}, "the name 2: expected a string, got the number 2"),
-    ("Dict[str, int]", {None: 1}, "the name None: expected a string, got null"),
-    ("Dict[int, int]", {"a": 1}, "the name 'a': expected a value of type int, got the string 'a'"),
-    ("Point", {"x": 1, "y": 2}, "expected a Point, got an object with x, y"),
-    ("Movie", {"title": 1, "year": 2}, "title: expected a string, got the number 1"),
-    ("Movie", {"title": "x"}, "year is missing: expected an integer, got nothing"),
-    ("Optional[Point]", 3, "expected an object with x and y or null, got the number 3"),
-    ("dt.date", "1999-12-31", "expected a value of type date, got the string '1999-12-31'"),
-    ("dt.date", dt.datetime(1999, 12, 31), "expected a value of type date, got a value of type datetime"),
-    ("dt.timedelta", 3, "expected a value of type timedelta, got the number 3"),
-    ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got the number NaN"),
-    ("Colour", "blue", "expected one of 'red' or 'green', got the string 'blue'"),
-    ("Colour", [], "expected one of 'red' or 'green', got an empty list"),
-    ("Model", {"a": 1}, "expected a Model, got an object with a"),
-    ("Annotated[int, Limits(ge=1)]", 0, "expected a number of at least 1, got the number 0"),
-    ("Set[Decimal]", {Decimal("1E+2")}, None),
-])
+@for_each(
+    ("text", "value", "message"),
+    [
+        ("int", 1.5, "expected an integer, got the number 1.5"),
+        ("int", 1 << 2000, None),
+        ("float", float("nan"), "expected a number, got the number nan"),
+        ("str", b"x", "expected a string, got a value of type bytes"),
+        ("List[int]", "12", "expected a list, got the string '12'"),
+        ("List[int]", 5, "expected a list, got the number 5"),
+        ("List[int]", [1, None], "[1]: expected an integer, got null"),
+        ("Tuple[int, str]", (1,), "expected a tuple of 2, got a list of 1"),
+        ("Tuple[int, str]", (1, 2), "[1]: expected a string, got the number 2"),
+        ("Dict[str, int]", [], "expected a dict, got an empty list"),
+        ("Dict[str, int]", {"a": "x"}, "a: expected an integer, got the string 'x'"),
+        ("Dict[str, int]", {2: 1}, "the name 2: expected a string, got the number 2"),
+        ("Dict[str, int]", {None: 1}, "the name None: expected a string, got null"),
+        (
+            "Dict[int, int]",
+            {"a": 1},
+            "the name 'a': expected a value of type int, got the string 'a'",
+        ),
+        ("Point", {"x": 1, "y": 2}, "expected a Point, got an object with x, y"),
+        ("Movie", {"title": 1, "year": 2}, "title: expected a string, got the number 1"),
+        ("Movie", {"title": "x"}, "year is missing: expected an integer, got nothing"),
+        ("Optional[Point]", 3, "expected an object with x and y or null, got the number 3"),
+        ("dt.date", "1999-12-31", "expected a value of type date, got the string '1999-12-31'"),
+        (
+            "dt.date",
+            dt.datetime(1999, 12, 31),
+            "expected a value of type date, got a value of type datetime",
+        ),
+        ("dt.timedelta", 3, "expected a value of type timedelta, got the number 3"),
+        ("Decimal", Decimal("nan"), "expected a number, or a string of digits, got the number NaN"),
+        ("Colour", "blue", "expected one of 'red' or 'green', got the string 'blue'"),
+        ("Colour", [], "expected one of 'red' or 'green', got an empty list"),
+        ("Model", {"a": 1}, "expected a Model, got an object with a"),
+        ("Annotated[int, Limits(ge=1)]", 0, "expected a number of at least 1, got the number 0"),
+        ("Set[Decimal]", {Decimal("1E+2")}, None),
+    ],
+)
 def test_a_result_of_another_type_is_told(text: str, value: Any, message: Optional[str]) -> None:
     made = kind(text, writing=True)
     if message is None:
@@ -176,7 +200,10 @@ def test_ambiguous_unions_do_not_double_their_work_per_level() -> None:
 def test_what_a_constructor_refuses_does_not_fit() -> None:
     even = kind("List[Even]")
     assert even.read([{"number": 2}])
-    assert refused(even.read, [{"number": 3}]) == "[0]: expected an object with number that is valid: 3 is odd"
+    assert (
+        refused(even.read, [{"number": 3}])
+        == "[0]: expected an object with number that is valid: 3 is odd"
+    )
 
     @dataclass
     class Silent:
@@ -195,7 +222,9 @@ def test_what_a_constructor_refuses_does_not_fit() -> None:
 
 def test_two_classes_of_one_name_have_two_definitions() -> None:
     def make(type_: Any) -> Any:
-        return dataclass(type("Same", (), {"__annotations__": {"a": type_}, "__module__": __name__}))
+        return dataclass(
+            type("Same", (), {"__annotations__": {"a": type_}, "__module__": __name__})
+        )
 
     class Item(pydantic.BaseModel):
         x: int
@@ -233,12 +262,24 @@ class Unknown:
     pass
 
 
-@for_each(("value", "written"), [
-    (None, None), ("a", "a"), (1.5, 1.5), ({1}, [1]), (PurePosixPath("a"), "a"), (Point3(1.0), {"x": 1.0}),
-    ([1, (2, {"a": dt.date(1999, 12, 31)})], [1, [2, {"a": "1999-12-31"}]]), ({1: Base(1)}, {"1": {"a": 1}}),
-    (collections.OrderedDict(a=Decimal("1.0")), {"a": "1.0"}), (collections.defaultdict(int, a=1), {"a": 1}),
-    (SPACE["Colour"].RED, "red"), (SPACE["Level"].HIGH, 2), (SPACE["Model"](a=1), {"a": 1, "b": [], "when": None}),
-])
+@for_each(
+    ("value", "written"),
+    [
+        (None, None),
+        ("a", "a"),
+        (1.5, 1.5),
+        ({1}, [1]),
+        (PurePosixPath("a"), "a"),
+        (Point3(1.0), {"x": 1.0}),
+        ([1, (2, {"a": dt.date(1999, 12, 31)})], [1, [2, {"a": "1999-12-31"}]]),
+        ({1: Base(1)}, {"1": {"a": 1}}),
+        (collections.OrderedDict(a=Decimal("1.0")), {"a": "1.0"}),
+        (collections.defaultdict(int, a=1), {"a": 1}),
+        (SPACE["Colour"].RED, "red"),
+        (SPACE["Level"].HIGH, 2),
+        (SPACE["Model"](a=1), {"a": 1, "b": [], "when": None}),
+    ],
+)
 def test_values_nobody_declared_are_written_by_their_own_type(value: Any, written: Any) -> None:
     assert write_any(value) == written
     assert kind_of(Any).write(value) == written
@@ -247,24 +288,34 @@ def test_values_nobody_declared_are_written_by_their_own_type(value: Any, writte
 
 def test_values_without_json_form_are_refused() -> None:
     for value, message in (
-        (b"x", "bytes have no JSON form"), (object(), "a bare object has no JSON form"),
-        ([Unknown()], "[0]: Unknown has no JSON form"), (float("inf"), "expected a number, got the number inf"),
+        (b"x", "bytes have no JSON form"),
+        (object(), "a bare object has no JSON form"),
+        ([Unknown()], "[0]: Unknown has no JSON form"),
+        (float("inf"), "expected a number, got the number inf"),
         ({True: 1}, "expected a string, got true"),
     ):
         assert message in refused(write_any, value)
-    assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [int, float]
+    assert [type(kind(name).write(SPACE["Level"].HIGH)) for name in ("int", "float")] == [
+        int,
+        float,
+    ]
 
 
 def test_numbers_that_all_have_one_hash_are_no_members_of_a_set_or_dict() -> None:
     """A set of 20,000 of them takes ten seconds, and one of 200,000 a quarter of an hour."""
     alike = [number * sys.hash_info.modulus for number in range(200)]
     for annotation, value in (
-        (Set[int], alike), (FrozenSet[int], alike),
-        (Dict[int, str], dict.fromkeys(map(str, alike), "x")), (Set[Tuple[int, str]], [[number, "x"] for number in alike]),
+        (Set[int], alike),
+        (FrozenSet[int], alike),
+        (Dict[int, str], dict.fromkeys(map(str, alike), "x")),
+        (Set[Tuple[int, str]], [[number, "x"] for number in alike]),
     ):
         with pytest.raises(Mismatch, match="too many values have the same hash"):
             kind_of(annotation).read(value)
-    assert kind_of(Set[int]).read(alike[:100]) == {*alike[:100]} and len(kind_of(Set[int]).read([*range(10_000)])) == 10_000
+    assert (
+        kind_of(Set[int]).read(alike[:100]) == {*alike[:100]}
+        and len(kind_of(Set[int]).read([*range(10_000)])) == 10_000
+    )
     assert kind_of(Dict[int, str]).read({"1": "x", "2": "y"}) == {1: "x", 2: "y"}
 
 

@@ -35,30 +35,75 @@ def server() -> Server:
     return made
 
 
-@for_each(("uri", "options", "kind", "words"), [
-    ("notes://chart", {}, ValueError, "begins with ui://"), ("ui://", {}, ValueError, "begins with ui://"),
-    ("ui://sales/{month}", {}, ValueError, "no variables"), (URI, {}, ValueError, "exists"),
-    ("ui://a", {"csp": ["https://a.org"]}, TypeError, "csp is a mapping"),
-    ("ui://a", {"csp": {"connect_domain": []}}, ValueError, "did you mean 'connect_domains'"),
-    ("ui://a", {"csp": {"connectDomains": []}}, ValueError, "did you mean 'connect_domains'"),
-    ("ui://a", {"csp": {"connect_domains": "https://a.org"}}, ValueError, "connect_domains is a list of origins"),
-    ("ui://a", {"csp": {"connect_domains": ["https://a.org; script-src *"]}}, ValueError, "a list of origins"),
-    ("ui://a", {"csp": {"frame_domains": [5]}}, ValueError, "frame_domains is a list of origins"),
-    ("ui://a", {"permissions": ["clipboardWrite"]}, ValueError, "did you mean 'clipboard_write'"),
-    ("ui://a", {"permissions": ["camra"]}, ValueError, "did you mean 'camera'"),
-    ("ui://a", {"csp": {"connect_domains": ["https://a.org 'unsafe-eval'"]}}, ValueError, "a list of origins"),
-    ("ui://a", {"csp": {"connect_domains": ["https://a.org\0"]}}, ValueError, "a list of origins"),
-    ("ui://a", {"csp": {"connect_domains": ["https://\u212a.org"]}}, ValueError, "a list of origins"),
-    ("ui://a", {"csp": {"connect_domains": ["*"]}}, ValueError, "a list of origins"),
-    ("ui://a", {"permissions": "camera"}, TypeError, "permissions is a list of permissions"),
-    ("ui://a", {"border": 1}, TypeError, "border is True, False or None"),
-    ("ui://a\n", {}, ValueError, "."), ("ui://a b", {}, ValueError, "."), ("ui://a/../b", {}, ValueError, "segment"),
-    ("ui://a", {"border": "yes"}, TypeError, "border is True, False or None"),
-    ("ui://a", {"domain": 5}, TypeError, "domain is text or None"),
-    ("ui://a", {"boarder": True}, TypeError, "did you mean border="), ("ui://a", {"ttl": -1}, ValueError, "ttl"),
-    ("ui://a", {"mime_type": "text/html"}, TypeError, "an app has no option mime_type="),
-])
-def test_what_an_app_cannot_be(server: Server, uri: str, options: Any, kind: Any, words: str) -> None:
+@for_each(
+    ("uri", "options", "kind", "words"),
+    [
+        ("notes://chart", {}, ValueError, "begins with ui://"),
+        ("ui://", {}, ValueError, "begins with ui://"),
+        ("ui://sales/{month}", {}, ValueError, "no variables"),
+        (URI, {}, ValueError, "exists"),
+        ("ui://a", {"csp": ["https://a.org"]}, TypeError, "csp is a mapping"),
+        ("ui://a", {"csp": {"connect_domain": []}}, ValueError, "did you mean 'connect_domains'"),
+        ("ui://a", {"csp": {"connectDomains": []}}, ValueError, "did you mean 'connect_domains'"),
+        (
+            "ui://a",
+            {"csp": {"connect_domains": "https://a.org"}},
+            ValueError,
+            "connect_domains is a list of origins",
+        ),
+        (
+            "ui://a",
+            {"csp": {"connect_domains": ["https://a.org; script-src *"]}},
+            ValueError,
+            "a list of origins",
+        ),
+        (
+            "ui://a",
+            {"csp": {"frame_domains": [5]}},
+            ValueError,
+            "frame_domains is a list of origins",
+        ),
+        (
+            "ui://a",
+            {"permissions": ["clipboardWrite"]},
+            ValueError,
+            "did you mean 'clipboard_write'",
+        ),
+        ("ui://a", {"permissions": ["camra"]}, ValueError, "did you mean 'camera'"),
+        (
+            "ui://a",
+            {"csp": {"connect_domains": ["https://a.org 'unsafe-eval'"]}},
+            ValueError,
+            "a list of origins",
+        ),
+        (
+            "ui://a",
+            {"csp": {"connect_domains": ["https://a.org\0"]}},
+            ValueError,
+            "a list of origins",
+        ),
+        (
+            "ui://a",
+            {"csp": {"connect_domains": ["https://\u212a.org"]}},
+            ValueError,
+            "a list of origins",
+        ),
+        ("ui://a", {"csp": {"connect_domains": ["*"]}}, ValueError, "a list of origins"),
+        ("ui://a", {"permissions": "camera"}, TypeError, "permissions is a list of permissions"),
+        ("ui://a", {"border": 1}, TypeError, "border is True, False or None"),
+        ("ui://a\n", {}, ValueError, "."),
+        ("ui://a b", {}, ValueError, "."),
+        ("ui://a/../b", {}, ValueError, "segment"),
+        ("ui://a", {"border": "yes"}, TypeError, "border is True, False or None"),
+        ("ui://a", {"domain": 5}, TypeError, "domain is text or None"),
+        ("ui://a", {"boarder": True}, TypeError, "did you mean border="),
+        ("ui://a", {"ttl": -1}, ValueError, "ttl"),
+        ("ui://a", {"mime_type": "text/html"}, TypeError, "an app has no option mime_type="),
+    ],
+)
+def test_what_an_app_cannot_be(
+    server: Server, uri: str, options: Any, kind: Any, words: str
+) -> None:
     def other() -> str:
         """Another page."""
         return ""
@@ -67,14 +112,18 @@ def test_what_an_app_cannot_be(server: Server, uri: str, options: Any, kind: Any
         server.app(uri, **options)(other)
 
 
-@for_each(("options", "kind", "words"), [
-    ({"ui": "ui://sales/chrt"}, ValueError, f"did you mean '{URI}'"),
-    ({"ui": "https://sales/chart"}, ValueError, "no app is registered before it as"),
-    ({"ui": 5}, TypeError, "ui is the URI of an app"), ({"visibility": 5}, TypeError, 'visibility is "model"'),
-    ({"visibility": "host"}, ValueError, "visibility knows no 'host'"),
-    ({"visibility": ["app", "modell"]}, ValueError, "did you mean 'model'"),
-    ({"visibility": []}, ValueError, "visibility names nobody"),
-])
+@for_each(
+    ("options", "kind", "words"),
+    [
+        ({"ui": "ui://sales/chrt"}, ValueError, f"did you mean '{URI}'"),
+        ({"ui": "https://sales/chart"}, ValueError, "no app is registered before it as"),
+        ({"ui": 5}, TypeError, "ui is the URI of an app"),
+        ({"visibility": 5}, TypeError, 'visibility is "model"'),
+        ({"visibility": "host"}, ValueError, "visibility knows no 'host'"),
+        ({"visibility": ["app", "modell"]}, ValueError, "did you mean 'model'"),
+        ({"visibility": []}, ValueError, "visibility names nobody"),
+    ],
+)
 def test_what_a_tool_cannot_say(server: Server, options: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words):
         server.add_tool(sales, **options)
@@ -95,7 +144,9 @@ def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None
         server.app(URI)(chart)
 
 
-@pytest.mark.parametrize("origin", ["https://*.a.org", "wss://a.org:8443", "http://[::1]:*", "HTTPS://xn--bcher-kva.a"])
+@pytest.mark.parametrize(
+    "origin", ["https://*.a.org", "wss://a.org:8443", "http://[::1]:*", "HTTPS://xn--bcher-kva.a"]
+)
 def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
     def other() -> str:
         """Another page."""
@@ -116,7 +167,9 @@ def test_a_mark_needs_the_uri_and_the_extension() -> None:
             """A page."""
             return ""
 
-    with pytest.raises(TypeError, match=r"Shop.page .* needs Server\(..., extensions=\[Apps\(\)\]\)"):
+    with pytest.raises(
+        TypeError, match=r"Shop.page .* needs Server\(..., extensions=\[Apps\(\)\]\)"
+    ):
         Server("shop", Shop())
 
 
@@ -131,7 +184,9 @@ def test_the_page_explains_what_the_script_defines() -> None:
     explained = re.findall(r"``app\.(\w+)", "\n".join(terms))
     api = script().partition("\n  return {")[2]
     defined = re.findall(r"^    (?:async )?(\w+)[:(]|[ ,](request|notify),", api, re.M)
-    assert sorted(explained) == sorted([*filter(None, (name for both in defined for name in both)), "host"])
+    assert sorted(explained) == sorted(
+        [*filter(None, (name for both in defined for name in both)), "host"]
+    )
 
 
 def test_the_script_is_small_and_can_stand_in_a_page() -> None:

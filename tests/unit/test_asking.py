@@ -30,14 +30,20 @@ def answers(request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     return {"elicitation/create": YES, "roots/list": {"roots": []}}.get(request["method"])
 
 
-def asker(revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any) -> Any:
+def asker(
+    revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any
+) -> Any:
     outlet = AnsweringSink(answer)
-    made = exchange(method, {"name": "t"}, revision=revision, capabilities=ALL, sink=outlet, **options)
+    made = exchange(
+        method, {"name": "t"}, revision=revision, capabilities=ALL, sink=outlet, **options
+    )
     return asker_of(made), made
 
 
 def replay(state: Any = None, responses: Any = None, **options: Any) -> ReplayAsker:
-    made = exchange("tools/call", {"name": "t"}, revision=R5, capabilities=ALL, of=config(**options))
+    made = exchange(
+        "tools/call", {"name": "t"}, revision=R5, capabilities=ALL, of=config(**options)
+    )
     return ReplayAsker(made, state, responses)
 
 
@@ -51,8 +57,12 @@ def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
 @pytest.mark.requirement("M:MRTR-S1", "M:VER-S16", "M:CMP-6")
 def test_who_answers() -> None:
     for revision, method, kind in (
-        (R4, "tools/call", Asker), (R1, "prompts/get", Asker), (R5, "resources/read", ReplayAsker),
-        (R4, "completion/complete", Asker), (R5, "tools/list", Asker), (R5, "completion/complete", Asker),
+        (R4, "tools/call", Asker),
+        (R1, "prompts/get", Asker),
+        (R5, "resources/read", ReplayAsker),
+        (R4, "completion/complete", Asker),
+        (R5, "tools/list", Asker),
+        (R5, "completion/complete", Asker),
     ):
         one, made = asker(revision, method)
         assert type(one) is kind and asker_of(made) is one
@@ -92,17 +102,28 @@ def test_what_is_no_question() -> None:
 
 
 @pytest.mark.requirement("SAMP-13", "ELIC-19", "M:ELI-18")
-@pytest.mark.parametrize(("answer", "error", "words"), [
-    ({"error": {"code": -1, "message": "User rejected sampling request"}}, Refused, "User rejected"),
-    ({"error": {"code": -1, "message": ""}}, Refused, "^$"),
-    ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
-    ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
-    ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
-    ({"error": {"code": -32602, "message": "the value was rejected"}}, InvalidParams, "rejected"),
-    ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
-    ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
-    ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "n: expected an integer"),
-])
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (
+            {"error": {"code": -1, "message": "User rejected sampling request"}},
+            Refused,
+            "User rejected",
+        ),
+        ({"error": {"code": -1, "message": ""}}, Refused, "^$"),
+        ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
+        ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
+        ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
+        (
+            {"error": {"code": -32602, "message": "the value was rejected"}},
+            InvalidParams,
+            "rejected",
+        ),
+        ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
+        ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
+        ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "n: expected an integer"),
+    ],
+)
 def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
     one, made = asker(answer=lambda request: answer)
     with pytest.raises(error, match=words) as caught:
@@ -118,9 +139,16 @@ def test_the_rounds_of_a_request() -> None:
     second = replay(claims, {"a": YES, "stranger": YES})
     assert second.round == 2 and second.call_id == claims["cid"]
     claims = suspended(second, a=NAME, b=ListRoots())
-    assert set(claims["asked"]) == {"b"} and claims["ans"]["a"][1] == YES and "stranger" not in claims["ans"]
+    assert (
+        set(claims["asked"]) == {"b"}
+        and claims["ans"]["a"][1] == YES
+        and "stranger" not in claims["ans"]
+    )
     third = replay(claims, {"b": {"roots": []}})
-    assert third.ask_all({"a": NAME, "b": ListRoots()}) == {"a": Answer("accept", {"n": 1}), "b": []}
+    assert third.ask_all({"a": NAME, "b": ListRoots()}) == {
+        "a": Answer("accept", {"n": 1}),
+        "b": [],
+    }
     assert not third.pending and third.round == 3
 
 

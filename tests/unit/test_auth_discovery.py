@@ -120,19 +120,28 @@ def test_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) 
 # ------------------------------------------------------------ hostile documents
 
 ENDPOINTS: Dict[str, Any] = {
-    "a script": "javascript:alert(1)", "a line end": "https://h.example\r\nX: y/", "a number": 5,
-    "http elsewhere": "http://evil.example.com/authorize", "a fragment": "https://h.example/#part",
+    "a script": "javascript:alert(1)",
+    "a line end": "https://h.example\r\nX: y/",
+    "a number": 5,
+    "http elsewhere": "http://evil.example.com/authorize",
+    "a fragment": "https://h.example/#part",
 }
 
 
 def hostile() -> Iterator[Any]:
     for endpoint in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
         for name, value in ENDPOINTS.items():
-            yield pytest.param(lambda peer, e=endpoint, v=value: peer.more.update({e: v}), id=f"{endpoint}: {name}")
+            yield pytest.param(
+                lambda peer, e=endpoint, v=value: peer.more.update({e: v}), id=f"{endpoint}: {name}"
+            )
     for name, value in ENDPOINTS.items():
-        yield pytest.param(lambda peer, v=value: peer.prm.update(authorization_servers=[v]), id=f"issuer: {name}")
+        yield pytest.param(
+            lambda peer, v=value: peer.prm.update(authorization_servers=[v]), id=f"issuer: {name}"
+        )
     others: Dict[str, Callable[[Any], Any]] = {
-        "the issuer is a private address": lambda peer: peer.prm.update(authorization_servers=["https://169.254.1.1"]),
+        "the issuer is a private address": lambda peer: peer.prm.update(
+            authorization_servers=["https://169.254.1.1"]
+        ),
         "no authorization server": lambda peer: peer.prm.pop("authorization_servers"),
         "an object of them": lambda peer: peer.prm.update(authorization_servers={"a": "b"}),
         "another resource": lambda peer: peer.prm.update(resource="https://evil.example.com/mcp"),
@@ -148,7 +157,11 @@ def hostile() -> Iterator[Any]:
         "metadata of two hosts": lambda peer: peer.challenge(f"{peer.url}\\\\@evil.example.com/"),
         "metadata that is not there": lambda peer: peer.challenge(f"{peer.url}/nothing"),
         "metadata that redirects": lambda peer: peer.faults.update(
-            {PROTECTED + "/mcp": lambda handler: handler.answer(302, b"", Location="http://127.0.0.1:1/")}
+            {
+                PROTECTED + "/mcp": lambda handler: handler.answer(
+                    302, b"", Location="http://127.0.0.1:1/"
+                )
+            }
         ),
     }
     for name, change in others.items():
@@ -160,7 +173,10 @@ class Hostile(AuthorizationServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.prm: Dict[str, Any] = {"resource": f"{self.url}/mcp", "authorization_servers": [self.url]}
+        self.prm: Dict[str, Any] = {
+            "resource": f"{self.url}/mcp",
+            "authorization_servers": [self.url],
+        }
         self.faults[PROTECTED + "/mcp"] = lambda handler: handler.answer(200, self.prm)  # type: ignore[attr-defined]
         self.challenge(f"{self.url}{PROTECTED}/mcp")
 
@@ -192,20 +208,28 @@ def test_a_hostile_document_is_refused_and_nothing_is_opened(change: Callable[[A
 @requirement("AUTH-37", "AUTH-65", "AUTH-36", "M:AUTH-6", "AUTH-40", "AUTH-41")
 def test_where_documents_are_looked_for() -> None:
     with Hostile() as peer:
-        auth = SignIn(store=TokenMemory(), on_redirect=lambda url: None, on_callback=lambda state, timeout: "?")
+        auth = SignIn(
+            store=TokenMemory(),
+            on_redirect=lambda url: None,
+            on_callback=lambda state, timeout: "?",
+        )
         peer.faults["/v1/mcp"] = peer.faults["/mcp"]
         peer.faults["/v1/mcp"] = lambda handler: handler.answer(401, {})  # type: ignore[attr-defined]
         with pytest.raises(AuthorizationError):
             minimcp.connect(f"{peer.url}/v1/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
-            f"{PROTECTED}/v1/mcp", PROTECTED, METADATA
+            f"{PROTECTED}/v1/mcp",
+            PROTECTED,
+            METADATA,
         ]
         peer.asked.clear()
         peer.prm["authorization_servers"] = [f"{peer.url}/tenant"]
         with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
-            f"{PROTECTED}/mcp", f"{METADATA}/tenant", "/.well-known/openid-configuration/tenant",
+            f"{PROTECTED}/mcp",
+            f"{METADATA}/tenant",
+            "/.well-known/openid-configuration/tenant",
             "/tenant/.well-known/openid-configuration",
         ]
         peer.asked.clear()
@@ -214,9 +238,13 @@ def test_where_documents_are_looked_for() -> None:
         with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
-            f"{PROTECTED}/mcp", METADATA, "/.well-known/openid-configuration"
+            f"{PROTECTED}/mcp",
+            METADATA,
+            "/.well-known/openid-configuration",
         ]
-        versions = {each.headers["MCP-Protocol-Version"] for each in peer.asked if "well-known" in each.path}
+        versions = {
+            each.headers["MCP-Protocol-Version"] for each in peer.asked if "well-known" in each.path
+        }
         assert versions == {"2026-07-28"}
 
 
@@ -224,19 +252,37 @@ def test_where_documents_are_looked_for() -> None:
 
 
 def test_what_a_browser_is_given_is_written_anew() -> None:
-    assert safe_to_open("HTTPS://Example.com/$(a)?c='d\"&e=%20") == "https://example.com/%24%28a%29?c=%27d%22&e=%20"
+    assert (
+        safe_to_open("HTTPS://Example.com/$(a)?c='d\"&e=%20")
+        == "https://example.com/%24%28a%29?c=%27d%22&e=%20"
+    )
     assert safe_to_open("http://[::1]:8000/x") == "http://[::1]:8000/x"
 
 
 @requirement("AUTH-61", "AUTH-51", "M:AUTH-16")
 def test_urls_that_a_user_gives() -> None:
-    for uri in ("https://app.example.com/back", "http://127.0.0.1:9/", "http://localhost/back", "http://[::1]:5/x"):
+    for uri in (
+        "https://app.example.com/back",
+        "http://127.0.0.1:9/",
+        "http://localhost/back",
+        "http://[::1]:5/x",
+    ):
         SignIn(store=TokenMemory(), redirect_uri=uri)
-    for uri in ("http://evil.example.com/", "https://h/#part", "myapp://back", "javascript:alert(1)"):
+    for uri in (
+        "http://evil.example.com/",
+        "https://h/#part",
+        "myapp://back",
+        "javascript:alert(1)",
+    ):
         with pytest.raises(ValueError):
             SignIn(store=TokenMemory(), redirect_uri=uri)
     SignIn(store=TokenMemory(), client_metadata_url="https://h.example/client.json")
-    for url in ("http://h.example/client.json", "https://h.example", "https://h.example/", "https://h.example/#x"):
+    for url in (
+        "http://h.example/client.json",
+        "https://h.example",
+        "https://h.example/",
+        "https://h.example/#x",
+    ):
         with pytest.raises(ValueError):
             SignIn(store=TokenMemory(), client_metadata_url=url)
 
@@ -253,7 +299,13 @@ def test_a_secret_is_percent_encoded_in_basic() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [None, {}, {"access_token": "x"}, [], {"access_token": "a b", "issuer": "i", "resource": "r", "scopes": []}],
+    [
+        None,
+        {},
+        {"access_token": "x"},
+        [],
+        {"access_token": "a b", "issuer": "i", "resource": "r", "scopes": []},
+    ],
 )
 def test_a_record_of_another_kind_is_no_token(record: Any) -> None:
     assert Token.from_record(record) is None
@@ -279,7 +331,11 @@ def test_a_proof_has_what_it_needs() -> None:
     head = jwt.get_unverified_header(proof)
     claims = jwt.decode(proof, jwt.PyJWK(head["jwk"], "ES256").key, ["ES256"])
     assert head["typ"] == "dpop+jwt"
-    assert (claims["htm"], claims["htu"], claims["nonce"]) == ("POST", "https://h.example/mcp", "n1")
+    assert (claims["htm"], claims["htu"], claims["nonce"]) == (
+        "POST",
+        "https://h.example/mcp",
+        "n1",
+    )
     assert claims["ath"] == "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A"
     assert "nonce" not in jwt.decode(key.proof("POST", url), options={"verify_signature": False})
     with pytest.raises(AuthorizationError, match="no key on the curve"):

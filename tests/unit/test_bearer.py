@@ -32,7 +32,7 @@ def refusal(bearer: Bearer, headers: Headers) -> HttpError:
 
 
 def challenge(bearer: Bearer, headers: Headers) -> str:
-    (name, value), = refusal(bearer, headers).headers
+    ((name, value),) = refusal(bearer, headers).headers
     assert name == "WWW-Authenticate"
     return value
 
@@ -41,7 +41,11 @@ def challenge(bearer: Bearer, headers: Headers) -> str:
 def test_a_token_that_is_verified_becomes_what_is_known_by_it() -> None:
     found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).admit(sent())
     assert (found.subject, found.client_id, found.issuer) == ("ada", "app", ISSUER)
-    assert (found.scopes, found.audience, found.claims["team"]) == ({"read", "write"}, (RESOURCE,), "x")
+    assert (found.scopes, found.audience, found.claims["team"]) == (
+        {"read", "write"},
+        (RESOURCE,),
+        "x",
+    )
 
 
 @pytest.mark.requirement("AUTH-04", "M:AUTH-28")
@@ -52,7 +56,9 @@ def test_a_token_that_is_verified_becomes_what_is_known_by_it() -> None:
 def test_a_malformed_header_is_a_bad_request(pairs: Any) -> None:
     found = refusal(taking(GOOD), Headers(pairs))
     assert found.status == 400
-    assert dict(found.headers)["WWW-Authenticate"].startswith('Bearer error="invalid_request", error_description="')
+    assert dict(found.headers)["WWW-Authenticate"].startswith(
+        'Bearer error="invalid_request", error_description="'
+    )
 
 
 @pytest.mark.requirement("AUTH-03", "AUTH-06", "AUTH-07", "M:AUTH-28", "M:AUTH-29")
@@ -74,7 +80,11 @@ def test_a_token_that_is_not_for_this_server_now_is_refused(claims: Any, reason:
 @pytest.mark.requirement("M:AUTH-31")
 def test_a_scope_may_imply_others() -> None:
     options: Dict[str, Any] = {"scopes": ["read"], "implies": {"admin": ["read", "write"]}}
-    assert taking({**GOOD, "scope": "admin"}, **options).admit(sent()).scopes == {"admin", "read", "write"}
+    assert taking({**GOOD, "scope": "admin"}, **options).admit(sent()).scopes == {
+        "admin",
+        "read",
+        "write",
+    }
     assert refusal(taking({**GOOD, "scope": "write"}, **options), sent()).status == 403
 
 
@@ -104,21 +114,32 @@ def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None
     ("https://a.example/mcp?v=1", "https://a.example/.well-known/oauth-protected-resource/mcp?v=1"),
 ])  # fmt: skip
 def test_the_well_known_part_comes_between_host_and_path(resource: str, metadata: str) -> None:
-    assert f'resource_metadata="{metadata}"' in challenge(taking(GOOD, resource=resource), Headers())
+    assert f'resource_metadata="{metadata}"' in challenge(
+        taking(GOOD, resource=resource), Headers()
+    )
 
 
 @pytest.mark.parametrize("resource", ["https://a.example", "https://a.example/"])
 def test_a_server_without_a_path_is_the_same_with_a_slash(resource: str) -> None:
     for audience in ("https://a.example", "https://a.example/"):
-        assert taking({**GOOD, "aud": audience}, resource=resource).admit(sent()).audience == (audience,)
-    assert refusal(taking({**GOOD, "aud": "https://a.example//"}, resource=resource), sent()).status == 401
+        assert taking({**GOOD, "aud": audience}, resource=resource).admit(sent()).audience == (
+            audience,
+        )
+    assert (
+        refusal(taking({**GOOD, "aud": "https://a.example//"}, resource=resource), sent()).status
+        == 401
+    )
 
 
 def test_fixed_tokens() -> None:
-    bearer = Bearer.static({"one": {"sub": "ada"}, "two": {"sub": "bob", "scope": "read", "aud": "x"}})
+    bearer = Bearer.static(
+        {"one": {"sub": "ada"}, "two": {"sub": "bob", "scope": "read", "aud": "x"}}
+    )
     assert bearer.admit(sent("one")).subject == "ada"
     assert bearer.admit(sent("two")).scopes == {"read"}
-    assert challenge(bearer, sent("three")).startswith('Bearer error="invalid_token", error_description="')
+    assert challenge(bearer, sent("three")).startswith(
+        'Bearer error="invalid_token", error_description="'
+    )
     assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
     assert bearer.documents.get(WELL_KNOWN) is None
     both = Bearer.static("one", scopes=["read"], **PUBLISHED)
@@ -129,12 +150,19 @@ def test_fixed_tokens() -> None:
 
 def test_principals_are_told_apart() -> None:
     given = [
-        {}, {"sub": "ada"}, {"client_id": "ada"}, {"sub": "ada", "client_id": "app"}, {"sub": "ada", "iss": ISSUER},
+        {},
+        {"sub": "ada"},
+        {"client_id": "ada"},
+        {"sub": "ada", "client_id": "app"},
+        {"sub": "ada", "iss": ISSUER},
         {"azp": "app", "sub": "bob"},
     ]
     assert len({AccessToken.of(claims, "t").principal for claims in given}) == len(given)
     assert AccessToken.of({}, "t").principal != AccessToken.of({}, "u").principal
-    assert AccessToken.of({"sub": "ada", "exp": 1}, "t").principal == AccessToken.of({"sub": "ada"}, "u").principal
+    assert (
+        AccessToken.of({"sub": "ada", "exp": 1}, "t").principal
+        == AccessToken.of({"sub": "ada"}, "u").principal
+    )
 
 
 @pytest.mark.requirement("AUTH-20", "M:AUTH-34")

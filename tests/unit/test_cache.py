@@ -39,10 +39,23 @@ def keep(cache: Cache, at: Key, ttl: Any = 1000, **members: Any) -> None:
 
 
 @pytest.mark.requirement("M:CACHE-6", "M:CACHE-17", "M:CACHE-12")
-@pytest.mark.parametrize(("ttl", "seconds"), [
-    (1000, 1), (1, 0.001), (1.5, 0.0015), (10 ** 400, LONGEST), (float("inf"), LONGEST), (LONGEST * 1000 + 1, LONGEST),
-    (0, 0), (-5, 0), (None, 0), (True, 0), ("1000", 0), ([], 0),
-])
+@pytest.mark.parametrize(
+    ("ttl", "seconds"),
+    [
+        (1000, 1),
+        (1, 0.001),
+        (1.5, 0.0015),
+        (10**400, LONGEST),
+        (float("inf"), LONGEST),
+        (LONGEST * 1000 + 1, LONGEST),
+        (0, 0),
+        (-5, 0),
+        (None, 0),
+        (True, 0),
+        ("1000", 0),
+        ([], 0),
+    ],
+)
 def test_a_result_is_fresh_until_its_time_is_over(ttl: Any, seconds: float) -> None:
     clock = Hand()
     cache = Cache(now=clock)
@@ -61,9 +74,13 @@ def test_nothing_is_served_for_another_request() -> None:
     cache = Cache(now=Hand())
     keep(cache, key("resources/read", uri="x:a"), says="a")
     for other in (
-        key("resources/read", uri="x:b"), key("resources/read", uri="x:A"), key("resources/read"),
-        key("resources/list", uri="x:a"), key("resources/read", R4, uri="x:a"),
-        key("resources/read", uri="x:a", more=1), key("resources/read", uri=["x:a"]),
+        key("resources/read", uri="x:b"),
+        key("resources/read", uri="x:A"),
+        key("resources/read"),
+        key("resources/list", uri="x:a"),
+        key("resources/read", R4, uri="x:a"),
+        key("resources/read", uri="x:a", more=1),
+        key("resources/read", uri=["x:a"]),
     ):
         assert cache.find(other) is None
     assert key(a=1, b=2) == key(b=2, a=1) and key(a=1) != key(a="1") and key(a=1) != key(a=True)
@@ -90,19 +107,29 @@ def test_each_change_evicts_what_it_is_about() -> None:
             keep(cache, key(method, cursor="2"))
         keep(cache, key("resources/read", uri="x:a"))
         cache.changed(kind)
-        left = {method for method in lists for more in ({}, {"cursor": "2"}) if cache.find(key(method, **more))}
+        left = {
+            method
+            for method in lists
+            for more in ({}, {"cursor": "2"})
+            if cache.find(key(method, **more))
+        }
         assert left == lists - stale and uris(cache, "x:a") == ["x:a"]
 
 
 @pytest.mark.requirement("M:CACHE-8")
-@pytest.mark.parametrize(("uri", "left"), [
-    ("x:/a", ["x:/", "x:/ab", "x:/b/a"]),
-    ("x:/a/", ["x:/", "x:/ab", "x:/b/a"]),
-    ("x:/a/1/2", ["x:/", "x:/ab", "x:/a/2", "x:/b/a"]),
-    ("y:", ["x:/", "x:/a", "x:/ab", "x:/a/1", "x:/a/2", "x:/b/a"]),
-    (None, []),
-])
-def test_an_update_evicts_the_resource_and_what_lies_above_and_below(uri: Optional[str], left: List[str]) -> None:
+@pytest.mark.parametrize(
+    ("uri", "left"),
+    [
+        ("x:/a", ["x:/", "x:/ab", "x:/b/a"]),
+        ("x:/a/", ["x:/", "x:/ab", "x:/b/a"]),
+        ("x:/a/1/2", ["x:/", "x:/ab", "x:/a/2", "x:/b/a"]),
+        ("y:", ["x:/", "x:/a", "x:/ab", "x:/a/1", "x:/a/2", "x:/b/a"]),
+        (None, []),
+    ],
+)
+def test_an_update_evicts_the_resource_and_what_lies_above_and_below(
+    uri: Optional[str], left: List[str]
+) -> None:
     cache = Cache(now=Hand())
     everything = ("x:/a", "x:/ab", "x:/a/1", "x:/a/2", "x:/b/a")
     for each in everything:
@@ -151,8 +178,17 @@ def connected(clock: Hand) -> Iterator[Callable[..., Connected]]:
 
     def make(answers: Any, revision: str = R5, **options: Any) -> Connected:
         listed: Dict[str, Any] = {"listChanged": True}
-        capabilities = {"tools": listed, "prompts": listed, "resources": {**listed, "subscribe": True}}
-        found = result(supportedVersions=[R5], capabilities=capabilities, ttlMs=1000, instructions="Mind the gap.")
+        capabilities = {
+            "tools": listed,
+            "prompts": listed,
+            "resources": {**listed, "subscribe": True},
+        }
+        found = result(
+            supportedVersions=[R5],
+            capabilities=capabilities,
+            ttlMs=1000,
+            instructions="Mind the gap.",
+        )
         server = Answering({"server/discover": found}, modern=True)
         server.answers.update(answers(server) if callable(answers) else answers)
         client = minimcp.connect(server, revision=revision, timeout=WAIT, **options)
@@ -167,12 +203,22 @@ def connected(clock: Hand) -> Iterator[Callable[..., Connected]]:
 
 def tools(*names: str, ttl: Any = 1000, **more: Any) -> Any:
     listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
-    return result(tools=listed, resultType="complete", cacheScope="private", **({} if ttl is None else {"ttlMs": ttl}),
-                  **more)
+    return result(
+        tools=listed,
+        resultType="complete",
+        cacheScope="private",
+        **({} if ttl is None else {"ttlMs": ttl}),
+        **more,
+    )
 
 
 def contents(text: str = "x", ttl: int = 1000) -> Any:
-    return result(contents=[{"uri": "x:a", "text": text}], ttlMs=ttl, cacheScope="public", resultType="complete")
+    return result(
+        contents=[{"uri": "x:a", "text": text}],
+        ttlMs=ttl,
+        cacheScope="public",
+        resultType="complete",
+    )
 
 
 def names(client: minimcp.Client, **options: Any) -> List[str]:
@@ -181,7 +227,9 @@ def names(client: minimcp.Client, **options: Any) -> List[str]:
 
 @pytest.mark.requirement("M:CACHE-6", "M:CACHE-17", "M:CACHE-14")
 def test_use_refresh_and_bypass(connected: Callable[..., Connected], clock: Hand) -> None:
-    client, server = connected({"tools/list": [tools("a"), tools("b"), tools("c"), tools("d"), tools("e", ttl=0)]})
+    client, server = connected(
+        {"tools/list": [tools("a"), tools("b"), tools("c"), tools("d"), tools("e", ttl=0)]}
+    )
     assert names(client) == ["a"] == names(client)
     assert names(client, cache="bypass") == ["b"] and names(client) == ["a"]
     assert names(client, cache="refresh") == ["c"] == names(client)
@@ -201,14 +249,19 @@ def test_all_six_methods_are_kept_each_for_itself(connected: Callable[..., Conne
         "tools/list": tools("a"),
         "prompts/list": result(prompts=[{"name": "p"}], ttlMs=1000),
         "resources/list": result(resources=[{"uri": "x:a", "name": "a"}], ttlMs=1000),
-        "resources/templates/list": result(resourceTemplates=[{"uriTemplate": "x:{a}", "name": "t"}], ttlMs=1000),
+        "resources/templates/list": result(
+            resourceTemplates=[{"uriTemplate": "x:{a}", "name": "t"}], ttlMs=1000
+        ),
         "resources/read": [contents("1"), contents("2")],
     }
     client, server = connected(answers)
     assert client.instructions == "Mind the gap."
     for _ in range(2):
         assert client.list_tools()[0].name == "a" and client.list_prompts()[0].name == "p"
-        assert client.list_resources()[0].name == "a" and client.list_resource_templates()[0].name == "t"
+        assert (
+            client.list_resources()[0].name == "a"
+            and client.list_resource_templates()[0].name == "t"
+        )
         assert client.read_resource("x:a").text == "1" and client.read_resource("x:b").text == "2"
         assert client.request("server/discover")["instructions"] == "Mind the gap."
         assert client.request("resources/read", {"uri": "x:a"})["contents"][0]["text"] == "1"
@@ -224,14 +277,25 @@ def test_one_of_a_kind_is_neither_kept_nor_served(connected: Callable[..., Conne
     asking = result(resultType="input_required", requestState="s")
     client, server = connected({"resources/read": [asking, contents("1"), asking, contents("2")]})
     assert client.read_resource("x:a").text == "1" and client.read_resource("x:a").text == "2"
-    assert [message["params"].get("requestState") for message in server.pipe.messages] == [None, "s", None, "s"]
+    assert [message["params"].get("requestState") for message in server.pipe.messages] == [
+        None,
+        "s",
+        None,
+        "s",
+    ]
     server.answers["resources/read"] = [asking, contents("3"), contents("4")]
     assert client.request("resources/read", {"uri": "x:a"}, raw=True)["requestState"] == "s"
-    assert client.request("resources/read", {"uri": "x:a", "requestState": "s"})["contents"][0]["text"] == "3"
+    assert (
+        client.request("resources/read", {"uri": "x:a", "requestState": "s"})["contents"][0]["text"]
+        == "3"
+    )
     assert client.read_resource("x:a").text == "4" == client.read_resource("x:a").text
     for special in ({"_meta": {"com.example/a": 1}}, {"inputResponses": {}}, {"requestState": "t"}):
         server.answers["resources/read"] = contents("5")
-        assert client.request("resources/read", {"uri": "x:a", **special})["contents"][0]["text"] == "5"
+        assert (
+            client.request("resources/read", {"uri": "x:a", **special})["contents"][0]["text"]
+            == "5"
+        )
         assert client.read_resource("x:a").text == "4"
 
 
@@ -249,7 +313,11 @@ def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Co
             server.stream = {"io.modelcontextprotocol/subscriptionId": message["id"]}
             agreed = {"toolsListChanged": True}
             server.pipe.give(
-                notice("notifications/subscriptions/acknowledged", notifications=agreed, _meta=server.stream)
+                notice(
+                    "notifications/subscriptions/acknowledged",
+                    notifications=agreed,
+                    _meta=server.stream,
+                )
             )
 
         return {"tools/list": [tools("a"), tools("b")], "subscriptions/listen": acknowledge}
@@ -276,7 +344,9 @@ def test_a_notice_while_a_list_is_fetched_wins(connected: Callable[..., Connecte
     assert names(client) == ["old"] and names(client) == ["new"] == names(client)
 
 
-def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(connected: Callable[..., Connected]) -> None:
+def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(
+    connected: Callable[..., Connected],
+) -> None:
     client, server = connected({"tools/list": tools("a")})
     names(client)
     token = minimcp.CancelToken()
@@ -299,7 +369,9 @@ def paged(**pages: Any) -> Any:
 
 @pytest.mark.requirement("M:CACHE-16")
 def test_pages_expire_one_by_one(connected: Callable[..., Connected], clock: Hand) -> None:
-    client, server = connected({"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))})
+    client, server = connected(
+        {"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))}
+    )
     assert names(client) == ["a", "b"] == names(client)
     clock.seconds += 0.5
     assert names(client) == ["a", "b"]
@@ -309,12 +381,18 @@ def test_pages_expire_one_by_one(connected: Callable[..., Connected], clock: Han
 
 
 @pytest.mark.requirement("M:CACHE-11")
-def test_a_cursor_that_is_refused_starts_the_list_over(connected: Callable[..., Connected], clock: Hand) -> None:
+def test_a_cursor_that_is_refused_starts_the_list_over(
+    connected: Callable[..., Connected], clock: Hand
+) -> None:
     refused = error(-32602, "no such cursor")
-    client, server = connected({"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))})
+    client, server = connected(
+        {"tools/list": paged(first=tools("a", nextCursor="two"), two=tools("b", ttl=400))}
+    )
     names(client)
     clock.seconds += 0.5
-    server.answers["tools/list"] = paged(first=tools("c", nextCursor="three"), two=refused, three=tools("d"))
+    server.answers["tools/list"] = paged(
+        first=tools("c", nextCursor="three"), two=refused, three=tools("d")
+    )
     assert names(client) == ["c", "d"] == names(client)
     server.answers["tools/list"] = paged(first=tools("e", nextCursor="two"), two=refused)
     with pytest.raises(minimcp.InvalidParams, match="no such cursor"):
@@ -333,4 +411,8 @@ def test_there_is_no_timer(connected: Callable[..., Connected]) -> None:
     client, server = connected({"tools/list": tools("a", ttl=1)})
     running = set(threading.enumerate())
     names(client)
-    assert running - before and not set(threading.enumerate()) - running and server.pipe.methods() == ["tools/list"]
+    assert (
+        running - before
+        and not set(threading.enumerate()) - running
+        and server.pipe.methods() == ["tools/list"]
+    )

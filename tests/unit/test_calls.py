@@ -17,7 +17,9 @@ from ..support import WAIT, eventually
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
 
 
-def connected(answers: Dict[str, Any], revision: str = R4, **options: Any) -> "tuple[minimcp.Client, Any]":
+def connected(
+    answers: Dict[str, Any], revision: str = R4, **options: Any
+) -> "tuple[minimcp.Client, Any]":
     server = Answering(answers, modern=revision == R5)
     options.setdefault("timeout", WAIT)
     return minimcp.connect(server, revision=revision, **options), server
@@ -38,7 +40,10 @@ def test_a_time_a_token_and_a_callback_that_are_none() -> None:
         ({"timeout": [2]}, "timeout is a number of seconds or None, not the list"),
         ({"cancel": True}, "cancel is a CancelToken or None, not the bool True"),
         ({"on_progress": late}, "on_progress is async: write a plain def"),
-        ({"on_progress": 5}, "on_progress is a function that takes a Progress, or None, not the int 5"),
+        (
+            {"on_progress": 5},
+            "on_progress is a function that takes a Progress, or None, not the int 5",
+        ),
     ]
     with client:
         for keywords, text in wrong:
@@ -56,7 +61,10 @@ def test_a_time_a_token_and_a_callback_that_are_none() -> None:
 def test_no_call_can_forge_the_envelope_or_the_token() -> None:
     client, server = connected({"x": result()}, R5)
     with client:
-        params = {"name": "x", "_meta": {"own": 1, VERSION_KEY: "forged", "progressToken": "forged"}}
+        params = {
+            "name": "x",
+            "_meta": {"own": 1, VERSION_KEY: "forged", "progressToken": "forged"},
+        }
         before = copy.deepcopy(params)
         client.request("x", params, on_progress=print)
         (asked,) = (each for each in server.pipe.messages if each["method"] == "x")
@@ -84,9 +92,13 @@ def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
 
 
 def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
-    client, server = connected({"tools/call": silence, "tools/list": [result(tools=[], nextCursor="2"), silence]})
+    client, server = connected(
+        {"tools/call": silence, "tools/list": [result(tools=[], nextCursor="2"), silence]}
+    )
     with client:
-        with pytest.raises(minimcp.RequestTimeout, match=r"tools/call 'slow': no answer within 0\.01 s$"):
+        with pytest.raises(
+            minimcp.RequestTimeout, match=r"tools/call 'slow': no answer within 0\.01 s$"
+        ):
             client.call_tool("slow", timeout=0.01)
         with pytest.raises(minimcp.RequestTimeout, match=r"tools/list: no answer within 0\.05 s$"):
             client.list_tools(timeout=0.05)
@@ -94,7 +106,9 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
         assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
         server.pipe.give(b"Listening on port 80")
         assert eventually(lambda: client._sessions.newest._connection._remark)
-        with pytest.raises(minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"):
+        with pytest.raises(
+            minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"
+        ):
             client.call_tool("slow", timeout=0.05)
 
 
@@ -131,13 +145,17 @@ def test_many_calls_of_a_tool_that_nobody_listed_are_made_once_more(lists: Any) 
     listed = lists({"id": 1}).get("result") is not None
 
     def call(message: Any) -> Any:
-        known = listed and "tools/list" in server.pipe.methods() or message["params"]["name"] == "plain"
+        known = (
+            listed and "tools/list" in server.pipe.methods() or message["params"]["name"] == "plain"
+        )
         return (result(content=[]) if known else error(-32020, "a header is missing"))(message)
 
     client, server = connected({"tools/call": call, "tools/list": lists}, R5)
     with client:
         client._sessions.newest.mirror = Mirror()  # type: ignore[assignment]
-        outcomes = client.call_tools([("t", None), ("plain", None), ("t", None)], return_exceptions=True)
+        outcomes = client.call_tools(
+            [("t", None), ("plain", None), ("t", None)], return_exceptions=True
+        )
         assert len(sent(server, "tools/list")) == 1 or not listed, "once for all of them"
     kinds = [minimcp.CallToolResult if listed else minimcp.InternalError] * 3
     kinds[1] = minimcp.CallToolResult

@@ -23,7 +23,12 @@ from ..rows import for_each
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 NODE = {
-    "$defs": {"node": {"type": "object", "properties": {"n": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/node"}}}}},
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/node"}}},
+        }
+    },
     "$ref": "#/$defs/node",
 }
 
@@ -124,7 +129,18 @@ def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
     for name in ("2019-09", "2020-12"):
         uri = f"https://json-schema.org/draft/{name}/schema"
         assert compile_check({"$schema": uri, "if": True, "then": False}, where="test")(1)
-    assert compile_check({"$schema": DRAFT_7, "$ref": "#/definitions/a", "type": "null", "definitions": {"a": {}}}, where="t")(1) is None
+    assert (
+        compile_check(
+            {
+                "$schema": DRAFT_7,
+                "$ref": "#/definitions/a",
+                "type": "null",
+                "definitions": {"a": {}},
+            },
+            where="t",
+        )(1)
+        is None
+    )
     inner = {"items": {"$id": "https://example.com/a", "type": "integer"}}
     assert compile_check(inner, where="test")(["x"])
     meta = compile_check({"$ref": "https://json-schema.org/draft/2020-12/schema"}, where="test")
@@ -140,14 +156,19 @@ def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
 
 
 @pytest.mark.requirement("JSCH-08", "M:SCH-4", "M:SCH-6")
-@pytest.mark.parametrize("schema", [
-    {"$ref": "http://127.0.0.1:9/x.json"},
-    {"items": {"$ref": "other.json#/a"}},
-    {"$id": "https://example.com/a", "$ref": "b"},
-    {"$dynamicRef": "https://example.com/b"},
-    {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
-])
-def test_nothing_is_fetched_and_a_dangling_reference_is_refused(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:9/x.json"},
+        {"items": {"$ref": "other.json#/a"}},
+        {"$id": "https://example.com/a", "$ref": "b"},
+        {"$dynamicRef": "https://example.com/b"},
+        {"$schema": DRAFT_7, "if": True, "items": [{"$ref": "#/nowhere"}]},
+    ],
+)
+def test_nothing_is_fetched_and_a_dangling_reference_is_refused(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_socket(*arguments: Any) -> None:
         raise AssertionError("the network was asked")
 
@@ -157,17 +178,23 @@ def test_nothing_is_fetched_and_a_dangling_reference_is_refused(schema: Any, mon
 
 
 def bomb(last: Any, **words: Any) -> Dict[str, Any]:
-    definitions: Dict[str, Any] = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    definitions: Dict[str, Any] = {
+        f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)
+    }
     return {"$ref": "#/$defs/a0", "$defs": {**definitions, "a60": last}, **words}
 
 
 @pytest.mark.requirement("M:SCH-7")
-def test_schemas_that_repeat_their_work_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schemas_that_repeat_their_work_without_end_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     check = compile_check(bomb({"type": "integer"}), where="test")
     assert check(1) is None
     assert check("x") == "expected an integer, got the string 'x'"
     ticking(monkeypatch)
-    foreign = compile_check(bomb({"properties": {"x": True}}, unevaluatedProperties=False), where="test")
+    foreign = compile_check(
+        bomb({"properties": {"x": True}}, unevaluatedProperties=False), where="test"
+    )
     assert foreign({"x": 1}) == checker.TOO_MUCH
     assert compile_check(bomb({}, **{"if": True}), where="test")(1) == checker.TOO_MUCH
 
@@ -178,21 +205,37 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker, "thread_time", lambda: next(clock) * checker.MAX_SECONDS / 100)
 
 
-def test_a_check_of_a_peer_s_schema_is_given_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_a_peer_s_schema_is_given_up_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ticking(monkeypatch)
     schema = {"items": {"anyOf": [{"const": number} for number in range(50)]}}
     check = compile_peer_check(schema, where="x")
-    assert check([49] * 3) == checker.TOO_MUCH and check([20]) is None and check([50]) not in (None, checker.TOO_MUCH)
+    assert (
+        check([49] * 3) == checker.TOO_MUCH
+        and check([20]) is None
+        and check([50]) not in (None, checker.TOO_MUCH)
+    )
     assert compile_check(schema, where="x")([49] * 3) is None, "an author's own schema may"
     names = {f"a{n}": 1 for n in range(200)}
     for words, value in (
-        ({"anyOf": [True]}, 1), ({"const": 1}, 1), ({"enum": [1]}, 1), ({"uniqueItems": True}, [1]), ({"pattern": "a"}, "a"),
-        ({"patternProperties": {"a": True}}, {"a": 1}), ({"not": {"additionalProperties": False}}, {"a": 1}),
-        ({"not": {"anyOf": [{"minLength": 2}] * 20}}, "a"), ({"propertyNames": True}, names),
+        ({"anyOf": [True]}, 1),
+        ({"const": 1}, 1),
+        ({"enum": [1]}, 1),
+        ({"uniqueItems": True}, [1]),
+        ({"pattern": "a"}, "a"),
+        ({"patternProperties": {"a": True}}, {"a": 1}),
+        ({"not": {"additionalProperties": False}}, {"a": 1}),
+        ({"not": {"anyOf": [{"minLength": 2}] * 20}}, "a"),
+        ({"propertyNames": True}, names),
     ):
-        assert compile_peer_check({"allOf": [words] * 600}, where="x")(value) == checker.TOO_MUCH, words
+        assert compile_peer_check({"allOf": [words] * 600}, where="x")(value) == checker.TOO_MUCH, (
+            words
+        )
     monkeypatch.setattr(checker, "SECONDS_PER_PART", checker.MAX_SECONDS / 50)
-    small = compile_peer_check({"items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, where="x")
+    small = compile_peer_check(
+        {"items": {"anyOf": [{"type": "null"}, {"type": "string"}]}}, where="x"
+    )
     assert small([None] * 5000) is None, "a large value may take more time"
 
 
@@ -217,15 +260,22 @@ PATTERNS = [
 ]  # fmt: skip
 
 
-@for_each(("longest", "pattern"), [(longest, pattern) for longest, patterns in PATTERNS for pattern in patterns])
-def test_patterns_of_a_peer_are_run_on_texts_that_are_not_longer_than(longest: int, pattern: str) -> None:
+@for_each(
+    ("longest", "pattern"),
+    [(longest, pattern) for longest, patterns in PATTERNS for pattern in patterns],
+)
+def test_patterns_of_a_peer_are_run_on_texts_that_are_not_longer_than(
+    longest: int, pattern: str
+) -> None:
     assert checker.longest_text(pattern) == longest
     check = compile_peer_check({"pattern": pattern}, where="x")
     if longest >= 0:
         assert (check("x" * longest) is None) == (re.search(pattern, "x" * longest) is not None)
     assert check("x" * (longest + 1)) is None
     for words in ({"not": {"pattern": pattern}}, {"oneOf": [{"pattern": pattern}, True]}):
-        assert compile_peer_check(words, where="x")("x" * (longest + 1)) is None, "nobody knows whether it matches"
+        assert compile_peer_check(words, where="x")("x" * (longest + 1)) is None, (
+            "nobody knows whether it matches"
+        )
 
 
 FRAGMENTS = st.sampled_from([
@@ -233,13 +283,17 @@ FRAGMENTS = st.sampled_from([
     "(?:a|[ab]|.)", "(?:[^b]{50}c|[^d]{50}e)", "(aa|aaa)*", "((a|b)c?)?", "\\w", "(?:.{3})*", "(?P<n>a)", "(?i:a)", "\\1", "(?=a)", "(?<!b)", "é+",
     "[a-zé😀]*", "[\\0-\uffffa]", "[" + "".join(map(chr, range(70_000, 70_200))) + "]*", "(?:a+)+", "x{0}", "|", "(?:)*",
 ])  # fmt: skip
-HOSTILE_PATTERNS = st.lists(st.tuples(FRAGMENTS, st.sampled_from([1, 1, 1, 2, 5, 20, 40])), max_size=6).map(
-    lambda parts: "".join(part * times for part, times in parts)
-)
+HOSTILE_PATTERNS = st.lists(
+    st.tuples(FRAGMENTS, st.sampled_from([1, 1, 1, 2, 5, 20, 40])), max_size=6
+).map(lambda parts: "".join(part * times for part, times in parts))
 
 
 @drawn(300)
-@given(HOSTILE_PATTERNS, st.sampled_from(["a", "ab", "é", "aaab", "abx"]), st.sampled_from(["", "$", "X$"]))
+@given(
+    HOSTILE_PATTERNS,
+    st.sampled_from(["a", "ab", "é", "aaab", "abx"]),
+    st.sampled_from(["", "$", "X$"]),
+)
 @pytest.mark.figures
 def test_no_pattern_that_is_run_is_slow(pattern: str, text: str, end: str) -> None:
     for each in (pattern + end, f"^{pattern}{end}", f"^({pattern}){{0,3}}{end}"):
@@ -250,9 +304,28 @@ def test_no_pattern_that_is_run_is_slow(pattern: str, text: str, end: str) -> No
         assert time.process_time() - began < 2, each
 
 
-def test_a_set_that_may_be_read_in_two_ways_prints_nothing(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_set_that_may_be_read_in_two_ways_prints_nothing(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     """`re` warns of such sets on stderr, in the words of the peer that sent them."""
-    pieces = ["[", "[^", "]", "^", "-", "--", "&&", "~~", "||", "a", "z", "0-9", "\\]", "\\[", "(", ")"]
+    pieces = [
+        "[",
+        "[^",
+        "]",
+        "^",
+        "-",
+        "--",
+        "&&",
+        "~~",
+        "||",
+        "a",
+        "z",
+        "0-9",
+        "\\]",
+        "\\[",
+        "(",
+        ")",
+    ]
     chosen = random.Random(5)
     for _ in range(5_000):
         checker.longest_text("".join(chosen.choices(pieces, k=8)))
@@ -268,13 +341,20 @@ def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCapture
     assert [record.message for record in caplog.records] == [
         f"the pattern '(a+)+$' is not run on a text of {length} characters" for length in (61, 1)
     ], "once in a check"
-    assert compile_check(slow, where="x")("b") == "expected a string that matches (a+)+$, got the string 'b'"
+    assert (
+        compile_check(slow, where="x")("b")
+        == "expected a string that matches (a+)+$, got the string 'b'"
+    )
     members = {"patternProperties": {"^(x+)+$": {"type": "null"}}, "additionalProperties": False}
     named = compile_peer_check(members, where="x")
     assert named({"xx": 1}) is None and named({"y": 1}) is None, "nobody knows which names match"
-    assert compile_check(members, where="x")({"y": 1}) == "unknown field 'y': the fields are ^(x+)+$"
+    assert (
+        compile_check(members, where="x")({"y": 1}) == "unknown field 'y': the fields are ^(x+)+$"
+    )
     for pattern in ("(", "a{99999999999}"):
-        assert compile_peer_check({"pattern": pattern}, where="x")("b") is None, "it may be one of another language"
+        assert compile_peer_check({"pattern": pattern}, where="x")("b") is None, (
+            "it may be one of another language"
+        )
     assert compile_peer_check({"pattern": "a{99999999999}", **FOREIGN}, where="x")("b") is None
     foreign = compile_peer_check({**slow, **FOREIGN}, where="x")
     assert foreign("a" * 60 + "b") is None and foreign(1) == "1 is not of type 'string'"
@@ -284,12 +364,15 @@ FOREIGN = {"if": True}
 """A word that is left to jsonschema."""
 
 
-@for_each(("schema", "words"), [
-    ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
-    ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
-    ({"patternProperties": {"a": {}}}, "patternProperties"),
-    ({"$ref": "http://example.com/x"}, "leads nowhere"),
-])
+@for_each(
+    ("schema", "words"),
+    [
+        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
+        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
+        ({"patternProperties": {"a": {}}}, "patternProperties"),
+        ({"$ref": "http://example.com/x"}, "leads nowhere"),
+    ],
+)
 def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^x: .*{words}"):
         compile_peer_check({**schema, **FOREIGN}, where="x")
@@ -297,9 +380,14 @@ def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
 
 def test_our_words_judge_inside_of_jsonschema() -> None:
     for compile_ in (compile_check, compile_peer_check):
-        check = compile_({"items": {"uniqueItems": True, "multipleOf": 0.1, "pattern": "^x"}, **FOREIGN}, where="x")
+        check = compile_(
+            {"items": {"uniqueItems": True, "multipleOf": 0.1, "pattern": "^x"}, **FOREIGN},
+            where="x",
+        )
         assert check([[1, True, {"a": 1}], 0.3, "x", {}]) is None
-        assert check([[1, 1.0]]) == "[0]: expected a list without duplicates, got the same item twice"
+        assert (
+            check([[1, 1.0]]) == "[0]: expected a list without duplicates, got the same item twice"
+        )
         assert check([0.35]) == "[0]: expected a multiple of 0.1, got the number 0.35"
         assert check(["y"]) == "[0]: expected a string that matches ^x, got the string 'y'"
         assert compile_({"uniqueItems": False, **FOREIGN}, where="x")([1, 1]) is None
@@ -346,7 +434,9 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["a", "x", "y", "content", "child", "must", "value", "start", "name", "7"]),
+            st.sampled_from(
+                ["a", "x", "y", "content", "child", "must", "value", "start", "name", "7"]
+            ),
             inner,
             max_size=3,
         )

@@ -33,7 +33,9 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         monkeypatch.setattr(child, name, WAIT)
     started: List[ChildTransport] = []
 
-    def start(code: str, *, grace: float = WAIT, stderr: Any = lambda line: None, **options: Any) -> ChildTransport:
+    def start(
+        code: str, *, grace: float = WAIT, stderr: Any = lambda line: None, **options: Any
+    ) -> ChildTransport:
         server = StdioServer([sys.executable, "-c", code], **options)
         started.append(ChildTransport(server, stderr=stderr, limit=None, grace=grace))
         return started[-1]
@@ -86,7 +88,9 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
 
 
-def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before, dup, left = open_descriptors(), os.dup, [1, 2]
 
     def scarce(number: int) -> int:
@@ -105,7 +109,11 @@ def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(m
 def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
     lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").lost("x")
     shown = str(lost).partition("its stderr ended with:\n")[2]
-    assert "TypeError: <lambda>" in shown and "minimcp" not in shown.partition("TypeError")[0] and "<string>" in shown
+    assert (
+        "TypeError: <lambda>" in shown
+        and "minimcp" not in shown.partition("TypeError")[0]
+        and "<string>" in shown
+    )
 
 
 def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
@@ -130,7 +138,9 @@ def test_one_that_never_read_what_was_sent(start: Start) -> None:
     assert not transport.was_read()
 
 
-def test_a_descendant_that_holds_the_pipes_holds_up_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_descendant_that_holds_the_pipes_holds_up_nothing(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)
     code = (
         "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'], stdin=0,"
@@ -157,7 +167,9 @@ def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -
     transport = start(ECHO)
     own = set(open_descriptors()) - before
     transport.close()
-    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(len(own) + 20)]  # their numbers are the lowest free
+    others = [
+        os.open(os.devnull, os.O_RDONLY) for _ in range(len(own) + 20)
+    ]  # their numbers are the lowest free
     transport.close_in_fork()
     for number in others:
         os.close(number)  # or it raises: somebody has closed it
@@ -167,7 +179,9 @@ def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -
 TALKING = "import sys\nsys.stderr.buffer.write(b'one\\r\\ntwo \\xff\\nlast'); sys.stderr.flush()"
 
 
-def test_stderr_goes_where_it_is_wanted(start: Start, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_stderr_goes_where_it_is_wanted(
+    start: Start, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     caplog.set_level("INFO")
     lines: List[str] = []
     text, binary, bare = io.StringIO(), io.BytesIO(), Bare()
@@ -176,9 +190,18 @@ def test_stderr_goes_where_it_is_wanted(start: Start, caplog: pytest.LogCaptureF
         assert transport.receive() == []
         transport.close()
         assert transport.stderr_tail == "one\r\ntwo \N{REPLACEMENT CHARACTER}\nlast"
-    assert lines == ["one", "two \N{REPLACEMENT CHARACTER}", "last"] == [r.getMessage() for r in caplog.records[:3]]
-    assert text.getvalue() == transport.stderr_tail and binary.getvalue() == b"one\r\ntwo \xff\nlast" == bare.got
-    with pytest.raises(TypeError, match="stderr must be None, a file, a logger or a callable, not int"):
+    assert (
+        lines
+        == ["one", "two \N{REPLACEMENT CHARACTER}", "last"]
+        == [r.getMessage() for r in caplog.records[:3]]
+    )
+    assert (
+        text.getvalue() == transport.stderr_tail
+        and binary.getvalue() == b"one\r\ntwo \xff\nlast" == bare.got
+    )
+    with pytest.raises(
+        TypeError, match="stderr must be None, a file, a logger or a callable, not int"
+    ):
         start(TALKING, stderr=5)
 
 
@@ -198,7 +221,9 @@ def test_what_came_to_stderr_is_kept_though_the_thread_that_reads_it_is_slow(
 
     class Ended(threading.Event):
         def wait(self, timeout: Optional[float] = None) -> bool:
-            if timeout != child.STDERR_SECONDS:  # `close` has waited for the end, and now looks at what has come
+            if (
+                timeout != child.STDERR_SECONDS
+            ):  # `close` has waited for the end, and now looks at what has come
                 may_read.set()
             return super().wait(timeout)
 
@@ -222,7 +247,9 @@ def test_stderr_goes_to_our_own_by_default() -> None:
         f"t = ChildTransport(StdioServer([sys.executable, '-c', {TALKING!r}"
         "]), limit=None)\nt.receive(); t.close()"
     )
-    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT
+    )
     assert done.stderr == b"one\r\ntwo \xff\nlast"
     closed = [sys.executable, "-c", "import os; os.close(2)\n" + code]
     assert subprocess.run(closed, cwd=ROOT, timeout=WAIT).returncode == 0
@@ -289,9 +316,21 @@ def run(command: List[str], **options: Any) -> Any:
 
 def test_nothing_else_uses_the_streams_while_they_are_taken() -> None:
     each = "print('printed'); os.write(1, b'written\\n'); assert sys.stdin.read() == ''"
-    done = run(serve(each, "os.write(1, b'back\\n'); print('after')"), input=b"one\n", stdout=subprocess.PIPE)
-    assert done.stdout == b"one!\nback\nafter\n" and sorted(done.stderr.split()) == [b"printed", b"written"]
-    assert run(serve("import ctypes; ctypes.CDLL(None).puts(b'of C')"), input=b"one\n", stdout=-1).stdout == b"one!\n"
+    done = run(
+        serve(each, "os.write(1, b'back\\n'); print('after')"),
+        input=b"one\n",
+        stdout=subprocess.PIPE,
+    )
+    assert done.stdout == b"one!\nback\nafter\n" and sorted(done.stderr.split()) == [
+        b"printed",
+        b"written",
+    ]
+    assert (
+        run(
+            serve("import ctypes; ctypes.CDLL(None).puts(b'of C')"), input=b"one\n", stdout=-1
+        ).stdout
+        == b"one!\n"
+    )
 
 
 @pytest.mark.parametrize("closed", ["0", "1", "2", "0, 1, 2"])
@@ -306,7 +345,9 @@ def test_files_and_sockets(tmp_path: Path) -> None:
     with open(tmp_path / "in", "rb") as source, open(tmp_path / "out", "wb") as target:
         assert run(serve(), stdin=source, stdout=target).returncode == 0
     assert (tmp_path / "out").read_bytes() == b"one!\ntwo!\n"
-    shared = subprocess.run(serve(), input=b"one\n", stdout=-1, stderr=subprocess.STDOUT, cwd=ROOT, timeout=WAIT)
+    shared = subprocess.run(
+        serve(), input=b"one\n", stdout=-1, stderr=subprocess.STDOUT, cwd=ROOT, timeout=WAIT
+    )
     assert shared.stdout == b"one!\n"
 
 
@@ -317,7 +358,9 @@ def test_a_socket() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            server = subprocess.Popen(serve(), stdin=theirs.fileno(), stdout=theirs.fileno(), cwd=ROOT)
+            server = subprocess.Popen(
+                serve(), stdin=theirs.fileno(), stdout=theirs.fileno(), cwd=ROOT
+            )
         ours.settimeout(WAIT)
         ours.sendall(b"one\n")
         assert ours.recv(100) == b"one!\n"
@@ -327,13 +370,23 @@ def test_a_socket() -> None:
 
 def test_a_fork_puts_nothing_back() -> None:
     each = "pid = os.fork()\n        if not pid: transport.close_in_fork(); transport.close(); print('no'); os._exit(0)"
-    done = run(serve(each + "\n        os.waitpid(pid, 0)", "print('after')"), input=b"one\n", stdout=subprocess.PIPE)
+    done = run(
+        serve(each + "\n        os.waitpid(pid, 0)", "print('after')"),
+        input=b"one\n",
+        stdout=subprocess.PIPE,
+    )
     assert done.stdout == b"one!\nafter\n"
 
 
 def test_a_stdout_of_somebody_elses_is_left_alone() -> None:
-    code = "import io, sys\nsys.stdout = own = io.StringIO()\n" + serve("print('own')", "assert sys.stdout is own")[2]
-    assert run([sys.executable, "-c", code], input=b"one\n", stdout=subprocess.PIPE).stdout == b"one!\n"
+    code = (
+        "import io, sys\nsys.stdout = own = io.StringIO()\n"
+        + serve("print('own')", "assert sys.stdout is own")[2]
+    )
+    assert (
+        run([sys.executable, "-c", code], input=b"one\n", stdout=subprocess.PIPE).stdout
+        == b"one!\n"
+    )
 
 
 def test_without_descriptors_nothing_is_taken() -> None:
@@ -342,7 +395,10 @@ def test_without_descriptors_nothing_is_taken() -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"
         "try: StandardStreams.take(None)\nexcept OSError: print('refused')"
     )
-    assert run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout == b"refused\n"
+    assert (
+        run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout
+        == b"refused\n"
+    )
 
 
 def test_without_descriptors_nothing_is_left_behind() -> None:
@@ -381,7 +437,12 @@ def test_a_logger_gets_what_a_server_says_without_what_a_terminal_obeys(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    transport = start("import sys\nsys.stderr.write('a\\x1b[2J\\rERROR:root:b')", stderr=logging.getLogger("child"))
+    transport = start(
+        "import sys\nsys.stderr.write('a\\x1b[2J\\rERROR:root:b')",
+        stderr=logging.getLogger("child"),
+    )
     assert transport.receive() == []
     transport.close()
-    assert [record.getMessage() for record in caplog.records if record.name == "child"] == ["a\\x1b[2J\\rERROR:root:b"]
+    assert [record.getMessage() for record in caplog.records if record.name == "child"] == [
+        "a\\x1b[2J\\rERROR:root:b"
+    ]

@@ -14,29 +14,51 @@ from minimcp.protocol.lifecycle import LOG_LEVEL_KEY, VERSION_KEY
 from ..answering import R4, R5, Answering, error, result, silence
 from ..support import WAIT, eventually, run_python
 
-WRAPPED = {"type": "object", "properties": {"result": {"type": "integer"}}, "x-minimcp-wrapped": True}
+WRAPPED = {
+    "type": "object",
+    "properties": {"result": {"type": "integer"}},
+    "x-minimcp-wrapped": True,
+}
 
 
 def wrapping(*lists: Any) -> Answering:
     """A server whose tools return wrapped values; `lists` are its answers to `tools/list`."""
     schemas = {"mine": WRAPPED, "foreign": {"type": "object"}}
-    listed = [{"name": name, "inputSchema": {}, "outputSchema": schema} for name, schema in schemas.items()]
-    return Answering({
-        "tools/call": result(content=[], structuredContent={"result": 3}),
-        "tools/list": list(lists) or result(tools=listed),
-    })
+    listed = [
+        {"name": name, "inputSchema": {}, "outputSchema": schema}
+        for name, schema in schemas.items()
+    ]
+    return Answering(
+        {
+            "tools/call": result(content=[], structuredContent={"result": 3}),
+            "tools/list": list(lists) or result(tools=listed),
+        }
+    )
 
 
 def test_a_wrapped_value_is_unwrapped_though_nobody_listed_the_tools() -> None:
     server = wrapping()
     with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
-        assert [client.call_tool(name).value for name in ("mine", "foreign", "mine")] == [3, {"result": 3}, 3]
+        assert [client.call_tool(name).value for name in ("mine", "foreign", "mine")] == [
+            3,
+            {"result": 3},
+            3,
+        ]
         assert server.pipe.methods().count("tools/list") == 1
-        assert client.call_tool("unlisted").value == {"result": 3} == client.call_tool("unlisted").value
-        assert server.pipe.methods().count("tools/list") == 2, "once for each tool that no list knows"
+        assert (
+            client.call_tool("unlisted").value
+            == {"result": 3}
+            == client.call_tool("unlisted").value
+        )
+        assert server.pipe.methods().count("tools/list") == 2, (
+            "once for each tool that no list knows"
+        )
     server = wrapping()
     with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
-        assert [each.value for each in client.call_tools([("mine", None), ("foreign", None)])] == [3, {"result": 3}]
+        assert [each.value for each in client.call_tools([("mine", None), ("foreign", None)])] == [
+            3,
+            {"result": 3},
+        ]
         assert server.pipe.methods().count("tools/list") == 1
 
 
@@ -64,11 +86,23 @@ def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
         (lambda client: client.call_tools([("t",)]), pairs),
         (lambda client: client.call_tools([("t", {}, 1)]), pairs),
         (lambda client: client.call_tools([5]), f"{pairs}.*not 5"),
-        (lambda client: client.call_tools([("t", {}), ("t", [1])]), "arguments of 't' are a dict.*not the list"),
-        (lambda client: client.call_tool("t", [("a", 1)]), "'t' are a dict by parameter name.*not the list"),
-        (lambda client: client.call_tool("t", "a=1"), "arguments of 't' are a dict.*not the str 'a=1'"),
+        (
+            lambda client: client.call_tools([("t", {}), ("t", [1])]),
+            "arguments of 't' are a dict.*not the list",
+        ),
+        (
+            lambda client: client.call_tool("t", [("a", 1)]),
+            "'t' are a dict by parameter name.*not the list",
+        ),
+        (
+            lambda client: client.call_tool("t", "a=1"),
+            "arguments of 't' are a dict.*not the str 'a=1'",
+        ),
         (lambda client: client.call_tool(5), "name is a str, not the int 5"),
-        (lambda client: client.submit("t"), r"submit takes a method.*submit\(client\.call_tool, .*not the str 't'"),
+        (
+            lambda client: client.submit("t"),
+            r"submit takes a method.*submit\(client\.call_tool, .*not the str 't'",
+        ),
     ]
     server = Answering()
     with minimcp.connect(server, revision=R4) as client:
@@ -84,7 +118,9 @@ def test_open_clients_are_closed_at_exit() -> None:
     waiting = second.submit(second.request, "x")
     assert eventually(lambda: "x" in busy.pipe.methods())
     module._close_at_exit()
-    assert idle.pipe.closed and not busy.pipe.closed, "a thread that waits would print its loss as it dies"
+    assert idle.pipe.closed and not busy.pipe.closed, (
+        "a thread that waits would print its loss as it dies"
+    )
     second.close()
     assert isinstance(waiting.exception(WAIT), minimcp.ConnectionLost)
     first.close()
@@ -114,7 +150,9 @@ def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
 
 @pytest.mark.requirement("SEED-01")
 @pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
-def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_says_farewell_where_it_is_told_to(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SHUTDOWN_SECONDS", 0.05 if answer is silence else WAIT)
     server = Answering({"shutdown": answer})
     with minimcp.connect(server, revision="handshake", send_shutdown=True) as client:
@@ -122,7 +160,9 @@ def test_a_client_says_farewell_where_it_is_told_to(answer: Any, monkeypatch: py
     assert server.pipe.methods().count("shutdown") == 1, "closing twice says it once"
 
 
-def test_a_revision_and_a_log_level_that_change_at_once_both_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_and_a_log_level_that_change_at_once_both_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with minimcp.connect(Answering(modern=True), revision=R5) as client:
         era: Any = client._era
 

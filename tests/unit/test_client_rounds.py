@@ -23,7 +23,10 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required"
 ELICIT = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORM}}
 SAMPLE = {
     "method": "sampling/createMessage",
-    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5},
+    "params": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}],
+        "maxTokens": 5,
+    },
 }
 ROOTS = {"method": "roots/list"}
 DONE = result(resultType="complete", content=[{"type": "text", "text": "done"}])
@@ -48,7 +51,9 @@ def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
 
 def legs(server: Any, method: str = "tools/call") -> List[Dict[str, Any]]:
     """What was sent, without the envelope."""
-    sent = [message["params"] for message in server.pipe.messages if message.get("method") == method]
+    sent = [
+        message["params"] for message in server.pipe.messages if message.get("method") == method
+    ]
     return [{name: value for name, value in params.items() if name != "_meta"} for params in sent]
 
 
@@ -62,7 +67,14 @@ HOST: Dict[str, Any] = {"elicit": person, "sample": lambda request: "ho", "roots
 
 
 @pytest.mark.requirement(
-    "M:MRTR-C1", "M:MRTR-C2", "M:MRTR-C3", "M:MRTR-C4", "M:MRTR-C11", "M:ROOT-1", "M:SAM-1", "M:BASE-10"
+    "M:MRTR-C1",
+    "M:MRTR-C2",
+    "M:MRTR-C3",
+    "M:MRTR-C4",
+    "M:MRTR-C11",
+    "M:ROOT-1",
+    "M:SAM-1",
+    "M:BASE-10",
 )
 def test_every_question_is_answered_and_the_call_sent_again() -> None:
     state = '{"looks": "like JSON", "\u2603": "' + "x" * 1_000_000 + '"}'
@@ -78,7 +90,9 @@ def test_every_question_is_answered_and_the_call_sent_again() -> None:
         "inputResponses": {
             "a": ADA,
             "b": {
-                "role": "assistant", "content": {"type": "text", "text": "ho"}, "model": "unknown",
+                "role": "assistant",
+                "content": {"type": "text", "text": "ho"},
+                "model": "unknown",
                 "stopReason": "endTurn",
             },
             "c": {"roots": [{"uri": "file:///r"}]},
@@ -86,16 +100,24 @@ def test_every_question_is_answered_and_the_call_sent_again() -> None:
     }
     sent = [message for message in server.pipe.messages if message["method"] == "tools/call"]
     ids = [message["id"] for message in sent]
-    assert ids[0] != ids[1] and ids == [message["params"]["_meta"]["progressToken"] for message in sent]
-    assert all("method" in message for message in server.pipe.messages), "a client sends no answers of its own"
+    assert ids[0] != ids[1] and ids == [
+        message["params"]["_meta"]["progressToken"] for message in sent
+    ]
+    assert all("method" in message for message in server.pipe.messages), (
+        "a client sends no answers of its own"
+    )
 
 
 @pytest.mark.requirement("M:MRTR-C5", "M:MRTR-C9")
 def test_only_the_latest_round_is_sent() -> None:
-    client, server = connected([asks("1", a=ELICIT), asks(b=ELICIT), asks("3"), asks(None, d=ROOTS), DONE], **HOST)
+    client, server = connected(
+        [asks("1", a=ELICIT), asks(b=ELICIT), asks("3"), asks(None, d=ROOTS), DONE], **HOST
+    )
     with client:
         client.call_tool("t")
-    assert [{name: value for name, value in leg.items() if name != "name"} for leg in legs(server)] == [
+    assert [
+        {name: value for name, value in leg.items() if name != "name"} for leg in legs(server)
+    ] == [
         {},
         {"requestState": "1", "inputResponses": {"a": ADA}},
         {"inputResponses": {"b": ADA}},
@@ -133,7 +155,9 @@ def test_a_server_that_always_asks() -> None:
 
 
 @pytest.mark.requirement("M:MRTR-C10", "M:SAM-11")
-def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     gate, begun, seen = threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def elicit(request: Any) -> Any:
@@ -153,7 +177,12 @@ def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(caplog: pytest.Lo
         assert eventually(lambda: seen and seen[0].cancelled), "nobody waits for the other one"
         gate.set()
     client, server = connected([asks(a=ELICIT)], elicit=lambda request: 5)
-    with client, pytest.raises(Refused, match="the handler for elicitation/create failed: elicit returns a dict"):
+    with (
+        client,
+        pytest.raises(
+            Refused, match="the handler for elicitation/create failed: elicit returns a dict"
+        ),
+    ):
         client.call_tool("t")
     assert len(legs(server)) == 1 and "elicit returns a dict" in caplog.text
 
@@ -162,7 +191,10 @@ def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(caplog: pytest.Lo
 def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
     asked: List[Any] = []
     tools = {**SAMPLE["params"], "tools": []}  # type: ignore[dict-item]
-    url = {"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://x.y"}}
+    url = {
+        "method": "elicitation/create",
+        "params": {"mode": "url", "message": "?", "url": "https://x.y"},
+    }
     for question, said in (
         (ROOTS, "only what the client declares, not roots/list"),
         ({"method": "tasks/get", "params": {}}, "declares, not tasks/get"),
@@ -171,30 +203,42 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
         ({"method": "sampling/createMessage", "params": tools}, "does not declare sampling.tools"),
         ({"method": "sampling/createMessage", "params": {}}, "messages is missing"),
         ({"method": "elicitation/create"}, "message is missing"),
-        ({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "string"}}},
-         "not 'object'"),
+        (
+            {
+                "method": "elicitation/create",
+                "params": {"message": "?", "requestedSchema": {"type": "string"}},
+            },
+            "not 'object'",
+        ),
     ):
-        host: Dict[str, Any] = {"elicit": asked.append, "sample": asked.append, "elicitation": ("form",)}
+        host: Dict[str, Any] = {
+            "elicit": asked.append,
+            "sample": asked.append,
+            "elicitation": ("form",),
+        }
         client, server = connected([asks("s", a=ELICIT, b=question)], **host)
         with client, pytest.raises(minimcp.ProtocolViolation, match=said):
             client.call_tool("t")
         assert asked == [] and len(legs(server)) == 1
 
 
-@for_each("members", [
-    {},
-    {"inputRequests": {}},
-    {"inputRequests": None, "requestState": None},
-    {"inputRequests": [ELICIT]},
-    {"inputRequests": "a"},
-    {"inputRequests": {"a": None}},
-    {"inputRequests": {"a": [ELICIT]}},
-    {"inputRequests": {"a": {"method": 5}}},
-    {"inputRequests": {"a": {"method": "elicitation/create", "params": []}}},
-    {"requestState": 5},
-    {"requestState": {}},
-    {"inputRequests": {"a": ELICIT}, "requestState": 5},
-])
+@for_each(
+    "members",
+    [
+        {},
+        {"inputRequests": {}},
+        {"inputRequests": None, "requestState": None},
+        {"inputRequests": [ELICIT]},
+        {"inputRequests": "a"},
+        {"inputRequests": {"a": None}},
+        {"inputRequests": {"a": [ELICIT]}},
+        {"inputRequests": {"a": {"method": 5}}},
+        {"inputRequests": {"a": {"method": "elicitation/create", "params": []}}},
+        {"requestState": 5},
+        {"requestState": {}},
+        {"inputRequests": {"a": ELICIT}, "requestState": 5},
+    ],
+)
 def test_questions_that_make_no_sense(members: Any) -> None:
     client, server = connected([result(resultType="input_required", **members), DONE], **HOST)
     with client, pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
@@ -207,7 +251,11 @@ def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
     client, server = connected([asks("1", a=ELICIT), asks(None, b=ELICIT), DONE], **HOST)
     with client:
         kept = client.request("tools/call", {"name": "t"}, raw=True)
-        assert kept == {"resultType": "input_required", "inputRequests": {"a": ELICIT}, "requestState": "1"}
+        assert kept == {
+            "resultType": "input_required",
+            "inputRequests": {"a": ELICIT},
+            "requestState": "1",
+        }
         answers = {"a": {"action": "decline"}}
         params = {"name": "t", "inputResponses": answers, "requestState": kept["requestState"]}
         assert client.request("tools/call", params)["content"][0]["text"] == "done"
@@ -227,7 +275,10 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
         names = ["ask", "plain", "roots", "ask"]
         outcomes = client.call_tools([(name, None) for name in names], return_exceptions=True)
         assert [getattr(each, "text", type(each)) for each in outcomes] == [
-            "done", "done", minimcp.ProtocolViolation, "done",
+            "done",
+            "done",
+            minimcp.ProtocolViolation,
+            "done",
         ]
     assert len(legs(server)) == 6
 
@@ -257,7 +308,9 @@ def test_a_cancel_and_a_close_end_the_wait_at_once(end: str) -> None:
         wait_for(slow.begun)
         end_it = client.close if end == "close" else partial(token.cancel, "enough")
         end_it()
-        with pytest.raises(minimcp.ConnectionLost if end == "close" else minimcp.Cancelled, match="closed|enough"):
+        with pytest.raises(
+            minimcp.ConnectionLost if end == "close" else minimcp.Cancelled, match="closed|enough"
+        ):
             task.result()
         assert eventually(lambda: slow.requests[0].cancelled) and "0 outgoing" in repr(client)
         slow.gate.set()
@@ -269,7 +322,9 @@ def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
     """A server that asks a thousand things in one result gets no thousand threads."""
     slow, many = Slow(), {f"q{number}": ELICIT for number in range(20)}
     two = minimcp.Limits(workers=2)
-    client, server = connected([asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=two)
+    client, server = connected(
+        [asks("s", **many), asks("s", **many), DONE], handlers=slow, limits=two
+    )
     with client:
         token = CancelToken()
         task = Task(lambda: client.call_tool("a", cancel=token))

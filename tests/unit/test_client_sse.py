@@ -33,29 +33,44 @@ TO_THE_HANDSHAKE: Dict[str, Any] = {
     "400 with an old error": lambda heard, wire: wire.error(-32000, "no session"),
     "404": lambda heard, wire: wire.whole(404, b"not found", "text/plain"),
     "404 with method not found": lambda heard, wire: wire.error(-32601, status=404),
-    "405": lambda heard, wire: wire.whole(405), "406": lambda heard, wire: wire.whole(406),
+    "405": lambda heard, wire: wire.whole(405),
+    "406": lambda heard, wire: wire.whole(406),
     "415": lambda heard, wire: wire.whole(415),
-    "200 with nothing that is a result": lambda heard, wire: wire.whole(200, b"hello", "text/plain"),
+    "200 with nothing that is a result": lambda heard, wire: wire.whole(
+        200, b"hello", "text/plain"
+    ),
     "200 with an old error": lambda heard, wire: wire.error(-32601, status=200),
-    "only older versions": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["2025-11-25"]}),
-    "a discovery of older ones": lambda heard, wire: wire.result({**DISCOVERED, "supportedVersions": ["2025-11-25"]}),
+    "only older versions": lambda heard, wire: wire.error(
+        UNSUPPORTED, data={"supported": ["2025-11-25"]}
+    ),
+    "a discovery of older ones": lambda heard, wire: wire.result(
+        {**DISCOVERED, "supportedVersions": ["2025-11-25"]}
+    ),
 }
 
 
 @pytest.mark.requirement("M:VER-C15", "M:VER-C16", "M:VER-C7", "M:VER-C8")
 @pytest.mark.parametrize("probe", TO_THE_HANDSHAKE)
 def test_what_leads_to_the_handshake(probe: str) -> None:
-    with Peer({"server/discover": TO_THE_HANDSHAKE[probe]}, handshake=True) as peer, connect(peer) as client:
+    with (
+        Peer({"server/discover": TO_THE_HANDSHAKE[probe]}, handshake=True) as peer,
+        connect(peer) as client,
+    ):
         assert client.revision == "2025-11-25"
         assert peer.methods[:2] == ["server/discover", "initialize"]
 
 
 NO_VERDICT: Dict[str, Any] = {
-    "HTTP 500": lambda heard, wire: wire.whole(500), "HTTP 503": lambda heard, wire: wire.whole(503),
-    "HTTP 429": lambda heard, wire: wire.whole(429), "HTTP 408": lambda heard, wire: wire.whole(408),
-    "HTTP 401": lambda heard, wire: wire.whole(401), "HTTP 403": lambda heard, wire: wire.whole(403),
+    "HTTP 500": lambda heard, wire: wire.whole(500),
+    "HTTP 503": lambda heard, wire: wire.whole(503),
+    "HTTP 429": lambda heard, wire: wire.whole(429),
+    "HTTP 408": lambda heard, wire: wire.whole(408),
+    "HTTP 401": lambda heard, wire: wire.whole(401),
+    "HTTP 403": lambda heard, wire: wire.whole(403),
     "the connection broke": lambda heard, wire: wire.cut(),
-    "speaks 1999-01-01": lambda heard, wire: wire.error(UNSUPPORTED, data={"supported": ["1999-01-01"]}),
+    "speaks 1999-01-01": lambda heard, wire: wire.error(
+        UNSUPPORTED, data={"supported": ["1999-01-01"]}
+    ),
     "header": lambda heard, wire: wire.error(-32020, "header"),
     "capability": lambda heard, wire: wire.error(-32021, "capability"),
 }
@@ -104,21 +119,32 @@ def test_a_server_that_has_become_another_one_is_probed_again() -> None:
         client_sse._known[peer.url] = client_sse.HttpClientSession
         with connect(peer) as client:
             assert client.revision == "2026-07-28"
-        assert peer.methods[:2] == ["initialize", "server/discover"] and peer.url not in client_sse._known
+        assert (
+            peer.methods[:2] == ["initialize", "server/discover"]
+            and peer.url not in client_sse._known
+        )
 
 
 class Old:
     """A server of HTTP+SSE: one stream that brings everything."""
 
     def __init__(
-        self, endpoint: str = "/messages?session=1", *, refusal: int = 405, code: int = 0, version: str = "2024-11-05"
+        self,
+        endpoint: str = "/messages?session=1",
+        *,
+        refusal: int = 405,
+        code: int = 0,
+        version: str = "2024-11-05",
     ) -> None:
         self.endpoint, self.refusal, self.code, self.version = endpoint, refusal, code, version
         self.streams: List[Wire] = []
 
     def said(self) -> Dict[str, Any]:
         return {
-            "GET": self.get, "server/discover": self.post, "initialize": self.post, "tools/call": self.post,
+            "GET": self.get,
+            "server/discover": self.post,
+            "initialize": self.post,
+            "tools/call": self.post,
             "roots/list": self.post,
         }
 
@@ -143,14 +169,24 @@ class Old:
 
 
 @pytest.mark.requirement("M:VER-C18", "HSSE-03", "HSSE-12", "HSSE-13")
-@pytest.mark.parametrize(("status", "code"), [(400, 0), (404, 0), (405, 0), (405, -32600), (400, -32000)])
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, 0), (404, 0), (405, 0), (405, -32600), (400, -32000)]
+)
 def test_a_server_that_knows_only_the_oldest_transport(status: int, code: int) -> None:
     old = Old(refusal=status, code=code)
     with Peer(old.said()) as peer:
         with connect(peer) as client:
-            assert client.revision == "2024-11-05" and client.call_tool("t").text == "/messages?session=1"
+            assert (
+                client.revision == "2024-11-05"
+                and client.call_tool("t").text == "/messages?session=1"
+            )
         assert peer.methods == [
-            "server/discover", "initialize", "GET", "initialize", "notifications/initialized", "tools/call"
+            "server/discover",
+            "initialize",
+            "GET",
+            "initialize",
+            "notifications/initialized",
+            "tools/call",
         ]
         assert all("mcp-session-id" not in heard.headers for heard in peer.heard)
         with connect(peer):
@@ -161,7 +197,10 @@ def test_messages_go_where_the_first_endpoint_says() -> None:
     class Odd(Old):
         def get(self, heard: Heard, wire: Wire) -> None:
             wire.stream()
-            early = {"method": "notifications/message", "params": {"level": "info", "data": "early"}}
+            early = {
+                "method": "notifications/message",
+                "params": {"level": "info", "data": "early"},
+            }
             wire.event(early, event="message")
             self.streams.append(wire)
             wire.event(self.endpoint, event="endpoint")
@@ -172,9 +211,13 @@ def test_messages_go_where_the_first_endpoint_says() -> None:
         assert [client.call_tool("t").text for _ in range(2)] == ["/messages?session=1"] * 2
 
 
-def test_a_connection_is_used_again_when_what_was_posted_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_used_again_when_what_was_posted_is_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read, answer, old = threading.Semaphore(0), client_sse.SseSession._read_answer, Old()
-    monkeypatch.setattr(client_sse.SseSession, "_read_answer", lambda *given: (answer(*given), read.release()))
+    monkeypatch.setattr(
+        client_sse.SseSession, "_read_answer", lambda *given: (answer(*given), read.release())
+    )
 
     def post(heard: Heard, wire: Wire) -> None:
         wire.whole(202, b"Accepted", "text/plain")
@@ -195,7 +238,9 @@ def test_other_refusals_do_not_lead_there(status: int) -> None:
     old = Old(refusal=status)
     discover: Any = {"server/discover": lambda heard, wire: wire.whole(404)}
     with Peer({**old.said(), **discover}) as peer:
-        with pytest.raises((minimcp.ConnectionFailed, minimcp.AuthorizationError), match=f"HTTP {status}"):
+        with pytest.raises(
+            (minimcp.ConnectionFailed, minimcp.AuthorizationError), match=f"HTTP {status}"
+        ):
             connect(peer)
         assert "GET" not in peer.methods
 
@@ -208,7 +253,10 @@ def test_a_url_where_nothing_speaks_the_protocol() -> None:
         with pytest.raises(minimcp.ConnectionFailed) as caught:
             connect(peer)
         text = str(caught.value)
-        assert "HTTP 404: <html>hello (a web page: is this " in text and " (the older HTTP+SSE was tried too: " in text
+        assert (
+            "HTTP 404: <html>hello (a web page: is this " in text
+            and " (the older HTTP+SSE was tried too: " in text
+        )
         assert "no event stream but HTTP 200 with text/html" in text
 
 
@@ -219,13 +267,17 @@ def test_the_header_of_the_revision_goes_with_every_later_message(version: str) 
         client.call_tool("t")
         posted = [heard for heard in peer.heard if heard.verb == "POST" and heard.path != "/mcp"]
         assert [(heard.method, heard.headers.get("mcp-protocol-version")) for heard in posted] == [
-            ("initialize", None), ("notifications/initialized", version), ("tools/call", version),
+            ("initialize", None),
+            ("notifications/initialized", version),
+            ("tools/call", version),
         ]
 
 
 @pytest.mark.requirement("HSSE-14", "SEC-09")
 @pytest.mark.parametrize("endpoint", ["//evil.example/m", "http://127.0.0.1:1/m", "/m\x01"])
-def test_an_endpoint_elsewhere_is_refused_at_once(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_elsewhere_is_refused_at_once(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is elsewhere is told by the table of `same_origin` in test_fetch.py."""
     monkeypatch.setattr(client_sse, "ENDPOINT_SECONDS", 2 * WAIT)
     old = Old()
@@ -244,7 +296,9 @@ def test_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         wire.sock.recv(1)
 
     with Peer({**Old().said(), "GET": silent}) as peer:
-        with pytest.raises(minimcp.ConnectionFailed, match="no endpoint for messages was named within 0.1 s"):
+        with pytest.raises(
+            minimcp.ConnectionFailed, match="no endpoint for messages was named within 0.1 s"
+        ):
             connect(peer)
 
 
@@ -259,7 +313,9 @@ def test_the_end_of_the_stream_is_the_end() -> None:
         future = client.submit(client.call_tool, "t")
         assert hanging.wait(WAIT)
         old.streams[-1].end()
-        with pytest.raises(minimcp.ConnectionLost, match=f"^{peer.url}: the server ended the event stream"):
+        with pytest.raises(
+            minimcp.ConnectionLost, match=f"^{peer.url}: the server ended the event stream"
+        ):
             future.result(WAIT)
         with pytest.raises(minimcp.ConnectionLost):
             client.call_tool("t")

@@ -45,16 +45,25 @@ def opened(host: Host, **keywords: Any) -> Iterator[Any]:
 
 FAULTS: Dict[str, Any] = {
     "silence": (
-        lambda id: [notice("notifications/other")], RequestTimeout,
+        lambda id: [notice("notifications/other")],
+        RequestTimeout,
         "subscriptions/listen: no acknowledgement within 0.1 s",
     ),
-    "unknown": (lambda id: [failed(id, -32601, "Method not found")], MethodNotFound, "Method not found"),
+    "unknown": (
+        lambda id: [failed(id, -32601, "Method not found")],
+        MethodNotFound,
+        "Method not found",
+    ),
     "full": (lambda id: [failed(id, -32603, "too many")], InternalError, "too many"),
     "over": (lambda id: [ended(id)], ConnectionLost, "ended the stream before it began"),
     "cancelled": (lambda id: [cancelled(id)], ConnectionLost, "the server ended the stream"),
     "early": (lambda id: [about(id, TOOLS), agree(id)], ProtocolViolation, "a stream begins with"),
     "other-id": (lambda id: [agree(str(id))], RequestTimeout, "no acknowledgement"),
-    "no-id": (lambda id: [notice(ACKNOWLEDGED, notifications={})], RequestTimeout, "no acknowledgement"),
+    "no-id": (
+        lambda id: [notice(ACKNOWLEDGED, notifications={})],
+        RequestTimeout,
+        "no acknowledgement",
+    ),
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
 }
 """What a server does about a listen, and what comes of it."""
@@ -76,7 +85,11 @@ def test_a_stream_that_does_not_begin_leaves_nothing(fault: str) -> None:
         assert type(caught.value) is kind
         assert not client._sessions.newest.streams and "0 outgoing" in repr(client)
         told_of = fault in ("silence", "early", "other-id", "no-id")
-        assert host.closed() == host.listens() if told_of else not host.calls("notifications/cancelled")
+        assert (
+            host.closed() == host.listens()
+            if told_of
+            else not host.calls("notifications/cancelled")
+        )
         with client.listen(tools_list_changed=True) as changes:
             host.pipe.give(about(host.listens()[1], TOOLS))
             assert changes.next(WAIT).kind == "tools_list_changed"
@@ -105,8 +118,11 @@ def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None
     with opened(host, revision=R4 if session else "auto") as client:
         before = len(host.pipe.messages)
         for wrong in (
-            {"resource_subscriptions": "a://1"}, {"resource_subscriptions": [5]}, {"resource_subscriptions": [b"a"]},
-            {"cancel": True}, {"timeout": "soon"},
+            {"resource_subscriptions": "a://1"},
+            {"resource_subscriptions": [5]},
+            {"resource_subscriptions": [b"a"]},
+            {"cancel": True},
+            {"timeout": "soon"},
         ):
             with pytest.raises(TypeError):
                 client.listen(**wrong)
@@ -136,7 +152,10 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert host.subscriptions()[-1] == ("subscribe", "a://3")
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
-        assert not client._sessions.newest.subscriptions._listened and not client._sessions.newest.subscriptions.uris
+        assert (
+            not client._sessions.newest.subscriptions._listened
+            and not client._sessions.newest.subscriptions.uris
+        )
 
 
 def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
@@ -144,8 +163,13 @@ def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
     with opened(host, revision=R4) as client:
         with client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]):
             pass
-        assert host.subscriptions()[3:] == [("unsubscribe", f"a://{number}") for number in (1, 2, 3)]
-        assert not host.calls("notifications/cancelled") and not client._sessions.newest.subscriptions._listened
+        assert host.subscriptions()[3:] == [
+            ("unsubscribe", f"a://{number}") for number in (1, 2, 3)
+        ]
+        assert (
+            not host.calls("notifications/cancelled")
+            and not client._sessions.newest.subscriptions._listened
+        )
 
 
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
@@ -195,13 +219,18 @@ def test_a_subscription_replaces_the_stream() -> None:
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
         for step in (
-            lambda: client.subscribe("a://1"), lambda: client.subscribe("a://1"), lambda: client.subscribe("a://2"),
-            lambda: client.unsubscribe("a://1"), lambda: client.unsubscribe("a://1"),
+            lambda: client.subscribe("a://1"),
+            lambda: client.subscribe("a://1"),
+            lambda: client.subscribe("a://2"),
+            lambda: client.unsubscribe("a://1"),
+            lambda: client.unsubscribe("a://1"),
         ):
             step()
         assert asked(host, 4) == [
-            LISTED, {**LISTED, "resourceSubscriptions": ["a://1"]},
-            {**LISTED, "resourceSubscriptions": ["a://1", "a://2"]}, {**LISTED, "resourceSubscriptions": ["a://2"]},
+            LISTED,
+            {**LISTED, "resourceSubscriptions": ["a://1"]},
+            {**LISTED, "resourceSubscriptions": ["a://1", "a://2"]},
+            {**LISTED, "resourceSubscriptions": ["a://2"]},
         ]
         *old, newest = host.listens(4)
         assert host.closed(3) == old
@@ -215,7 +244,12 @@ def test_a_subscription_replaces_the_stream() -> None:
 @pytest.mark.requirement("M:SUB-12")
 def test_a_subscription_that_is_not_honoured_leaves_the_old_stream() -> None:
     host, heard = Host(), Heard()
-    host.answers[LISTEN] = [host.agree, host.gives(lambda id: [agree(id, **LISTED)]), error(-32603, "full"), host.agree]
+    host.answers[LISTEN] = [
+        host.agree,
+        host.gives(lambda id: [agree(id, **LISTED)]),
+        error(-32603, "full"),
+        host.agree,
+    ]
     with opened(host, **heard.callbacks) as client:
         with pytest.raises(CapabilityNotSupported, match="does not tell of changes of .a://1.$"):
             client.subscribe("a://1")
@@ -234,13 +268,19 @@ def test_a_subscription_that_is_not_honoured_leaves_the_old_stream() -> None:
 def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> None:
     host, heard = Host(), Heard()
     host.answers[LISTEN] = [
-        host.agree, host.agree, error(-32603, "busy"), host.gives(lambda id: [cancelled(id)]), host.agree
+        host.agree,
+        host.agree,
+        error(-32603, "busy"),
+        host.gives(lambda id: [cancelled(id)]),
+        host.agree,
     ]
     with opened(host, **heard.callbacks) as client:
         client.subscribe("a://1")
         host.pipe.give(cancelled(host.listens(2)[1]))
         newest = host.listens(5)[4]
-        assert heard.next(4) == ["tools", "prompts", "resources", "a://1"], "once, when it is there again"
+        assert heard.next(4) == ["tools", "prompts", "resources", "a://1"], (
+            "once, when it is there again"
+        )
         host.pipe.give(about(newest, TOOLS))
         assert heard.next(1) == ["tools"] and heard.news.empty()
         assert asked(host, 5)[4] == {**LISTED, "resourceSubscriptions": ["a://1"]}
@@ -248,7 +288,7 @@ def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> 
 
 @pytest.mark.requirement("M:SUB-9")
 def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_just_then(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked, end_with, wait_until = threading.Event(), module.Changes._end_with, module.wait_until
 
@@ -263,7 +303,10 @@ def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_j
             looked.set()
 
     server = minimcp.Server("one")
-    with minimcp.connect(server, timeout=WAIT) as client, client.listen(tools_list_changed=True) as changes:
+    with (
+        minimcp.connect(server, timeout=WAIT) as client,
+        client.listen(tools_list_changed=True) as changes,
+    ):
         monkeypatch.setattr(module.Changes, "_end_with", seldom_runs)
         monkeypatch.setattr(module, "wait_until", look)
         server.close()
@@ -275,7 +318,9 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
         listening = client._sessions.newest.subscriptions
-        for number, (begin, steady, then) in enumerate([(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]):
+        for number, (begin, steady, then) in enumerate(
+            [(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]
+        ):
             listening._pause = begin
             monkeypatch.setattr(module, "STEADY", steady)
             host.pipe.give(ended(host.listens(number + 1)[number]))
@@ -297,7 +342,9 @@ def test_the_end_of_the_connection_ends_the_pause(
             host.pipe.end()
         else:
             client.close()
-        assert eventually(lambda: not any(thread.name.endswith("-stream") for thread in threading.enumerate()))
+        assert eventually(
+            lambda: not any(thread.name.endswith("-stream") for thread in threading.enumerate())
+        )
     assert "cannot be opened" not in caplog.text
 
 
@@ -318,7 +365,9 @@ def test_a_callback_may_subscribe_and_unsubscribe_and_close() -> None:
     assert len(host.calls(LISTEN)) == 4
 
 
-@pytest.mark.parametrize("answer", [error(-32601, "none"), error(-32603, "full"), result(), silence])
+@pytest.mark.parametrize(
+    "answer", [error(-32601, "none"), error(-32603, "full"), result(), silence]
+)
 def test_a_server_that_gives_no_stream_is_connected_all_the_same(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,7 +391,9 @@ def test_a_client_that_only_listens_is_closed_at_exit() -> None:
 
 
 ALL: Dict[str, Any] = {
-    "tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True,
+    "tools_list_changed": True,
+    "prompts_list_changed": True,
+    "resources_list_changed": True,
     "resource_subscriptions": ["a://1"],
 }
 
@@ -353,11 +404,17 @@ def told(changes: Changes, count: int) -> List[Any]:
 
 
 @pytest.mark.requirement("M:SUB-12")
-@pytest.mark.parametrize("params", [
-    {}, {"notifications": None}, {"notifications": []}, {"notifications": {"toolsListChanged": 1}},
-    {"notifications": {"resourceSubscriptions": "a://1"}},
-    {"notifications": {"resourceSubscriptions": [5]}},
-])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"resourceSubscriptions": "a://1"}},
+        {"notifications": {"resourceSubscriptions": [5]}},
+    ],
+)
 def test_what_is_not_understood_is_not_honoured(params: Any) -> None:
     assert Filter.from_wire(params) == Filter()
 
@@ -367,26 +424,42 @@ def test_two_streams_on_one_connection_are_told_apart() -> None:
     host = Host(None)
     host.answers[LISTEN] = [
         # The acknowledgement and the first changes arrive in one piece.
-        host.gives(lambda id: [agree(id, toolsListChanged=True, resourceSubscriptions=["a://1"]), about(id, TOOLS)]),
+        host.gives(
+            lambda id: [
+                agree(id, toolsListChanged=True, resourceSubscriptions=["a://1"]),
+                about(id, TOOLS),
+            ]
+        ),
         host.agree,
     ]
     with minimcp.connect(host) as client:
         with client.listen(**ALL) as first, client.listen(prompts_list_changed=True) as second:
-            assert first.honored == Filter(tools_list_changed=True, resource_subscriptions=("a://1",))
+            assert first.honored == Filter(
+                tools_list_changed=True, resource_subscriptions=("a://1",)
+            )
             assert second.honored == Filter(prompts_list_changed=True)
             one, two = host.listens(2)
             asked = host.calls(LISTEN)[0]["params"]["notifications"]
             assert asked == {
-                "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+                "toolsListChanged": True,
+                "promptsListChanged": True,
+                "resourcesListChanged": True,
                 "resourceSubscriptions": ["a://1"],
             }
             host.pipe.give(
-                about(two, PROMPTS), about(one, UPDATED, uri="a://1/part"), about(str(one), PROMPTS),
-                about(99, PROMPTS), about(True, PROMPTS), about(float(one), PROMPTS), about([one], PROMPTS),
+                about(two, PROMPTS),
+                about(one, UPDATED, uri="a://1/part"),
+                about(str(one), PROMPTS),
+                about(99, PROMPTS),
+                about(True, PROMPTS),
+                about(float(one), PROMPTS),
+                about([one], PROMPTS),
                 about(one, UPDATED, uri="a://1"),
             )
             assert told(first, 3) == [
-                ("tools_list_changed", None), ("resource_updated", "a://1/part"), ("resource_updated", "a://1")
+                ("tools_list_changed", None),
+                ("resource_updated", "a://1/part"),
+                ("resource_updated", "a://1"),
             ]
             assert told(second, 1) == [("prompts_list_changed", None)]
             assert repr(second).startswith("<Changes open Filter(")
@@ -401,11 +474,17 @@ def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixtu
     with minimcp.connect(host) as client, client.listen(**ALL) as changes:
         (id,) = host.listens()
         host.pipe.give(
-            notice("notifications/progress", progressToken=id, progress=1), agree(id, toolsListChanged=True),
-            about(id, "notifications/message", level="info", data="x"), about(id, UPDATED), about(id, UPDATED, uri=5),
+            notice("notifications/progress", progressToken=id, progress=1),
+            agree(id, toolsListChanged=True),
+            about(id, "notifications/message", level="info", data="x"),
+            about(id, UPDATED),
+            about(id, UPDATED, uri=5),
             about(id, PROMPTS),
         )
-        assert told(changes, 1) == [("prompts_list_changed", None)] and changes.honored.resource_subscriptions
+        assert (
+            told(changes, 1) == [("prompts_list_changed", None)]
+            and changes.honored.resource_subscriptions
+        )
     assert caplog.text.count("a notification that tells of no change") == 4
 
 
@@ -413,7 +492,10 @@ ENDINGS: Dict[str, Any] = {
     "result": (lambda id: [ended(id)], None),
     "cancelled": (lambda id: [cancelled(id, "full")], "the server ended the stream: full"),
     "result-then-cancelled": (lambda id: [ended(id), cancelled(id)], None),
-    "error": (lambda id: [failed(id, -32603, "broken")], r"the server ended the stream: broken \(-32603\)"),
+    "error": (
+        lambda id: [failed(id, -32603, "broken")],
+        r"the server ended the stream: broken \(-32603\)",
+    ),
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], "the stream has ended: "),
     "loss": (None, "the peer closed the connection"),
 }
@@ -449,24 +531,40 @@ def test_a_flood_at_a_slow_reader_keeps_little(
     caplog.set_level(logging.DEBUG, "minimcp.client")
     host = Host(session=session)
     with minimcp.connect(host, revision=R4 if session else "auto") as client:
-        with client.listen(tools_list_changed=True, resource_subscriptions=["a://dir", "a://x"]) as changes:
+        with client.listen(
+            tools_list_changed=True, resource_subscriptions=["a://dir", "a://x"]
+        ) as changes:
             id = None if session else host.listens()[0]
             say = notice if session else (lambda *method, **params: about(id, *method, **params))
             for start in (0, 250):
-                host.pipe.give(*(say(UPDATED, uri=f"a://dir/{start + number}") for number in range(250)))
-            host.pipe.give(say(UPDATED, uri="a://x"), say(UPDATED, uri="b://1"), say(TOOLS), say(UPDATED, uri="a://x"))
+                host.pipe.give(
+                    *(say(UPDATED, uri=f"a://dir/{start + number}") for number in range(250))
+                )
+            host.pipe.give(
+                say(UPDATED, uri="a://x"),
+                say(UPDATED, uri="b://1"),
+                say(TOOLS),
+                say(UPDATED, uri="a://x"),
+            )
             client.ping()
             kept = told(changes, 103)
-            assert kept[:100] == [("resource_updated", f"a://dir/{number}") for number in range(100)]
-            assert kept[100:] == [("resource_updated", "a://dir"), ("resource_updated", "a://x"),
-                                   ("tools_list_changed", None)]
+            assert kept[:100] == [
+                ("resource_updated", f"a://dir/{number}") for number in range(100)
+            ]
+            assert kept[100:] == [
+                ("resource_updated", "a://dir"),
+                ("resource_updated", "a://x"),
+                ("tools_list_changed", None),
+            ]
             with pytest.raises(RequestTimeout):
                 changes.next(0)
     assert ("'b://1' is not subscribed to" in caplog.text) is not session
 
 
 @pytest.mark.parametrize("fault", ["params", "thread"])
-def test_a_stream_that_cannot_be_opened_leaves_nothing(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_cannot_be_opened_leaves_nothing(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host()
     with opened(host) as client:
         session = client._sessions.newest
@@ -474,12 +572,17 @@ def test_a_stream_that_cannot_be_opened_leaves_nothing(fault: str, monkeypatch: 
             with pytest.raises(TypeError):
                 client.listen(tools_list_changed=True, filters={"x": object()})
         else:
-            with no_threads(monkeypatch, "-stream"), pytest.raises(RuntimeError, match="new thread"):
+            with (
+                no_threads(monkeypatch, "-stream"),
+                pytest.raises(RuntimeError, match="new thread"),
+            ):
                 client.listen(tools_list_changed=True)
         assert not session.streams and not session.calls.pending()
 
 
-def test_a_stream_that_another_call_keeps_from_unsubscribing_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_another_call_keeps_from_unsubscribing_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "UNSUBSCRIBE_SECONDS", 0.02)
     host = Host(session=True, **{"resources/subscribe": [result(), silence]})
     with opened(host, revision=R4) as client:

@@ -31,7 +31,9 @@ QUESTION = {"method": "elicitation/create", "params": {
     "mode": "form", "message": "who?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
 }}  # fmt: skip
-CORE = initialized(R4, tools={}, tasks={"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}})
+CORE = initialized(
+    R4, tools={}, tasks={"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+)
 
 
 def state(status: str, kind: str = "complete", **more: Any) -> Callable[[Dict[str, Any]], Any]:
@@ -84,7 +86,9 @@ def opened(script: Answering, revision: str = R5, **options: Any) -> Client:
 @pytest.mark.requirement("M:TASK-12", "M:TASK-37")
 def test_the_latest_interval_counts_within_bounds(sleeps: List[float]) -> None:
     odd = [2000, 5, 10**9, -1, "soon", None, True]
-    script = Script(*[state("working", pollIntervalMs=each) for each in odd], state("completed", result=DONE))
+    script = Script(
+        *[state("working", pollIntervalMs=each) for each in odd], state("completed", result=DONE)
+    )
     with opened(script) as client:
         assert client.call_tool("work", timeout=None).text == "done"
     assert [round(each, 2) for each in sleeps] == [2, 0.02, 60, 60, 60, 60, 60]
@@ -104,7 +108,10 @@ def test_a_key_is_asked_once(sleeps: List[float]) -> None:
     with opened(script, elicit=elicit) as client:
         assert client.call_tool("work").text == "done"
     assert len(count) == 2
-    names = [{key: one["content"]["name"] for key, one in each["inputResponses"].items()} for each in script.updates]
+    names = [
+        {key: one["content"]["name"] for key, one in each["inputResponses"].items()}
+        for each in script.updates
+    ]
     assert names == [{"k1": "N1"}, {"k1": "N1"}, {"k1": "N1", "k2": "N2"}]
 
 
@@ -150,7 +157,12 @@ def test_a_task_that_had_ended_when_it_was_told_of(sleeps: List[float]) -> None:
 def test_a_result_at_once_is_a_task_that_has_ended() -> None:
     with opened(Script(**{"tools/call": result(resultType="complete", **DONE)})) as client:
         task = client.start_task("work")
-        assert (task.id, task.status, task.wait(), task.result().text) == ("", "completed", "completed", "done")
+        assert (task.id, task.status, task.wait(), task.result().text) == (
+            "",
+            "completed",
+            "completed",
+            "done",
+        )
         task.cancel()
 
 
@@ -166,7 +178,9 @@ def test_what_makes_no_sense_is_refused(answer: Any, sleeps: List[float]) -> Non
 
 
 def test_the_error_of_a_task(sleeps: List[float]) -> None:
-    with opened(Script(state("failed", error={"code": -32050, "message": "no", "data": 5}))) as client:
+    with opened(
+        Script(state("failed", error={"code": -32050, "message": "no", "data": 5}))
+    ) as client:
         with pytest.raises(RpcError, match="no") as caught:
             client.call_tool("work")
         assert (caught.value.code, caught.value.data) == (-32050, 5)
@@ -186,7 +200,14 @@ def test_a_task_is_the_result_of_no_other_method() -> None:
 def test_with_a_handshake_it_polls_until_the_end(sleeps: List[float]) -> None:
     def told(status: str) -> Callable[[Dict[str, Any]], Any]:
         stamp = "2030-01-01T00:00:00Z"
-        return result(taskId="t1", status=status, createdAt=stamp, lastUpdatedAt=stamp, ttl=None, pollInterval=700)
+        return result(
+            taskId="t1",
+            status=status,
+            createdAt=stamp,
+            lastUpdatedAt=stamp,
+            ttl=None,
+            pollInterval=700,
+        )
 
     task = told("working")({})["result"]
     script = Answering({
@@ -205,7 +226,11 @@ def test_with_a_handshake_it_polls_until_the_end(sleeps: List[float]) -> None:
 def test_a_task_where_there_are_none(revision: str) -> None:
     handshake = initialized(revision, tools={})
     script = Script(**{"initialize": handshake, "server/discover": discovered()})
-    told = {"2025-06-18": "2025-06-18 has no tasks", R4: "declares no tasks", R5: f"declares no extension {ID}$"}
+    told = {
+        "2025-06-18": "2025-06-18 has no tasks",
+        R4: "declares no tasks",
+        R5: f"declares no extension {ID}$",
+    }
     with opened(script, revision) as client:
         task = client.task("t1")
         for ask in task.refresh, task.wait, task.result, task.cancel:
@@ -221,7 +246,13 @@ def test_a_task_where_there_are_none(revision: str) -> None:
 
 def notice(method: str, id: str = "t1", **meta: str) -> str:
     more = {"_meta": meta} if meta else {}
-    return dumps({"jsonrpc": "2.0", "method": method, "params": {"taskId": id, "status": "completed", **more}})
+    return dumps(
+        {
+            "jsonrpc": "2.0",
+            "method": method,
+            "params": {"taskId": id, "status": "completed", **more},
+        }
+    )
 
 
 def waits(client: Client, script: Script, polls: int) -> bool:
@@ -231,7 +262,9 @@ def waits(client: Client, script: Script, polls: int) -> bool:
 @pytest.mark.requirement("TASK-30", "TASK-29")
 @pytest.mark.parametrize("revision", [R4, R5])
 def test_a_notice_shortens_the_wait_for_the_next_look_and_is_no_look(revision: str) -> None:
-    looks = [state("working", pollInterval=60000, pollIntervalMs=60000)] * 2 + [state("completed", result=DONE)]
+    looks = [state("working", pollInterval=60000, pollIntervalMs=60000)] * 2 + [
+        state("completed", result=DONE)
+    ]
     meta = {"io.modelcontextprotocol/subscriptionId": "7"}  # of a stream, which may be open or not
     method = "notifications/tasks/status" if revision == R4 else "notifications/tasks"
     script = Script(*looks, **{"initialize": CORE, "tasks/result": result(**DONE)})
@@ -274,7 +307,9 @@ def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
     ended: List[bool] = []
 
     def end() -> None:
-        if not ended and task._told.acquire(blocking=False):  # else this thread waits until the other has read
+        if not ended and task._told.acquire(
+            blocking=False
+        ):  # else this thread waits until the other has read
             ended.append(True)
             task._take({"taskId": "t1", "status": "completed"})
             task._told.release()

@@ -58,14 +58,25 @@ def test_which_forms_there_are() -> None:
     def with_default(value: str, arguments: Any = None) -> List[str]:
         return [value, *arguments]
 
-    def more_defaults(value: str = "", arguments: Any = None, other: int = 5, *, last: int = 6) -> List[str]:
+    def more_defaults(
+        value: str = "", arguments: Any = None, other: int = 5, *, last: int = 6
+    ) -> List[str]:
         return [value, *arguments, str(other + last)]
 
     for completer, values in (
-        (one, ["x"]), (two, ["x", "2"]), (with_default, ["x", "one"]), (more_defaults, ["x", "one", "11"]),
-        (Cities().method, ["method x"]), (Cities(), ["called x", "one"]), (Cities.of_class, ["class x"]),
-        (Cities.static, ["static x"]), (lambda value: {"k": 1}.keys(), ["k"]), (lambda value: iter("ab"), ["a", "b"]),
-        (["x", "xy", "y"], ["x", "xy"]), (("x1",), ["x1"]), ([], []),
+        (one, ["x"]),
+        (two, ["x", "2"]),
+        (with_default, ["x", "one"]),
+        (more_defaults, ["x", "one", "11"]),
+        (Cities().method, ["method x"]),
+        (Cities(), ["called x", "one"]),
+        (Cities.of_class, ["class x"]),
+        (Cities.static, ["static x"]),
+        (lambda value: {"k": 1}.keys(), ["k"]),
+        (lambda value: iter("ab"), ["a", "b"]),
+        (["x", "xy", "y"], ["x", "xy"]),
+        (("x1",), ["x1"]),
+        ([], []),
     ):
         assert completed(completer, "x", one="2")[0] == values, completer
     assert completers()["city"] is None and completers()["tone"]("", {}).values == ["a", "b"]
@@ -92,10 +103,19 @@ def test_what_is_refused() -> None:
         return []
 
     for completer, words in (
-        (waits, "is async"), (steps, "is a generator"), (none, r"takes \(value\)"), (three, r"takes \(value\)"),
-        (keyword, r"takes \(value\)"), (many, r"takes \*values"), (print, "no Python function"),
-        (partial(three, ""), "no Python function"), ("Oslo", "list of strings"), ([1], "list of strings"),
-        ({"a"}, "list of strings"), (5, "list of strings"), (Cities, "no Python function"),
+        (waits, "is async"),
+        (steps, "is a generator"),
+        (none, r"takes \(value\)"),
+        (three, r"takes \(value\)"),
+        (keyword, r"takes \(value\)"),
+        (many, r"takes \*values"),
+        (print, "no Python function"),
+        (partial(three, ""), "no Python function"),
+        ("Oslo", "list of strings"),
+        ([1], "list of strings"),
+        ({"a"}, "list of strings"),
+        (5, "list of strings"),
+        (Cities, "no Python function"),
     ):
         with pytest.raises(TypeError, match=words) as caught:
             completers(city=completer)
@@ -112,10 +132,16 @@ def test_at_most_a_hundred() -> None:
 
     hundred = numbers(100)
     for found, total, more in (
-        (numbers(100), 100, False), (numbers(101), 101, True), (numbers(10_000), 10_000, True),
-        (iter(hundred), 100, False), (map(str, itertools.count()), None, True), (Completion(numbers(150)), 150, True),
-        (Completion(numbers(150), 999, False), 999, True), (Completion(hundred), None, None),
-        (Completion(hundred, 100, False), 100, False), (tuple(numbers(300)), 300, True),
+        (numbers(100), 100, False),
+        (numbers(101), 101, True),
+        (numbers(10_000), 10_000, True),
+        (iter(hundred), 100, False),
+        (map(str, itertools.count()), None, True),
+        (Completion(numbers(150)), 150, True),
+        (Completion(numbers(150), 999, False), 999, True),
+        (Completion(hundred), None, None),
+        (Completion(hundred, 100, False), 100, False),
+        (tuple(numbers(300)), 300, True),
     ):
         assert completed(lambda value: found) == (hundred, total, more)  # noqa: B023
     many = [f"x{number}" for number in range(300)]
@@ -123,7 +149,8 @@ def test_at_most_a_hundred() -> None:
     said = Completion(["a"], 5, meta={"m": 1})
     said.extra = {"e": 2}
     assert completers(city=lambda value: said)["city"]("", {}).to_wire() == {
-        "completion": {"values": ["a"], "total": 5, "e": 2}, "_meta": {"m": 1},
+        "completion": {"values": ["a"], "total": 5, "e": 2},
+        "_meta": {"m": 1},
     }
 
 
@@ -162,10 +189,14 @@ class NewShelf(Shelf):
 
 def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> None:
     for name, values in (
-        ("complete_city", ["Oslo"]), ("complete_both", ["Oslo", "Odda", "tone"]), ("of_class", ["Shelf"]),
+        ("complete_city", ["Oslo"]),
+        ("complete_both", ["Oslo", "Odda", "tone"]),
+        ("of_class", ["Shelf"]),
         ("static", ["Os"]),
     ):
-        found = method_completers(Shelf().of, {"city": vars(Shelf)[name]})["city"]("Os", {"tone": "a"})
+        found = method_completers(Shelf().of, {"city": vars(Shelf)[name]})["city"](
+            "Os", {"tone": "a"}
+        )
         assert found.values == values, name
     overridden = method_completers(NewShelf().of, {"city": Shelf.complete_city})
     assert overridden["city"]("", {}).values == ["new"]
@@ -173,6 +204,8 @@ def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> No
 
 def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
-        with pytest.raises(TypeError, match=r"complete_city \(.*begins with self: give the method of an object"):
+        with pytest.raises(
+            TypeError, match=r"complete_city \(.*begins with self: give the method of an object"
+        ):
             given = {"city" if handler is of_city else "value": Shelf.complete_city}
             method_completers(handler, given)

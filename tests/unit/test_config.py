@@ -26,11 +26,26 @@ def one(entry: Any) -> Any:
 
 def test_an_entry_with_everything(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    entry = {"type": "stdio", "command": "run", "args": ["a", "b c"], "env": {"A": "1"}, "cwd": "sub", "dev": []}
-    file.write_text(json.dumps({"mcpServers": {"git": entry, "db": {"command": "x", "cwd": "/abs"}}, "theme": 1}))
+    entry = {
+        "type": "stdio",
+        "command": "run",
+        "args": ["a", "b c"],
+        "env": {"A": "1"},
+        "cwd": "sub",
+        "dev": [],
+    }
+    file.write_text(
+        json.dumps(
+            {"mcpServers": {"git": entry, "db": {"command": "x", "cwd": "/abs"}}, "theme": 1}
+        )
+    )
     servers = read_servers(file)
     git, db = servers.target("git"), servers.target("db")
-    assert (git.command, git.env, git.cwd) == (("run", "a", "b c"), {"A": "1"}, str(tmp_path / "sub"))
+    assert (git.command, git.env, git.cwd) == (
+        ("run", "a", "b c"),
+        {"A": "1"},
+        str(tmp_path / "sub"),
+    )
     assert (db.command, db.env, db.cwd) == (("x",), {}, "/abs")
     assert servers.names == ["git", "db"] and "git" in servers and "it" not in servers
     assert read_servers(servers) is servers
@@ -39,14 +54,17 @@ def test_an_entry_with_everything(tmp_path: Path) -> None:
 
 def test_the_file_of_vs_code_with_comments(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    file.write_text('''\ufeff{
+    file.write_text(
+        """\ufeff{
         // the "servers"
         "inputs": [],
         "servers": { /* two
             lines */
             "a": {"command": "http://x, ]", "args": ["\\"//no comment", "/*", ",}", "*/",],},
         },
-    }''', encoding="utf-8")
+    }""",
+        encoding="utf-8",
+    )
     server = read_servers(str(file)).target("a")
     assert server.command == ("http://x, ]", '"//no comment', "/*", ",}", "*/")
 
@@ -54,22 +72,33 @@ def test_the_file_of_vs_code_with_comments(tmp_path: Path) -> None:
 def test_mappings() -> None:
     server, entry = Server("x"), {"command": "x"}
     plain = read_servers({"a": server, "b": "b.py", "c": entry})
-    assert plain.target("a") is server and plain.target("b") == "b.py" and plain.target("c").command == ("x",)
+    assert (
+        plain.target("a") is server
+        and plain.target("b") == "b.py"
+        and plain.target("c").command == ("x",)
+    )
     for whole in ({"mcpServers": {"a": entry}, "other": 1}, {"servers": {"a": entry}}):
         assert read_servers(whole).names == ["a"]
     assert read_servers({"mcpServers": {}}).names == []
-    assert read_servers({"servers": entry}).names == ["servers"] == read_servers({"servers": server}).names
+    assert (
+        read_servers({"servers": entry}).names
+        == ["servers"]
+        == read_servers({"servers": server}).names
+    )
 
 
-@pytest.mark.parametrize(("text", "stands_for"), [
-    ("${SET}", "value"),
-    ("a${SET}b${env:SET}c", "avaluebvaluec"),
-    ("${UNSET:-some text}", "some text"),
-    ("${UNSET:-}", ""),
-    ("${SET:-x}${EMPTY:-x}", "value"),
-    ("$SET $ {SET} $", "$SET $ {SET} $"),
-    ("${OUTER}", "${SET}"),
-])
+@pytest.mark.parametrize(
+    ("text", "stands_for"),
+    [
+        ("${SET}", "value"),
+        ("a${SET}b${env:SET}c", "avaluebvaluec"),
+        ("${UNSET:-some text}", "some text"),
+        ("${UNSET:-}", ""),
+        ("${SET:-x}${EMPTY:-x}", "value"),
+        ("$SET $ {SET} $", "$SET $ {SET} $"),
+        ("${OUTER}", "${SET}"),
+    ],
+)
 def test_variables(text: str, stands_for: str) -> None:
     server = one({"command": f"c{text}", "args": [text], "env": {"E": text}, "cwd": f"/{text}"})
     assert isinstance(server, StdioServer)
@@ -85,7 +114,10 @@ WRONG: Dict[str, Any] = {
     r"args\[1\]: must be a string, not the number 8000": {"command": "x", "args": ["a", 8000]},
     r"args\[0\]: the environment variable UNSET is not set": {"command": "x", "args": ["${UNSET}"]},
     r"args\[0\]: \$\{input:key\} is not known here": {"command": "x", "args": ["${input:key}"]},
-    r"args\[0\]: \$\{UNSET:-\$\{SET\} is not known here": {"command": "x", "args": ["${UNSET:-${SET}}"]},
+    r"args\[0\]: \$\{UNSET:-\$\{SET\} is not known here": {
+        "command": "x",
+        "args": ["${UNSET:-${SET}}"],
+    },
     r"args\[0\]: \$\{SET is not": {"command": "x", "args": ["${SET"]},
     "env: must be an object of strings, not a list of 1": {"command": "x", "env": ["A=1"]},
     "env.PORT: must be a string, not the number 1": {"command": "x", "env": {"PORT": 1}},
@@ -118,7 +150,9 @@ def test_what_a_wrong_entry_is_told(problem: str, tmp_path: Path) -> None:
 def test_names() -> None:
     servers = read_servers({"git": {"command": "x"}, "off": {"command": "x", "disabled": True}})
     assert servers.names == ["git"] and "off" in servers
-    with pytest.raises(ValueError, match="^the config has no server 'gti', did you mean 'git'. it has 'git' and"):
+    with pytest.raises(
+        ValueError, match="^the config has no server 'gti', did you mean 'git'. it has 'git' and"
+    ):
         servers.target("gti")
     with pytest.raises(ValueError, match="has no server 'x': it has none"):
         read_servers({}).target("x")
@@ -126,16 +160,19 @@ def test_names() -> None:
         read_servers({1: "x"})  # type: ignore[dict-item]
 
 
-@pytest.mark.parametrize(("data", "problem"), [
-    (b'{"mcpServers":\n  /* a\n */ {"a": }}', r"line 3, column \d+: no JSON: "),
-    (b"\xff\xfe", "utf-8"),
-    (b"[" * 100_000, ""),
-    (b"[]", "must be an object, not an empty list"),
-    (b'{"mcpserver": {}}', "must have mcpServers or servers, and has neither"),
-    (b'{"mcpServers": {}, "servers": {}}', "and has both"),
-    (b'{"servers": []}', "servers: must be an object, not an empty list"),
-    (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "'a' is there twice"),
-])
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b'{"mcpServers":\n  /* a\n */ {"a": }}', r"line 3, column \d+: no JSON: "),
+        (b"\xff\xfe", "utf-8"),
+        (b"[" * 100_000, ""),
+        (b"[]", "must be an object, not an empty list"),
+        (b'{"mcpserver": {}}', "must have mcpServers or servers, and has neither"),
+        (b'{"mcpServers": {}, "servers": {}}', "and has both"),
+        (b'{"servers": []}', "servers: must be an object, not an empty list"),
+        (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "'a' is there twice"),
+    ],
+)
 def test_what_is_no_config(data: bytes, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_bytes(data)

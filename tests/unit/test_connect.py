@@ -69,18 +69,37 @@ def test_the_order_of_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert command(["a", Path("b")]) == ["a", "b"] == command(("a", "b"))
     for name in ("here.py", "two words.py", "tool", "here.js", "here.mjs"):
         (tmp_path / name).write_text("", encoding="utf-8")
-    assert command("here.py") == [sys.executable, str(tmp_path / "here.py")] == command(Path("here.py"))
+    assert (
+        command("here.py")
+        == [sys.executable, str(tmp_path / "here.py")]
+        == command(Path("here.py"))
+    )
     assert command("two words.py") == [sys.executable, str(tmp_path / "two words.py")]
-    assert command("./tool") == [str(tmp_path / "tool")] == command(str(tmp_path / "tool")) == command(Path("tool"))
+    assert (
+        command("./tool")
+        == [str(tmp_path / "tool")]
+        == command(str(tmp_path / "tool"))
+        == command(Path("tool"))
+    )
     assert command("here.js") == ["node", str(tmp_path / "here.js")]
     assert command("here.mjs") == ["node", str(tmp_path / "here.mjs")]
     assert command("prog 'an argument' $HOME;") == ["prog", "an argument", "$HOME;"]
-    assert read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+    assert (
+        read_target("prog x").what == "a command line" and read_target("here.py").what == "a file"
+    )
 
 
-@pytest.mark.parametrize("line", [
-    "prog -y some-server", "prog", "prog server.py", "prog ./server.py", "prog\tdist/server.js", " prog x.py",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "prog -y some-server",
+        "prog",
+        "prog server.py",
+        "prog ./server.py",
+        "prog\tdist/server.js",
+        " prog x.py",
+    ],
+)
 def test_a_program_comes_before_a_file_of_that_name(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +115,9 @@ def test_a_program_comes_before_a_file_of_that_name(
             read_target(line)
 
 
-def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_with_arguments_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "todo.py"
     script.touch(mode=0o644)
@@ -104,7 +125,9 @@ def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(minimcp.ConnectionFailed, match=words):
         read_target("todo.py 'a b.json'")
     script.rename("todo.mjs")
-    with pytest.raises(minimcp.ConnectionFailed, match=r"write connect\(\['node', 'todo.mjs', 'x'\]\)$"):
+    with pytest.raises(
+        minimcp.ConnectionFailed, match=r"write connect\(\['node', 'todo.mjs', 'x'\]\)$"
+    ):
         read_target("todo.mjs x")
     script.touch(mode=0o755)
     assert command("./todo.py x") == ["./todo.py", "x"]
@@ -115,7 +138,10 @@ def test_a_script_with_arguments_is_no_program(tmp_path: Path, monkeypatch: pyte
 def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for target in ("gone.py", "gone.js", "gone.mjs", Path("gone.py"), "./folder/gone.py"):
-        with pytest.raises(minimcp.ConnectionFailed, match=rf"^there is no file '\S*gone.m?[pj][ys]+' in {tmp_path}$"):
+        with pytest.raises(
+            minimcp.ConnectionFailed,
+            match=rf"^there is no file '\S*gone.m?[pj][ys]+' in {tmp_path}$",
+        ):
             minimcp.connect(target)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "gone.py").touch()
@@ -132,7 +158,11 @@ def test_what_names_no_server() -> None:
         ([], ValueError, "empty"),
         ("", ValueError, "empty"),
         ("'open", ValueError, "a command line"),
-        ("localhost:8000/mcp", minimcp.ConnectionFailed, "command line: write 'http://localhost:8000/mcp' for a URL"),
+        (
+            "localhost:8000/mcp",
+            minimcp.ConnectionFailed,
+            "command line: write 'http://localhost:8000/mcp' for a URL",
+        ),
     ):
         with pytest.raises(kind, match=text):
             read_target(target)
@@ -155,12 +185,20 @@ def test_options_that_do_not_apply() -> None:
         minimcp.connect(Server("x"), trace=5)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    *((f"max_{name}", name) for name in ("message_bytes", "depth", "workers", "backlog_bytes", "cache_bytes")),
-    ("write_timeout", "write_timeout"),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *(
+            (f"max_{name}", name)
+            for name in ("message_bytes", "depth", "workers", "backlog_bytes", "cache_bytes")
+        ),
+        ("write_timeout", "write_timeout"),
+    ],
+)
 def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
-    with pytest.raises(TypeError, match=rf"no option {old}= any more: say limits=Limits\({new}=\.\.\.\)"):
+    with pytest.raises(
+        TypeError, match=rf"no option {old}= any more: say limits=Limits\({new}=\.\.\.\)"
+    ):
         minimcp.connect(Server("x"), **{old: 1})
     assert hasattr(minimcp.Limits(), new)
 
@@ -170,7 +208,10 @@ def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(child, "SETTLE_SECONDS", 0.1)  # it lives on
     stubborn = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(60)"
     half = "import os, time\nos.close(1)\nwhile True: time.sleep(60)"
-    for code, seconds, kind in ((stubborn, 0.4, minimcp.RequestTimeout), (half, WAIT, minimcp.ConnectionFailed)):
+    for code, seconds, kind in (
+        (stubborn, 0.4, minimcp.RequestTimeout),
+        (half, WAIT, minimcp.ConnectionFailed),
+    ):
         command = [sys.executable, "-S", "-c", code]
         connecting = Task(lambda: minimcp.connect(command, connect_timeout=seconds))  # noqa: B023, ended in this round
         with pytest.raises(kind):
@@ -179,11 +220,20 @@ def test_a_server_that_never_agrees_is_ended_soon(monkeypatch: pytest.MonkeyPatc
 
 def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    entry = {"command": sys.executable, "args": [script.name], "cwd": ".", "env": {"MARK": "${UNSET_MARK:-m}"}}
-    file.write_text(json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}}))
+    entry = {
+        "command": sys.executable,
+        "args": [script.name],
+        "cwd": ".",
+        "env": {"MARK": "${UNSET_MARK:-m}"},
+    }
+    file.write_text(
+        json.dumps({"mcpServers": {"quick.py": entry, "dead": {"command": "no-such-program"}}})
+    )
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
-    with pytest.raises(minimcp.ConnectionFailed, match=f"for the server 'dead' of {file}: .*no such program"):
+    with pytest.raises(
+        minimcp.ConnectionFailed, match=f"for the server 'dead' of {file}: .*no such program"
+    ):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
@@ -195,14 +245,22 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     with minimcp.connect("it", config={"it": Server("x")}) as client:
         assert client.server_info is not None and client.server_info.name == "x"
     with pytest.raises(minimcp.RequestTimeout, match="for the server 'it': "):
-        minimcp.connect("it", config={"it": Answering({"initialize": lambda message: None})}, connect_timeout=0.02)
+        minimcp.connect(
+            "it",
+            config={"it": Answering({"initialize": lambda message: None})},
+            connect_timeout=0.02,
+        )
 
 
 @pytest.mark.parametrize("revision", ["auto", R4, R5])
 def test_the_attempt_is_given_up_by_a_token(revision: str) -> None:
     token = minimcp.CancelToken()
-    silent = Answering({"initialize": lambda message: token.cancel("enough"),
-                        "server/discover": lambda message: token.cancel("enough")})
+    silent = Answering(
+        {
+            "initialize": lambda message: token.cancel("enough"),
+            "server/discover": lambda message: token.cancel("enough"),
+        }
+    )
     with pytest.raises(minimcp.Cancelled, match="^enough$"):
         minimcp.connect(silent, revision=revision, connect_timeout=None, cancel=token)
     assert silent.pipe.closed and len(silent.pipe.methods()) == 1
@@ -234,7 +292,9 @@ def test_a_server_that_ends_while_it_is_given_up(monkeypatch: pytest.MonkeyPatch
     assert len(servers) == 2 and servers[1].pipe.closed and servers[1].pipe.methods() == []
 
 
-def test_a_token_that_is_cancelled_when_all_is_agreed_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_is_cancelled_when_all_is_agreed_harms_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     token, checked = minimcp.CancelToken(), connecting.check_token
     checks: List[Any] = []
 
@@ -250,7 +310,9 @@ def test_a_token_that_is_cancelled_when_all_is_agreed_harms_nothing(monkeypatch:
 
 
 @pytest.mark.parametrize("part", ["reader", "writer"])
-def test_a_connection_that_gets_no_threads_leaves_nothing_open(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_gets_no_threads_leaves_nothing_open(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = Answering()
     with no_threads(monkeypatch, f"memory-{part}", f"scripted-{part}"):
         with pytest.raises(minimcp.ConnectionFailed, match="new thread"):

@@ -13,7 +13,13 @@ from minimcp.engine.pool import Pool
 from minimcp.engine.requests import LATER
 from minimcp.engine.timer import NEVER, Deadline
 from minimcp.engine.transport import TooLong, memory_pair
-from minimcp.errors import Cancelled, ConnectionLost, InternalError, ProtocolViolation, RequestTimeout
+from minimcp.errors import (
+    Cancelled,
+    ConnectionLost,
+    InternalError,
+    ProtocolViolation,
+    RequestTimeout,
+)
 from minimcp.protocol.messages import Request
 
 from ..scripted import (
@@ -46,7 +52,9 @@ def by_id(lines: List[Any]) -> Dict[Any, Any]:
 def test_an_array_is_answered_by_an_array() -> None:
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"n": 1})
-        role.serve("full", lambda request: {}, start=lambda request: request.refuse(InternalError("full")))
+        role.serve(
+            "full", lambda request: {}, start=lambda request: request.refuse(InternalError("full"))
+        )
         role.serve("wait", lambda request: request.sleep(WAIT))
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),
@@ -56,7 +64,11 @@ def test_an_array_is_answered_by_an_array() -> None:
         pipe.give(dumps(items))
         (answers,) = pipe.lines(1)
         found = {answer.get("id"): answer for answer in answers}
-        assert found[1]["result"] == {"n": 1} and found[4]["result"] == {} and "alone" in found[2]["error"]["message"]
+        assert (
+            found[1]["result"] == {"n": 1}
+            and found[4]["result"] == {}
+            and "alone" in found[2]["error"]["message"]
+        )
         assert found[3]["error"]["code"] == -32601 and found[5]["error"]["message"] == "full"
         assert found[None]["error"]["code"] == -32600 and len(role.notices) == 1
         call = connection.calls.start("work", no_params)
@@ -74,7 +86,9 @@ class Client(ConnectionRole):
         return None
 
 
-def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with open_channel() as (connection, pipe, _):
         call = connection.calls.start("work", no_params)
         pipe.give(b"{", {"jsonrpc": "2.0", "id": call.id, "result": 5}, {"jsonrpc": "2.0", "method": "notifications/x",
@@ -88,10 +102,14 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(caplog
     pipe.give(request(0, "dropped"), {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
     late = connection.calls.start("work", no_params)
-    with pytest.raises(RequestTimeout, match="it wrote a line that is no message: I am no server 7"):
+    with pytest.raises(
+        RequestTimeout, match="it wrote a line that is no message: I am no server 7"
+    ):
         connection.calls.wait(late, Deadline(0.01))
     connection.close()
-    shown = [record for record in caplog.records if "a line that is no message" in record.getMessage()]
+    shown = [
+        record for record in caplog.records if "a line that is no message" in record.getMessage()
+    ]
     assert len(shown) == 5
 
 
@@ -103,7 +121,9 @@ def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
             connection.calls.wait(first, Deadline(WAIT))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","method":"x",', b"}"))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":8,"method":"x",', b"}"))
-        assert "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"] and second.ending is None
+        assert (
+            "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"] and second.ending is None
+        )
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","result":{"x":"', b"}"))
         with pytest.raises(ProtocolViolation, match="longer than 10 bytes"):
             connection.calls.wait(second, Deadline(WAIT))
@@ -116,13 +136,17 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
     with open_channel() as (connection, pipe, _):
         threads: List[str] = []
         send = pipe.send
-        pipe.send = lambda data, seconds: threads.append(threading.current_thread().name) or send(data, seconds)  # type: ignore[method-assign]
+        pipe.send = lambda data, seconds: (
+            threads.append(threading.current_thread().name) or send(data, seconds)
+        )  # type: ignore[method-assign]
         mine = threading.current_thread().name
         connection.send(b"{}\n")
         assert threads == [mine]
         connection.send(b'"%s"\n' % (b"x" * SMALL))
         pipe.lines(2)
-        assert threads[1:] == ["minimcp-test-writer"] and eventually(lambda: not connection.writer.pending)
+        assert threads[1:] == ["minimcp-test-writer"] and eventually(
+            lambda: not connection.writer.pending
+        )
         release, begun = threading.Event(), threading.Event()
         for _ in range(2):
             connection.pool.submit(lambda: (begun.set(), release.wait(WAIT)))
@@ -138,7 +162,9 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         pool.close()
 
 
-def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_many_wait_for_it() -> None:
+def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_many_wait_for_it() -> (
+    None
+):
     with open_channel() as (connection, pipe, _):
         begun, release = threading.Event(), threading.Event()
         writes: List[bytes] = []
@@ -155,14 +181,21 @@ def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_man
         pool.spawn(lambda: connection.send(b"{}\n"))
         wait_for(begun)
         for number in range(MOST_HANDED):
-            assert connection.send(b"%d\n" % number), "this thread goes on though nothing is written yet"
+            assert connection.send(b"%d\n" % number), (
+                "this thread goes on though nothing is written yet"
+            )
         last = threading.Event()
         pool.spawn(lambda: (connection.send(b'"last"\n'), last.set()))
-        assert eventually(lambda: len(connection.writer._handed) > MOST_HANDED) and not last.is_set()
+        assert (
+            eventually(lambda: len(connection.writer._handed) > MOST_HANDED) and not last.is_set()
+        )
         release.set()
         wait_for(last)
         assert connection.writer.flush(WAIT)
-        assert writes == [b"{}\n", b"".join(b"%d\n" % number for number in range(MOST_HANDED)) + b'"last"\n']
+        assert writes == [
+            b"{}\n",
+            b"".join(b"%d\n" % number for number in range(MOST_HANDED)) + b'"last"\n',
+        ]
         pool.close()
 
 
@@ -189,7 +222,11 @@ def test_a_cancellation_goes_behind_its_request_that_was_left_to_another_thread(
         pipe.lines(1)
         release.set()
         sending.result()
-        assert [each["method"] for each in pipe.lines(3)] == ["work", "notifications/cancelled", "last"]
+        assert [each["method"] for each in pipe.lines(3)] == [
+            "work",
+            "notifications/cancelled",
+            "last",
+        ]
 
 
 def test_while_jobs_wait_a_line_goes_behind_what_another_thread_has_left() -> None:
@@ -229,10 +266,20 @@ def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
         send = pipe.send
-        pipe.send = lambda data, seconds: threads.append(threading.current_thread().name) or send(data, seconds)  # type: ignore[method-assign]
-        role.serve("full", lambda request: {}, start=lambda request: request.refuse(InternalError("full")))
+        pipe.send = lambda data, seconds: (
+            threads.append(threading.current_thread().name) or send(data, seconds)
+        )  # type: ignore[method-assign]
+        role.serve(
+            "full", lambda request: {}, start=lambda request: request.refuse(InternalError("full"))
+        )
         wrong = [b"{", dumps([]), TooLong(10, b'{"jsonrpc":"2.0","id":9,"method":"x",', b"}")]
-        given = [*wrong, request(1, "ping"), request(2, "nobody"), request(3, "full"), dumps([request(4, "ping")])]
+        given = [
+            *wrong,
+            request(1, "ping"),
+            request(2, "nobody"),
+            request(3, "full"),
+            dumps([request(4, "ping")]),
+        ]
         for number, each in enumerate(given, 1):
             pipe.give(each)
             pipe.lines(number)
@@ -292,7 +339,9 @@ def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_do
         connection.post(b'{"stuck":"%s"}\n' % (b"x" * 3000))
         wait_for(pipe.stuck)
         pipe.give(*[request(number, "work") for number in range(20)])
-        assert eventually(lambda: connection.requests.running == 0 and connection.writer._lines.qsize() == 20)
+        assert eventually(
+            lambda: connection.requests.running == 0 and connection.writer._lines.qsize() == 20
+        )
         assert ran == []
         pipe.take(None)
         assert sorted(line["id"] for line in pipe.lines(21)[1:]) == list(range(20))
@@ -310,7 +359,7 @@ def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
 
 
 def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
     monkeypatch.setattr(connection_module, "READER_SECONDS", WAIT)
@@ -331,7 +380,9 @@ def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
         assert len(pipe.lines(101)) == 101
 
 
-def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
     monkeypatch.setattr(connection_module, "READER_SECONDS", 0.05)
     with open_channel(room=0, drain_grace=0.01) as (connection, pipe, _):
@@ -345,7 +396,9 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
     connection = Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test")
     connection.renew_in_fork()
     assert connection.ended and connection.wait_until_ended(0)
-    with pytest.raises(ConnectionLost, match="belongs to the process that made it, not to its fork"):
+    with pytest.raises(
+        ConnectionLost, match="belongs to the process that made it, not to its fork"
+    ):
         connection.calls.start("work", no_params)
 
 
@@ -373,7 +426,9 @@ def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCapture
         role.serve("work", lambda request: {"x": "y"})
         pipe.failing = ConnectionLost("broken")
         pipe.give(request(1, "work"))
-        assert connection.wait_until_ended(WAIT) and eventually(lambda: "could not be written: broken" in caplog.text)
+        assert connection.wait_until_ended(WAIT) and eventually(
+            lambda: "could not be written: broken" in caplog.text
+        )
 
 
 # ------------------------------------------------------------ the end
@@ -382,7 +437,9 @@ def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCapture
 def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     with open_channel(drain_grace=0.01) as (connection, pipe, role):
         begun, over = threading.Event(), threading.Event()
-        role.serve("work", lambda request: (request.on_cancel(over.set), begun.set(), wait_for(over)))
+        role.serve(
+            "work", lambda request: (request.on_cancel(over.set), begun.set(), wait_for(over))
+        )
         pipe.give(request(1, "work"))
         wait_for(begun)
         pipe.end()
@@ -440,7 +497,10 @@ def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
 
 @pytest.mark.parametrize("part", ["reader", "writer"])
 def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, connection = threading.Thread.start, Connection(ScriptedPipe(), ScriptedRole(), pool=Pool(1, "x"))
+    start, connection = (
+        threading.Thread.start,
+        Connection(ScriptedPipe(), ScriptedRole(), pool=Pool(1, "x")),
+    )
 
     def late(thread: threading.Thread) -> None:
         if thread.name.endswith(part):
@@ -454,7 +514,9 @@ def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.M
     assert connection.ended and not any(thread.is_alive() for thread in connection._threads)
 
 
-def test_threads_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_that_do_not_end_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(connection_module, "CLOSE_SECONDS", 0.01)
     with open_channel() as (connection, pipe, role):
         release, stuck = threading.Event(), threading.Event()
@@ -513,6 +575,8 @@ def test_an_open_connection_needs_two_threads_and_no_more() -> None:
     ours, theirs = memory_pair(None)
     connection = Connection(ours, ScriptedRole(), pool=Pool(None, "test"), name="test").open()
     assert sorted(thread.name for thread in set(threading.enumerate()) - before) == [
-        "minimcp-test-reader", "minimcp-test-writer"]
+        "minimcp-test-reader",
+        "minimcp-test-writer",
+    ]
     connection.close()
     theirs.close()

@@ -21,14 +21,25 @@ def context(**options: Any) -> "tuple[Context, Any]":
 def test_what_is_known_of_the_request() -> None:
     owner = object()
     ctx, made = context(
-        params={"name": "x", "_meta": {"a": 1}}, of=config(owner=owner), info={"name": "c", "version": "2"},
+        params={"name": "x", "_meta": {"a": 1}},
+        of=config(owner=owner),
+        info={"name": "c", "version": "2"},
         capabilities={"sampling": {}},
     )
     assert (ctx.revision, ctx.request_id, ctx.method, ctx.server) == (R4, 1, "tools/call", owner)
-    assert ctx.params is made.request.params and ctx.meta == {"a": 1} and ctx.session == {} and ctx.headers == {}
-    assert ctx.client.info == Implementation("c", "2") and ctx.client.capabilities == {"sampling": {}}
+    assert (
+        ctx.params is made.request.params
+        and ctx.meta == {"a": 1}
+        and ctx.session == {}
+        and ctx.headers == {}
+    )
+    assert ctx.client.info == Implementation("c", "2") and ctx.client.capabilities == {
+        "sampling": {}
+    }
     assert ctx.client.supports("sampling") and not ctx.client.supports("roots")
-    assert repr(ctx) == "<Context of <IncomingRequest tools/call 1 open>>" and "'c'" in repr(ctx.client)
+    assert repr(ctx) == "<Context of <IncomingRequest tools/call 1 open>>" and "'c'" in repr(
+        ctx.client
+    )
     for meta in ({}, {"_meta": 5}):
         other, _ = context(params=meta, revision=R5)
         assert other.meta == {} and other.session is None and other.client.info is None

@@ -12,7 +12,6 @@ from minimcp.server.options import MARKS, has_marks, marked
 
 
 class Notes:
-
     def __init__(self) -> None:
         self.notes: List[str] = []
 
@@ -85,7 +84,11 @@ def test_an_object_is_served() -> None:
         client.call_tool("wipe")
         assert client.call_tool("version").text == "7" and client.call_tool("kind").text == "Notes"
         tool = next(each for each in client.list_tools() if each.name == "wipe")
-        assert tool.title == "Wipe" and tool.annotations is not None and tool.annotations.destructive_hint is True
+        assert (
+            tool.title == "Wipe"
+            and tool.annotations is not None
+            and tool.annotations.destructive_hint is True
+        )
 
 
 def test_a_subclass_inherits_marks_and_may_take_methods_away() -> None:
@@ -93,7 +96,9 @@ def test_a_subclass_inherits_marks_and_may_take_methods_away() -> None:
     assert names(server)[0] == ["add", "version", "kind", "both"] and server.version == "3"
     with minimcp.connect(server) as client:
         assert client.call_tool("add", {"text": "x"}).value == 2
-        assert client.call_tool("both").text == client.read_resource("counted://both").text == "both"
+        assert (
+            client.call_tool("both").text == client.read_resource("counted://both").text == "both"
+        )
         assert client.call_tool("kind").text == "Counted"
 
 
@@ -128,22 +133,34 @@ def test_what_cannot_be_registered_is_taken_back_whole() -> None:
 
 def test_what_is_no_object_with_marks() -> None:
     for wrong in (
-        lambda: minimcp.tool("name"), lambda: minimcp.prompt("name"), lambda: minimcp.tool(5),
-        lambda: minimcp.tool(Notes), lambda: minimcp.resource(Notes.helper), lambda: minimcp.resource("a://b")(5),
+        lambda: minimcp.tool("name"),
+        lambda: minimcp.prompt("name"),
+        lambda: minimcp.tool(5),
+        lambda: minimcp.tool(Notes),
+        lambda: minimcp.resource(Notes.helper),
+        lambda: minimcp.resource("a://b")(5),
     ):
         with pytest.raises(TypeError):
             wrong()  # type: ignore[no-untyped-call]
     assert has_marks(Notes) and has_marks(Counted) and not has_marks(dict)
-    assert not hasattr(Notes.helper, MARKS) and [mark.kind for _, mark in marked(Notes())].count("tool") == 4
+    assert (
+        not hasattr(Notes.helper, MARKS)
+        and [mark.kind for _, mark in marked(Notes())].count("tool") == 4
+    )
 
 
 def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TypeError, match=r"serve\(...\) has no option executor=: there is host, port, path, legacy_sse"):
+    with pytest.raises(
+        TypeError,
+        match=r"serve\(...\) has no option executor=: there is host, port, path, legacy_sse",
+    ):
         minimcp.serve(Notes(), executor="pool")
     with pytest.raises(TypeError, match=r"serve\(...\) has no option prot=: did you mean port="):
         minimcp.serve(Notes(), "http", prot=8000)
     seen: List[Any] = []
-    monkeypatch.setattr(minimcp.Server, "run", lambda of, *given, **named: seen.append((of.name, given, named)))
+    monkeypatch.setattr(
+        minimcp.Server, "run", lambda of, *given, **named: seen.append((of.name, given, named))
+    )
     minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
     options = {"host": None, "port": 0, "path": None, "legacy_sse": True}
     assert seen == [("notes", ("http",), options)]

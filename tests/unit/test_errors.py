@@ -53,7 +53,11 @@ CODES: dict[type[Any], int] = {
     RequestStateRejected: -32602, InternalError: -32603, ResourceNotFound: -32002, ResourceAccessDenied: -32002,
     HeaderMismatch: -32020, CapabilityNotSupported: -32021, UnsupportedRevision: -32022, UrlElicitationRequired: -32042,
 }  # fmt: skip
-BY_CODE = {code: kind for kind, code in CODES.items() if kind not in (RequestStateRejected, ResourceAccessDenied)}
+BY_CODE = {
+    code: kind
+    for kind, code in CODES.items()
+    if kind not in (RequestStateRejected, ResourceAccessDenied)
+}
 ENTRY = {"mode": "url", "message": "m", "url": "https://x.y", "elicitationId": "e", "more": 1}
 DATA = {"elicitations": [ENTRY]}
 
@@ -62,18 +66,42 @@ DATA = {"elicitations": [ENTRY]}
 def test_each_kind_has_its_code() -> None:
     for kind, code in CODES.items():
         error = kind("what happened", DATA)
-        assert (error.code, error.message, error.data, error.from_peer) == (code, "what happened", DATA, False)
+        assert (error.code, error.message, error.data, error.from_peer) == (
+            code,
+            "what happened",
+            DATA,
+            False,
+        )
         assert str(error) == "what happened" and kind("x").data is None
     for code, kind in BY_CODE.items():
         theirs = error_from_peer(code, "no", {"a": 1})
         assert type(theirs) is kind and theirs.args == ("no",) and str(theirs) == f"no ({code})"
-        assert (theirs.code, theirs.message, theirs.data, theirs.from_peer) == (code, "no", {"a": 1}, True)
+        assert (theirs.code, theirs.message, theirs.data, theirs.from_peer) == (
+            code,
+            "no",
+            {"a": 1},
+            True,
+        )
 
 
 @pytest.mark.requirement("M:ERR-6")
 def test_a_code_that_json_rpc_reserves_is_refused() -> None:
     assert (min(errors.RESERVED_CODES), max(errors.RESERVED_CODES)) == (-32768, -32000)
-    for code in (-32769, -32099, -32050, -32004, -32003, -32000, -31999, -1, 0, 1, 404, 10**12, *BY_CODE):
+    for code in (
+        -32769,
+        -32099,
+        -32050,
+        -32004,
+        -32003,
+        -32000,
+        -31999,
+        -1,
+        0,
+        1,
+        404,
+        10**12,
+        *BY_CODE,
+    ):
         error = RpcError(code, "mine", [1])
         assert (error.code, error.message, error.data) == (code, "mine", [1])
     for code in {*range(-32768, -32099, 30), -32767, -32699, -32604, -32599, -32100} - {*BY_CODE}:
@@ -88,13 +116,16 @@ def test_one_code_of_ours_lies_in_the_range_of_servers() -> None:
     assert {code for code in ours if -32019 <= code <= -32000} == {-32002}
 
 
-@for_each(("code", "message", "words"), [
-    (True, "x", "code must be an int, not bool"),
-    (1.0, "x", "code must be an int, not float"),
-    ("1", "x", "code must be an int, not str"),
-    (1, None, "message must be a str, not NoneType"),
-    (1, b"x", "message must be a str, not bytes"),
-])
+@for_each(
+    ("code", "message", "words"),
+    [
+        (True, "x", "code must be an int, not bool"),
+        (1.0, "x", "code must be an int, not float"),
+        ("1", "x", "code must be an int, not str"),
+        (1, None, "message must be a str, not NoneType"),
+        (1, b"x", "message must be a str, not bytes"),
+    ],
+)
 def test_a_code_is_an_integer_and_a_message_a_string(code: Any, message: Any, words: str) -> None:
     with pytest.raises(TypeError, match=f"^{words}$"):
         RpcError(code, message)
@@ -105,7 +136,12 @@ def test_a_code_is_an_integer_and_a_message_a_string(code: Any, message: Any, wo
 def test_the_kind_of_a_peers_error() -> None:
     for code in (-32001, -32050, -32768, 0, 7):
         error = error_from_peer(code, "odd")
-        assert (type(error), error.code, error.data, error.from_peer) == (RpcError, code, None, True)
+        assert (type(error), error.code, error.data, error.from_peer) == (
+            RpcError,
+            code,
+            None,
+            True,
+        )
     rejected = {"reason": "invalid_request_state"}
     assert type(error_from_peer(-32602, "no", rejected)) is RequestStateRejected
     for data in ({"reason": "x"}, ["invalid_request_state"], None):
@@ -140,20 +176,37 @@ def test_the_fields_of_each_kind_in_the_original_and_in_every_copy() -> None:
     gone: dict[str, Any] = {"exit_code": 3, "signal": 9, "stderr_tail": "tail"}
     plain = {"exit_code": None, "signal": None, "stderr_tail": ""}
     rows: list[Any] = [
-        (McpError("x"), {}), (RequestTimeout("x"), {}), (Cancelled("x"), {}), (AuthorizationError("x"), {}),
-        (RpcError(7, "own", {"a": [1]}), {"code": 7, "data": {"a": [1]}}), (TooBusy(3), {"code": 1, "seconds": 3}),
+        (McpError("x"), {}),
+        (RequestTimeout("x"), {}),
+        (Cancelled("x"), {}),
+        (AuthorizationError("x"), {}),
+        (RpcError(7, "own", {"a": [1]}), {"code": 7, "data": {"a": [1]}}),
+        (TooBusy(3), {"code": 1, "seconds": 3}),
         *((kind("kind", DATA), {"code": code, "data": DATA}) for kind, code in CODES.items()),
         (error_from_peer(-32050, "theirs", [1]), {"code": -32050, "from_peer": True}),
-        (failed, {"content": ["block"], "result": {"isError": True}}), (ToolError(), {"content": None, "result": None}),
+        (failed, {"content": ["block"], "result": {"isError": True}}),
+        (ToolError(), {"content": None, "result": None}),
         *((kind("x", **gone), gone) for kind in (ConnectionFailed, ConnectionLost)),
-        (ConnectionLost("x"), {**plain, "errno": None}), (Busy("HTTP 429", 7), {**plain, "seconds": 7}),
+        (ConnectionLost("x"), {**plain, "errno": None}),
+        (Busy("HTTP 429", 7), {**plain, "seconds": 7}),
         (ProtocolViolation("a rule", {"odd": 1}), {"rule": "a rule", "peer_message": {"odd": 1}}),
         (ProtocolViolation("a rule"), {"peer_message": None}),
-        *((kind("not now"), {"reason": "not now"}) for kind in (Refused, Declined)), (Refused(), {"reason": ""}),
+        *((kind("not now"), {"reason": "not now"}) for kind in (Refused, Declined)),
+        (Refused(), {"reason": ""}),
     ]
     for error, fields in rows:
-        for twin in (error, copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
-            assert (type(twin), str(twin), twin.args, vars(twin)) == (type(error), str(error), error.args, vars(error))
+        for twin in (
+            error,
+            copy.copy(error),
+            copy.deepcopy(error),
+            pickle.loads(pickle.dumps(error)),
+        ):
+            assert (type(twin), str(twin), twin.args, vars(twin)) == (
+                type(error),
+                str(error),
+                error.args,
+                vars(error),
+            )
             assert {name: getattr(twin, name) for name in fields} == fields
         twin = copy.copy(error)
         twin.args, twin.code = ("other",), 5
@@ -174,30 +227,42 @@ class _Unshown:
         raise ZeroDivisionError
 
 
-@for_each(("error", "words"), [
-    (ValueError("words"), "words"),
-    (ValueError(), "ValueError"),
-    (ValueError(" \n"), "ValueError"),
-    (_Wordless(), "_Wordless"),
-    (KeyError("no such city"), "KeyError: 'no such city'"),
-    (KeyError(("a", 1)), "KeyError: ('a', 1)"),
-    (ValueError("a", 1), "ValueError: ('a', 1)"),
-    (IndexError(5), "IndexError: 5"),
-    (SystemExit("bye"), "SystemExit: bye"),
-    (SystemExit(), "SystemExit"),
-    (ValueError("'x'"), "'x'"),
-    (RuntimeError(ValueError("inner words")), "inner words"),
-    (OSError(2, "No such file"), "[Errno 2] No such file"),
-    (ValueError(_Unshown()), "ValueError"),
-])
-def test_an_exception_is_described_by_its_words_or_its_name(error: BaseException, words: str) -> None:
+@for_each(
+    ("error", "words"),
+    [
+        (ValueError("words"), "words"),
+        (ValueError(), "ValueError"),
+        (ValueError(" \n"), "ValueError"),
+        (_Wordless(), "_Wordless"),
+        (KeyError("no such city"), "KeyError: 'no such city'"),
+        (KeyError(("a", 1)), "KeyError: ('a', 1)"),
+        (ValueError("a", 1), "ValueError: ('a', 1)"),
+        (IndexError(5), "IndexError: 5"),
+        (SystemExit("bye"), "SystemExit: bye"),
+        (SystemExit(), "SystemExit"),
+        (ValueError("'x'"), "'x'"),
+        (RuntimeError(ValueError("inner words")), "inner words"),
+        (OSError(2, "No such file"), "[Errno 2] No such file"),
+        (ValueError(_Unshown()), "ValueError"),
+    ],
+)
+def test_an_exception_is_described_by_its_words_or_its_name(
+    error: BaseException, words: str
+) -> None:
     assert describe(error) == words
 
 
-@for_each(("value", "line"), [
-    ("a\nb\u2028\ud800\x1b", "a\\nb\\u2028\\ud800\\x1b"), (b"a\n", "b'a\\\\n'"), ([1], "[1]"), ("x" * 200, "x" * 200),
-    ("x" * 201, "x" * 200 + "..."), (b"x" * 10**6, "b'" + "x" * 198 + "..."),
-])
+@for_each(
+    ("value", "line"),
+    [
+        ("a\nb\u2028\ud800\x1b", "a\\nb\\u2028\\ud800\\x1b"),
+        (b"a\n", "b'a\\\\n'"),
+        ([1], "[1]"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "..."),
+        (b"x" * 10**6, "b'" + "x" * 198 + "..."),
+    ],
+)
 def test_text_of_a_peer_on_one_line(value: Any, line: str) -> None:
     assert one_line(value) == line
 
@@ -225,15 +290,25 @@ def logged(message: str, *args: Any, error: Any = None) -> str:
 @drawn(100)
 @given(st.text(), st.sampled_from(["%s", "%r", "%.50s", "%s %s"]))
 def test_one_record_is_one_line_whatever_a_peer_says(text: str, form: str) -> None:
-    for said in (text + FORGED, RpcError(-1, text + FORGED), [text + FORGED], {text + "\x1b": FORGED}):
+    for said in (
+        text + FORGED,
+        RpcError(-1, text + FORGED),
+        [text + FORGED],
+        {text + "\x1b": FORGED},
+    ):
         args = (said,) * form.count("%")
         assert logged(form, *args).isprintable()
 
 
 def test_what_is_clean_is_logged_as_it_is_and_what_is_long_is_cut() -> None:
-    assert logged("%s: %d %r", "T\xe9st", 5, "a'b") == """ERROR:minimcp.tests.logged:T\xe9st: 5 "a'b\""""
+    assert (
+        logged("%s: %d %r", "T\xe9st", 5, "a'b")
+        == """ERROR:minimcp.tests.logged:T\xe9st: 5 "a'b\""""
+    )
     assert len(logged("%s", "x" * 10**6)) < 2_100
-    assert logged("%s %d", "x", "y") == "ERROR:minimcp.tests.logged:%s %d (TypeError in its arguments)"
+    assert (
+        logged("%s %d", "x", "y") == "ERROR:minimcp.tests.logged:%s %d (TypeError in its arguments)"
+    )
 
 
 def test_a_traceback_stands_apart_and_holds_nothing_that_a_terminal_obeys() -> None:
@@ -244,11 +319,15 @@ def test_a_traceback_stands_apart_and_holds_nothing_that_a_terminal_obeys() -> N
             raise ValueError(FORGED + "\n" * 5 + "ERROR:root:more") from cause
     except ValueError as error:
         first, *rest = logged("%s failed", "t", error=error).split("\n")
-    assert first == "ERROR:minimcp.tests.logged:t failed" and "Traceback" in rest[0] and len(rest) > 10
+    assert (
+        first == "ERROR:minimcp.tests.logged:t failed" and "Traceback" in rest[0] and len(rest) > 10
+    )
     assert all(line.startswith("  | ") and line.isprintable() for line in rest)
 
 
 def test_every_logger_of_the_package_is_made_in_one_place() -> None:
     package = Path(errors.__file__).parent
     found = {path.name: path.read_text("utf-8") for path in package.rglob("*.py")}
-    assert [name for name, text in found.items() if re.search(r"^[^\"`]*getLogger\(", text, re.M)] == ["errors.py"]
+    assert [
+        name for name, text in found.items() if re.search(r"^[^\"`]*getLogger\(", text, re.M)
+    ] == ["errors.py"]

@@ -36,7 +36,10 @@ class Kept(Executor):
 
 
 def exchange(
-    handle: Optional[Callable[[IncomingRequest], Any]] = None, *, of: Any = CONFIG, limit: Optional[int] = None
+    handle: Optional[Callable[[IncomingRequest], Any]] = None,
+    *,
+    of: Any = CONFIG,
+    limit: Optional[int] = None,
 ) -> Any:
     sink, route = RecordingOutlet(), Route(handle or (lambda exchange: {"n": 1}))
     if limit is not None:
@@ -258,7 +261,9 @@ def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
     for each in made:
         executor.start(each)
     assert eventually(lambda: len(jobs) == 4)
-    assert len(set(there)) == 1 and there[0] is not threading.current_thread(), "one thread hands over what there is"
+    assert len(set(there)) == 1 and there[0] is not threading.current_thread(), (
+        "one thread hands over what there is"
+    )
     made[1].cancel()
     assert [job() for job in [*jobs, *jobs]] == [None] * 8, "a second time does nothing"
     assert ["result" in answers(each)[0] for each in made] == [True, False, True, True]

@@ -33,7 +33,9 @@ def test_without_the_package_it_says_what_to_install() -> None:
         "except ImportError as error: print(error)"
     )
     done = run_python(["-c", program])
-    assert b"needs the package 'requests': install it with: pip install requests" in done.stdout, done.stderr
+    assert b"needs the package 'requests': install it with: pip install requests" in done.stdout, (
+        done.stderr
+    )
 
 
 class TinyPieces:
@@ -63,7 +65,9 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
         HttpResponse("a test", TinyPieces(10**9)).body(100_000)
-    [body] = [each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals]
+    [body] = [
+        each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals
+    ]
     assert body == b""
 
 
@@ -95,7 +99,9 @@ def test_an_address_in_brackets() -> None:
             return  # a system without: nothing to be reached by it
         thread = Task(lambda: listener.accept()[0].close())
         with pytest.raises(ConnectionLost):
-            Fetcher(f"http://[::1]:{listener.getsockname()[1]}/").send(AbortableRequest(), "GET", {})
+            Fetcher(f"http://[::1]:{listener.getsockname()[1]}/").send(
+                AbortableRequest(), "GET", {}
+            )
         thread.result()
 
 
@@ -124,7 +130,10 @@ def test_connecting_can_be_given_up(full: int, monkeypatch: pytest.MonkeyPatch) 
 def test_agreeing_on_tls_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "CONNECT_SECONDS", 100 * WAIT)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        sending, fetcher = AbortableRequest(), Fetcher(f"https://127.0.0.1:{listener.getsockname()[1]}/")
+        sending, fetcher = (
+            AbortableRequest(),
+            Fetcher(f"https://127.0.0.1:{listener.getsockname()[1]}/"),
+        )
         task = Task(lambda: fetcher.send(sending, "GET", {}))
         with listener.accept()[0] as silent:
             assert silent.recv(1)  # it has begun
@@ -146,7 +155,9 @@ def test_what_was_given_up_before_is_not_sent() -> None:
 def test_a_request_is_sent_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: List[bytes] = []
     sendall = socket.socket.sendall
-    monkeypatch.setattr(socket.socket, "sendall", lambda sock, data: sent.append(bytes(data)) or sendall(sock, data))
+    monkeypatch.setattr(
+        socket.socket, "sendall", lambda sock, data: sent.append(bytes(data)) or sendall(sock, data)
+    )
     with Peer({"an answer": lambda heard, wire: wire.whole(202)}) as peer:
         fetcher = Fetcher(peer.url)
         fetcher.send(AbortableRequest(), "POST", {}, b"{}")
@@ -181,10 +192,15 @@ def test_a_connection_that_was_idle_is_not_used_again(
         assert peer.connections == connections
 
 
-@pytest.mark.parametrize("said", [
-    b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx",
-    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nx", b"HTTP/1.0 200 OK\r\n\r\nx",
-])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nx",
+        b"HTTP/1.0 200 OK\r\n\r\nx",
+    ],
+)
 def test_whoever_waits_is_woken_and_the_server_sees_it(said: bytes) -> None:
     """Also where no other request will use the connection: of that one `http.client` knows nothing any more."""
     waits, gone = threading.Event(), threading.Event()
@@ -228,19 +244,71 @@ def test_two_threads_may_close_it_at_once() -> None:
 
 
 def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
-    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", Set_Cookie="route=7; Path=/")}) as peer:
+    with Peer(
+        {"GET": lambda heard, wire: wire.whole(200, b"x", Set_Cookie="route=7; Path=/")}
+    ) as peer:
         fetcher = Fetcher(peer.url)
         for _ in range(2):
             assert fetcher.send(AbortableRequest(), "GET", {}).body(None) == b"x"
         fetcher.close()
-        assert "cookie" not in peer.heard[0].headers and peer.heard[1].headers["cookie"] == "route=7"
+        assert (
+            "cookie" not in peer.heard[0].headers and peer.heard[1].headers["cookie"] == "route=7"
+        )
 
 
 URL_PIECES = [
-    "http://", "https://", "HTTP://", "http:", "//", "/", "\\", "@", ":", "80", "0", "99999", ".", "%2e", "%", "#", "?",
-    "[", "]", "[::1]", "[::ffff:1.2.3.4]", "::1", "127.0.0.1", "127.1", "0x7f", "1", "a.example", "B", "xn--a-b", "-",
-    "\t", "\n", "\r", " ", "\x00", "\x1b", "\x85", "\xa0", "\u3002", "\uff0f", "\u2028", "\u0130", "\u017f", "\u212a",
-    "\ud800", "&", "=", "user", "x/y", ";", "_", "\xe9",
+    "http://",
+    "https://",
+    "HTTP://",
+    "http:",
+    "//",
+    "/",
+    "\\",
+    "@",
+    ":",
+    "80",
+    "0",
+    "99999",
+    ".",
+    "%2e",
+    "%",
+    "#",
+    "?",
+    "[",
+    "]",
+    "[::1]",
+    "[::ffff:1.2.3.4]",
+    "::1",
+    "127.0.0.1",
+    "127.1",
+    "0x7f",
+    "1",
+    "a.example",
+    "B",
+    "xn--a-b",
+    "-",
+    "\t",
+    "\n",
+    "\r",
+    " ",
+    "\x00",
+    "\x1b",
+    "\x85",
+    "\xa0",
+    "\u3002",
+    "\uff0f",
+    "\u2028",
+    "\u0130",
+    "\u017f",
+    "\u212a",
+    "\ud800",
+    "&",
+    "=",
+    "user",
+    "x/y",
+    ";",
+    "_",
+    "\xe9",
 ]
 
 
@@ -268,13 +336,29 @@ def test_readers_of_urls_agree_about_the_host_of_what_is_taken() -> None:
 
 
 @pytest.mark.requirement("SEC-09")
-@pytest.mark.parametrize(("location", "target"), [
-    ("/b", "http://a.example:80/b"), ("http://A.example/b?c", "http://A.example/b?c"), ("?d", "http://a.example:80/a?d"),
-    ("//a.example/b", "http://a.example/b"), ("http://b.example/", None), ("https://a.example/", None), ("\t/b", None),
-    ("http://b.example\\@a.example/", None), ("http://user@a.example/", None), ("http://a.example:81/", None),
-    ("/b c", None), ("http://[", None), ("", "http://a.example:80/a"), ("/b\x85", None), ("javascript:alert(1)", None),
-    ("http://b.example#@a.example/", None), ("\\\\b.example/", None), ("ht\ttp://a.example/", None),
-])
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/b", "http://a.example:80/b"),
+        ("http://A.example/b?c", "http://A.example/b?c"),
+        ("?d", "http://a.example:80/a?d"),
+        ("//a.example/b", "http://a.example/b"),
+        ("http://b.example/", None),
+        ("https://a.example/", None),
+        ("\t/b", None),
+        ("http://b.example\\@a.example/", None),
+        ("http://user@a.example/", None),
+        ("http://a.example:81/", None),
+        ("/b c", None),
+        ("http://[", None),
+        ("", "http://a.example:80/a"),
+        ("/b\x85", None),
+        ("javascript:alert(1)", None),
+        ("http://b.example#@a.example/", None),
+        ("\\\\b.example/", None),
+        ("ht\ttp://a.example/", None),
+    ],
+)
 def test_where_a_server_may_send_a_client(location: str, target: Any) -> None:
     assert same_origin("http://me:secret@a.example:80/a", location) == target
 
@@ -285,7 +369,9 @@ def test_an_error_tells_of_the_connection_and_not_of_what_its_caller_was_handlin
         try:
             raise OSError(5, "trouble of the caller")
         except OSError:
-            with pytest.raises(ConnectionLost, match="RemoteDisconnected|ConnectionReset") as caught:
+            with pytest.raises(
+                ConnectionLost, match="RemoteDisconnected|ConnectionReset"
+            ) as caught:
                 fetcher.send(AbortableRequest(), "GET", {})
         fetcher.close()
         assert "caller" not in str(caught.value)

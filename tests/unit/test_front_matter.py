@@ -109,7 +109,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "why"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+@pytest.mark.parametrize(
+    ("text", "line", "why"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
+)
 def test_what_is_refused(text: str, line: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{line}: .*{why}"):
         read_front_matter(f"---\n{text}\n---\n")
@@ -166,13 +168,18 @@ def test_a_description_that_is_none(description: Any) -> None:
         check_front_matter({"name": "a", "description": description}, "a")
 
 
-@pytest.mark.parametrize(("nested", "most"), [
-    (lambda deep: "a: " + "[" * deep + "]" * deep, 15),
-    (lambda deep: "a:\n- " + "[" * deep + "]" * deep, 14),
-    (lambda deep: "a:\n" + "- " * deep + "x", 15),
-    (lambda deep: "\n".join(" " * each + "a:" for each in range(deep + 1)), 15),
-])
-def test_values_nest_as_deep_as_may_be_and_no_deeper(nested: Callable[[int], str], most: int) -> None:
+@pytest.mark.parametrize(
+    ("nested", "most"),
+    [
+        (lambda deep: "a: " + "[" * deep + "]" * deep, 15),
+        (lambda deep: "a:\n- " + "[" * deep + "]" * deep, 14),
+        (lambda deep: "a:\n" + "- " * deep + "x", 15),
+        (lambda deep: "\n".join(" " * each + "a:" for each in range(deep + 1)), 15),
+    ],
+)
+def test_values_nest_as_deep_as_may_be_and_no_deeper(
+    nested: Callable[[int], str], most: int
+) -> None:
     read_front_matter(f"---\n{nested(most)}\n---\n")
     with pytest.raises(ValueError, match="16 deep"):
         read_front_matter(f"---\n{nested(most + 1)}\n---\n")

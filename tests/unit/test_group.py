@@ -24,7 +24,9 @@ def tool(name: str) -> Dict[str, Any]:
 def answering(*names: str, **answers: Any) -> Answering:
     """A server with these tools, each of which answers its own name."""
     called = {"tools/list": result(tools=[tool(name) for name in names]), "tools/call": own_name}
-    return Answering({**called, **{name.replace("_", "/"): answer for name, answer in answers.items()}})
+    return Answering(
+        {**called, **{name.replace("_", "/"): answer for name, answer in answers.items()}}
+    )
 
 
 def own_name(message: Dict[str, Any]) -> Any:
@@ -69,8 +71,14 @@ def test_tools_have_the_names_of_their_servers() -> None:
         """Add."""
         return left + right
 
-    with opened({"calc": plain, "bare": Answering({"initialize": initialized(x={})}), "two words": answering("a", "b")},
-                separator=".") as group:
+    with opened(
+        {
+            "calc": plain,
+            "bare": Answering({"initialize": initialized(x={})}),
+            "two words": answering("a", "b"),
+        },
+        separator=".",
+    ) as group:
         listed = group.list_tools()
         assert [each.name for each in listed] == ["calc.add", "two words.a", "two words.b"]
         assert listed[0].description == "Add." and group.errors == {}
@@ -78,7 +86,11 @@ def test_tools_have_the_names_of_their_servers() -> None:
         assert group.call_tool("calc.add", {"left": 1, "right": 2}).value == 3
         assert group.call_tool("two words.b").text == "b"
         place = group.resolve("two words.a.b")
-        assert (place.server, place.client, place.name) == ("two words", group.clients["two words"], "a.b")
+        assert (place.server, place.client, place.name) == (
+            "two words",
+            group.clients["two words"],
+            "a.b",
+        )
         with pytest.raises(minimcp.CapabilityNotSupported):
             group.call_tool("bare.x")
         with pytest.raises(minimcp.ToolError):
@@ -87,30 +99,43 @@ def test_tools_have_the_names_of_their_servers() -> None:
 
 
 def test_the_longest_server_counts() -> None:
-    servers = {"a": answering("b__x", "c"), "a__b": answering("x"), "dead__a": Answering({"initialize": error(-32603)}),
-               "dead": answering("a__x")}
+    servers = {
+        "a": answering("b__x", "c"),
+        "a__b": answering("x"),
+        "dead__a": Answering({"initialize": error(-32603)}),
+        "dead": answering("a__x"),
+    }
     with opened(servers) as group:
         assert names(group) == ["a__c", "a__b__x"], "none that call_tool would take for another's"
         assert group.resolve("a__b__x").server == "a__b" and group.resolve("a__b_x").server == "a"
         assert group.call_tool("a__b__x").text == "x" and group.call_tool("a__c").text == "c"
         assert servers["a"].pipe.methods().count("tools/call") == 1
-        with pytest.raises(minimcp.ConnectionFailed, match="'dead__a__x' cannot be called, 'dead__a' was") as caught:
+        with pytest.raises(
+            minimcp.ConnectionFailed, match="'dead__a__x' cannot be called, 'dead__a' was"
+        ) as caught:
             group.call_tool("dead__a__x")
         assert caught.value.__cause__ is group.errors["dead__a"]
 
 
 def test_what_an_unknown_name_is_told() -> None:
     with opened({"git": answering("log", "status"), "db": answering("query")}) as group:
+
         def told(name: str) -> str:
             with pytest.raises(minimcp.InvalidParams) as caught:
                 group.call_tool(name)
             return str(caught.value)
 
         ending = " names are server__tool, its servers git and db"
-        assert told("gti__log") == "no server of this group has a tool 'gti__log', did you mean git__log? Its" + ending
+        assert (
+            told("gti__log")
+            == "no server of this group has a tool 'gti__log', did you mean git__log? Its" + ending
+        )
         assert told("log") == "no server of this group has a tool 'log': its" + ending
         group.list_tools()
-        assert told("log") == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
+        assert (
+            told("log")
+            == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
+        )
         assert "git__log? Its" in told("git_log") and "db__query? Its" in told("QUERY")
         with pytest.raises(TypeError, match="name is a str, not the int"):
             group.call_tool(5)  # type: ignore[arg-type]
@@ -158,7 +183,13 @@ def test_a_mistake_of_the_caller_is_no_servers_error() -> None:
 
 
 def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
-    lists = [error(-32603, "busy"), error(-32021, "cannot"), silence, result(tools=5), result(tools=[tool("x")])]
+    lists = [
+        error(-32603, "busy"),
+        error(-32021, "cannot"),
+        silence,
+        result(tools=5),
+        result(tools=[tool("x")]),
+    ]
     with opened({"a": answering(tools_list=lists), "b": answering("y")}) as group:
         for kind in (minimcp.InternalError, minimcp.CapabilityNotSupported):
             assert names(group) == ["b__y"] and isinstance(group.errors["a"], kind)
@@ -172,10 +203,16 @@ def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
 
 
 def test_many_calls_to_many_servers() -> None:
-    with opened({"a": answering("x"), "b": answering("y", tools_call=error(-32602, "no y"))}) as group:
-        texts = [each.text for each in group.call_tools([("a__1", None), ("a__2", {}), ("a__3", None)])]
+    with opened(
+        {"a": answering("x"), "b": answering("y", tools_call=error(-32602, "no y"))}
+    ) as group:
+        texts = [
+            each.text for each in group.call_tools([("a__1", None), ("a__2", {}), ("a__3", None)])
+        ]
         assert texts == ["1", "2", "3"]
-        outcomes = group.call_tools([("b__y", None), ("a__x", None), ("c__z", None)], return_exceptions=True)
+        outcomes = group.call_tools(
+            [("b__y", None), ("a__x", None), ("c__z", None)], return_exceptions=True
+        )
         assert outcomes[1].text == "x" and isinstance(outcomes[2], minimcp.InvalidParams)
         assert outcomes[0].from_peer and not outcomes[2].from_peer
         with pytest.raises(minimcp.InvalidParams, match="no y"):
@@ -223,11 +260,16 @@ def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
         return error(-32603)(message)
 
     with pytest.raises(KeyboardInterrupt):
-        opened({"fine": fine, "hanging": hanging, "striking": Answering({"initialize": strike})}, connect_timeout=None)
+        opened(
+            {"fine": fine, "hanging": hanging, "striking": Answering({"initialize": strike})},
+            connect_timeout=None,
+        )
     assert fine.pipe.closed and hanging.pipe.closed
 
 
-def test_ctrl_c_before_the_last_server_is_begun_closes_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_last_server_is_begun_closes_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fine, hanging, last = Answering(), Answering({"initialize": silence}), Answering()
     spawn, calls = group.spawn, iter((1, 2, 3))
 

@@ -21,17 +21,33 @@ def marked(name: Any, kind: Any = "string") -> dict[str, Any]:
 
 
 @pytest.mark.requirement("M:XH-2", "M:XH-3", "M:XH-4", "M:XH-5")
-@for_each(("words", "wrong"), [
-    *[("the name of a header", schema(a=marked(name))) for name in ("", "two words", "a:b", "Ä", "a\n", 5, None)],
-    *[("string, an integer or a boolean", schema(a=marked("A", kind)))
-      for kind in ("number", "object", "array", "null", ["string", "null"], None)],
-    *[("where no argument does", {"type": "object", **where}) for where in (
-        {"items": marked("A")}, {"anyOf": [schema(a=marked("A"))]}, {"if": schema(a=marked("A"))},
-        {"$defs": {"x": schema(a=marked("A"))}}, {"patternProperties": {"x": marked("A")}}, marked("A"),
-        schema(a={"type": "array", "items": schema(b=marked("A"))}), {"additionalProperties": marked("A")},
-    )],
-    ("twice", schema(a=marked("Region"), b=schema(c=marked("REGION")))),
-])
+@for_each(
+    ("words", "wrong"),
+    [
+        *[
+            ("the name of a header", schema(a=marked(name)))
+            for name in ("", "two words", "a:b", "Ä", "a\n", 5, None)
+        ],
+        *[
+            ("string, an integer or a boolean", schema(a=marked("A", kind)))
+            for kind in ("number", "object", "array", "null", ["string", "null"], None)
+        ],
+        *[
+            ("where no argument does", {"type": "object", **where})
+            for where in (
+                {"items": marked("A")},
+                {"anyOf": [schema(a=marked("A"))]},
+                {"if": schema(a=marked("A"))},
+                {"$defs": {"x": schema(a=marked("A"))}},
+                {"patternProperties": {"x": marked("A")}},
+                marked("A"),
+                schema(a={"type": "array", "items": schema(b=marked("A"))}),
+                {"additionalProperties": marked("A")},
+            )
+        ],
+        ("twice", schema(a=marked("Region"), b=schema(c=marked("REGION")))),
+    ],
+)
 def test_annotations_that_are_wrong(words: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=words):
         mirrored(wrong)
@@ -51,16 +67,29 @@ def test_32_000_properties_are_looked_through_at_once() -> None:
 
 
 @pytest.mark.requirement("M:HDR-19", "M:XH-12")
-@pytest.mark.parametrize(("value", "written"), [
-    ("us-west1", "us-west1"), ("us west 1", "us west 1"), ("file:///a%20b", "file:///a%20b"), (42, "42"),
-    (-7, "-7"),
-    (True, "true"), (False, "false"), ("", ""), ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-    (" padded ", "=?base64?IHBhZGRlZCA=?="), (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
-    ("us-west1 ", "=?base64?dXMtd2VzdDEg?="), ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-    ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="), ("\tindented", "=?base64?CWluZGVudGVk?="),
-    ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="), ("=?base64?", "=?base64?"),
-    ("=?BASE64?a?=", "=?BASE64?a?="),
-])
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("us-west1", "us-west1"),
+        ("us west 1", "us west 1"),
+        ("file:///a%20b", "file:///a%20b"),
+        (42, "42"),
+        (-7, "-7"),
+        (True, "true"),
+        (False, "false"),
+        ("", ""),
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        (" us-west1", "=?base64?IHVzLXdlc3Qx?="),
+        ("us-west1 ", "=?base64?dXMtd2VzdDEg?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("line1\r\nline2", "=?base64?bGluZTENCmxpbmUy?="),
+        ("\tindented", "=?base64?CWluZGVudGVk?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("=?base64?", "=?base64?"),
+        ("=?BASE64?a?=", "=?BASE64?a?="),
+    ],
+)
 def test_values_are_written_and_read(value: Any, written: str) -> None:
     assert header_value(value) == written
     text = from_header(written)
@@ -68,13 +97,20 @@ def test_values_are_written_and_read(value: Any, written: str) -> None:
 
 
 def test_what_is_not_written_or_read() -> None:
-    assert [header_value(value) for value in (None, 1.5, [], {})] == [None] * 4, "these get no header"
+    assert [header_value(value) for value in (None, 1.5, [], {})] == [None] * 4, (
+        "these get no header"
+    )
     assert header_value(-LARGEST) == str(-LARGEST)
     with pytest.raises(ValueError, match="too large"):
         header_value(LARGEST + 1)
     with pytest.raises(ValueError):
         header_value("\ud800")
-    for text in ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "=?base64?QR==?="):
+    for text in (
+        "=?base64?SGVsbG8?=",
+        "=?base64?SGVs!!!bG8=?=",
+        "=?base64?/w==?=",
+        "=?base64?QR==?=",
+    ):
         with pytest.raises(ValueError, match="no Base64"):
             from_header(text)
     for text in ("caf\xe9", "a\x01", "a\tb"):

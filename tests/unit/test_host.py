@@ -28,7 +28,10 @@ HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
 
 FORM: Dict[str, Any] = {
     "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0, "default": 7}},
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "minimum": 0, "default": 7},
+    },
     "required": ["name"],
 }
 
@@ -81,7 +84,10 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
         ({"name": "Ada"}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
         ({"name": "Ada", "age": 3}, {"action": "accept", "content": {"age": 3, "name": "Ada"}}),
         (Person("Ada"), {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
-        (Answer("accept", Person("Ada", 1)), {"action": "accept", "content": {"age": 1, "name": "Ada"}}),
+        (
+            Answer("accept", Person("Ada", 1)),
+            {"action": "accept", "content": {"age": 1, "name": "Ada"}},
+        ),
         ({"name": "Ada", "age": None}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
         (None, {"action": "decline"}),
         (Answer("decline"), {"action": "decline"}),
@@ -90,20 +96,39 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
     for returned, heard in good:
         assert elicited(returned) == heard, returned
     assert not caplog.records
-    bad: List[Any] = [{}, {"name": 5}, {"name": "Ada", "age": -1}, {"name": None}, Answer("accept"), "Ada", 5, Odd()]
+    bad: List[Any] = [
+        {},
+        {"name": 5},
+        {"name": "Ada", "age": -1},
+        {"name": None},
+        Answer("accept"),
+        "Ada",
+        5,
+        Odd(),
+    ]
     for returned in bad:
         assert elicited(returned) == (-32603, "the host's handler failed"), returned
     assert caplog.text.count("the handler for elicitation/create failed") == len(bad)
     assert elicited({}, schema={"type": "object"}) == {"action": "accept", "content": {}}
     nullable = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-    fields = {"note": {"type": "string"}, "null": nullable, "none": {"type": "string", "default": None}}
+    fields = {
+        "note": {"type": "string"},
+        "null": nullable,
+        "none": {"type": "string", "default": None},
+    }
     for returned, content in (
-        ({"note": None}, {"null": None}), ({"null": "x"}, {"null": "x"}), ({"null": None}, {"null": None}),
-        ({"none": None}, {"null": None}), ({}, {"null": None}),
+        ({"note": None}, {"null": None}),
+        ({"null": "x"}, {"null": "x"}),
+        ({"null": None}, {"null": None}),
+        ({"none": None}, {"null": None}),
+        ({}, {"null": None}),
     ):
         heard = elicited(returned, schema={"type": "object", "properties": fields})
         assert heard == {"action": "accept", "content": content}, returned
-    assert elicited(Answer("accept"), schema={"type": "object"}) == {"action": "accept", "content": {}}
+    assert elicited(Answer("accept"), schema={"type": "object"}) == {
+        "action": "accept",
+        "content": {},
+    }
 
 
 @pytest.mark.requirement("ELIC-06", "ELIC-22", "M:ELI-15")
@@ -111,7 +136,16 @@ def test_what_elicit_gets() -> None:
     seen: List[Any] = []
 
     def elicit(request: Any) -> None:
-        seen.append((request.mode, request.message, request.schema, request.url, request.defaults, request.server.name))
+        seen.append(
+            (
+                request.mode,
+                request.message,
+                request.schema,
+                request.url,
+                request.defaults,
+                request.server.name,
+            )
+        )
         with pytest.raises(LookupError):
             minimcp.current_context()
 
@@ -122,11 +156,22 @@ def test_what_elicit_gets() -> None:
 @pytest.mark.requirement("ELIC-25", "ELIC-34", "ELIC-35", "M:ELI-7", "M:ELI-12")
 def test_a_url_is_shown_whole_and_answered_without_content() -> None:
     url = "https://x.y/a?b=c#d"
-    for returned, action in (({}, "accept"), ({"a": 1}, "accept"), (Answer("accept"), "accept"), (None, "decline")):
-        assert elicited(returned, schema=None, mode="url", url=url, elicitationId="e") == {"action": action}
+    for returned, action in (
+        ({}, "accept"),
+        ({"a": 1}, "accept"),
+        (Answer("accept"), "accept"),
+        (None, "decline"),
+    ):
+        assert elicited(returned, schema=None, mode="url", url=url, elicitationId="e") == {
+            "action": action
+        }
     assert elicited(False, schema=None, mode="url", url=url)[0] == -32603
     seen: List[Any] = []
-    ask("elicitation/create", {"message": "?", "mode": "url", "url": url, "elicitationId": "e"}, elicit=seen.append)
+    ask(
+        "elicitation/create",
+        {"message": "?", "mode": "url", "url": url, "elicitationId": "e"},
+        elicit=seen.append,
+    )
     assert [(each.url, each.host, each.elicitation_id) for each in seen] == [(url, "x.y", "e")]
 
 
@@ -138,13 +183,27 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
         ({"message": "?"}, "requestedSchema is missing"),
         ({**form, "mode": "telepathy"}, "does not declare elicitation by telepathy"),
         ({"message": "?", "requestedSchema": {"type": 5}}, "requestedSchema"),
-        ({"message": "?", "requestedSchema": {"type": "string"}}, "requestedSchema is of the type 'string', not"),
-        ({"message": "?", "requestedSchema": {"type": "object", "properties": []}}, "requestedSchema"),
-        ({"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}}, "requestedSchema"),
+        (
+            {"message": "?", "requestedSchema": {"type": "string"}},
+            "requestedSchema is of the type 'string', not",
+        ),
+        (
+            {"message": "?", "requestedSchema": {"type": "object", "properties": []}},
+            "requestedSchema",
+        ),
+        (
+            {"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}},
+            "requestedSchema",
+        ),
         ({"message": "?", "mode": "url"}, "a URL begins with http:// or https://"),
-        *(({"message": "?", "mode": "url", "url": url}, "a URL begins with http:// or https://") for url in (
-            "nowhere", "javascript://bank.example/%0aalert(1)", "https://bank.example@evil.example/",
-        )),
+        *(
+            ({"message": "?", "mode": "url", "url": url}, "a URL begins with http:// or https://")
+            for url in (
+                "nowhere",
+                "javascript://bank.example/%0aalert(1)",
+                "https://bank.example@evil.example/",
+            )
+        ),
     ]
     for params, said in wrong:
         code, text = ask("elicitation/create", params, elicit=repr)
@@ -158,7 +217,9 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.requirement("X-30", "ELIC-16")
-def test_a_default_that_does_not_fit_is_left_out_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_default_that_does_not_fit_is_left_out_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     fields = {
         "a": {"type": "integer", "default": "x\n", "title": "A"},
         "b": {"type": "string", "enum": ["s", "l"], "default": "m"},
@@ -173,14 +234,24 @@ def test_a_default_that_does_not_fit_is_left_out_with_one_warning(caplog: pytest
     schema = {"type": "object", "properties": fields}
     heard = ask("elicitation/create", {"message": "?", "requestedSchema": schema}, elicit=elicit)
     assert heard == {"action": "accept", "content": {"a": 1, "c": "kept"}}
-    shown = {"a": {"type": "integer", "title": "A"}, "b": {"type": "string", "enum": ["s", "l"]}, "c": fields["c"]}
+    shown = {
+        "a": {"type": "integer", "title": "A"},
+        "b": {"type": "string", "enum": ["s", "l"]},
+        "c": fields["c"],
+    }
     assert seen == [({"c": "kept"}, shown)]
     (record,) = caplog.records
-    assert record.levelname == "WARNING" and "left out: a: expected an integer" in record.getMessage()
-    assert "b: expected one of 's' or 'l'" in record.getMessage() and "\n" not in record.getMessage()
+    assert (
+        record.levelname == "WARNING" and "left out: a: expected an integer" in record.getMessage()
+    )
+    assert (
+        "b: expected one of 's' or 'l'" in record.getMessage() and "\n" not in record.getMessage()
+    )
 
 
-def test_the_defaults_of_a_form_are_checked_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_defaults_of_a_form_are_checked_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All together: each of many may be one whose check takes all the time that one may take."""
     monkeypatch.setattr("minimcp.client.host.thread_time", count(0, 0.3).__next__)
     slow = {"type": "string", "pattern": "(?:a|a)" * 40 + "$", "default": "a" * 40 + "b"}
@@ -217,8 +288,15 @@ def test_what_sample_may_return() -> None:
         assert sampled(own, revision=revision) == {**said, "model": "m", "stopReason": "bored"}
         content = [text, other] if revision == R4 else {"type": "text", "text": "ho\nx"}
         assert sampled(two, revision=revision)["content"] == content
-        image, sound, use = Image(b"x", "image/png"), Audio(b"x", "audio/wav"), ToolUse("1", "t", {})
-        fits = [not isinstance(sampled(SampleResult(each), revision=revision), tuple) for each in (image, sound, use)]
+        image, sound, use = (
+            Image(b"x", "image/png"),
+            Audio(b"x", "audio/wav"),
+            ToolUse("1", "t", {}),
+        )
+        fits = [
+            not isinstance(sampled(SampleResult(each), revision=revision), tuple)
+            for each in (image, sound, use)
+        ]
         assert fits == [True, revision != R1, revision == R4]
         both = sampled(SampleResult([Text("a"), image]), revision=revision)
         assert isinstance(both, tuple) == (revision != R4)
@@ -233,7 +311,9 @@ def test_tools_for_a_model() -> None:
         assert sampled("ho", **more)[0] == -32602
         assert sampled("ho", sampling=("tools",), **more)["model"] == "unknown"
         assert sampled("ho", sampling=("tools",), revision=R3, **more)[0] == -32602
-    assert sampled("ho", task={"ttl": 1})["model"] == "unknown", "an ordinary answer, as we declare no tasks"
+    assert sampled("ho", task={"ttl": 1})["model"] == "unknown", (
+        "an ordinary answer, as we declare no tasks"
+    )
     use = {"type": "tool_use", "id": "1", "name": "t", "input": {}, "_meta": {"k": 1}}
     answer = {"type": "tool_result", "toolUseId": "1", "content": [], "_meta": {"k": 2}}
     asked = {"role": "assistant", "content": [use]}
@@ -257,7 +337,12 @@ def test_refusals_and_failures_are_two_things(caplog: pytest.LogCaptureFixture) 
     assert sampled(Refused()) == (-1, "the user rejected sampling/createMessage")
     assert elicited(Refused("no")) == (-1, "no")
     assert not caplog.records
-    failures: List[BaseException] = [KeyError("x"), minimcp.RpcError(5, "x"), SystemExit(3), minimcp.Cancelled("x")]
+    failures: List[BaseException] = [
+        KeyError("x"),
+        minimcp.RpcError(5, "x"),
+        SystemExit(3),
+        minimcp.Cancelled("x"),
+    ]
     for error in failures:
         assert sampled(error) == (-32603, "the host's handler failed")
 
@@ -269,12 +354,24 @@ def test_refusals_and_failures_are_two_things(caplog: pytest.LogCaptureFixture) 
     assert caplog.text.count("failed:") == len(failures) + 2
 
 
-@pytest.mark.requirement("ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10", "SEC-04")
+@pytest.mark.requirement(
+    "ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10", "SEC-04"
+)
 def test_what_was_not_declared_is_unknown() -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "tools/list"):
         assert ask(method, {"message": "?"})[0] == -32601
-    assert ask("elicitation/create", {"message": "?", "requestedSchema": FORM}, revision=R2, elicit=repr)[0] == -32601
-    url_only = ask("elicitation/create", {"message": "?"}, revision=R3, elicit=repr, elicitation=("url",))
+    assert (
+        ask(
+            "elicitation/create",
+            {"message": "?", "requestedSchema": FORM},
+            revision=R2,
+            elicit=repr,
+        )[0]
+        == -32601
+    )
+    url_only = ask(
+        "elicitation/create", {"message": "?"}, revision=R3, elicit=repr, elicitation=("url",)
+    )
     assert url_only[0] == -32601
 
 
@@ -398,7 +495,6 @@ def test_what_is_asked_and_said_stays_out_of_the_log(caplog: pytest.LogCaptureFi
 
 
 class Functions:
-
     on_tools_changed = None
 
     def on_log(self, message: Any) -> None:
@@ -416,21 +512,32 @@ class Late:
 
 
 def gathered(handlers: Any, **keywords: Any) -> Host:
-    options = {name: keywords.pop(name) for name in ("roots", "sampling", "elicitation") if name in keywords}
+    options = {
+        name: keywords.pop(name)
+        for name in ("roots", "sampling", "elicitation")
+        if name in keywords
+    }
     return Host(handlers, keywords, **options)
 
 
 def test_an_object_and_keywords_are_one_set() -> None:
     host = Functions()
     both = Host(host, {"on_log": None, "on_tools_changed": print, "elicit": repr}).functions
-    assert set(both) == {"sample", "elicit", "on_log", "on_tools_changed"} and both["on_tools_changed"] is print
+    assert (
+        set(both) == {"sample", "elicit", "on_log", "on_tools_changed"}
+        and both["on_tools_changed"] is print
+    )
     assert Host().functions == {}
     wrong: List[Any] = [
         (host, {"on_log": print}, "on_log is given twice"),
         (host, {"sample": print}, "sample is given twice"),
         (Functions, {}, "Functions is a class"),
         ({"elicit": repr}, {}, r"a mapping: say \*\*handlers"),
-        (object(), {}, "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object"),
+        (
+            object(),
+            {},
+            "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object",
+        ),
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
         (None, {"elicit": 5}, "int cannot"),
@@ -441,9 +548,17 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (None, {"roots": [5]}, "a root is a path"),
         (None, {"sampling": ["tools"]}, "there is no sample"),
         (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
-        (None, {"elicitation": repr}, "elicitation says what elicit can do, by names: did you mean elicit="),
+        (
+            None,
+            {"elicitation": repr},
+            "elicitation says what elicit can do, by names: did you mean elicit=",
+        ),
         (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
-        (SimpleNamespace(on_log=print, on_logs=print), {}, "handlers has on_logs, .*: did you mean on_log"),
+        (
+            SimpleNamespace(on_log=print, on_logs=print),
+            {},
+            "handlers has on_logs, .*: did you mean on_log",
+        ),
         (SimpleNamespace(on_tool_changed=print), {}, "did you mean on_tools_changed"),
     ]
     for handlers, keywords, text in wrong:
@@ -458,7 +573,12 @@ def test_an_object_and_keywords_are_one_set() -> None:
 def test_roots_are_named_in_three_ways(tmp_path: Path) -> None:
     root = Root("file:///a%20b", "mine")
     found = as_roots([tmp_path, str(tmp_path), "file:///x", root])
-    assert [each.uri for each in found] == [tmp_path.as_uri(), tmp_path.as_uri(), "file:///x", "file:///a%20b"]
+    assert [each.uri for each in found] == [
+        tmp_path.as_uri(),
+        tmp_path.as_uri(),
+        "file:///x",
+        "file:///a%20b",
+    ]
     assert found[3] is root and as_roots(()) == []
     for uri in ("https://x.y/", "file:///a/../b", "file:///a/%2e%2e/b"):
         with pytest.raises(ValueError, match="file://"):
@@ -488,7 +608,13 @@ def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
     some = declared(sampling=("context", "tools"), elicitation=["url"])
     both: Dict[str, Any] = {"tools": {}, "context": {}}
     assert [each["sampling"] for each in some] == [{}, {}, {}, both, both]
-    assert [each.get("elicitation") for each in some] == [None, None, None, {"url": {}}, {"url": {}}]
+    assert [each.get("elicitation") for each in some] == [
+        None,
+        None,
+        None,
+        {"url": {}},
+        {"url": {}},
+    ]
     assert all(Host().capabilities(revision) == {} for revision in REVISIONS)
 
 
@@ -502,7 +628,10 @@ def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
         assert eventually(lambda: server.pipe.methods()[-1] == "notifications/roots/list_changed")
         server.pipe.ask("roots/list", id=2)
         answers = server.pipe.heard(2)
-        assert answers == {1: {"roots": [{"uri": "file:///a"}]}, 2: {"roots": [{"uri": "file:///b", "name": "B"}]}}
+        assert answers == {
+            1: {"roots": [{"uri": "file:///a"}]},
+            2: {"roots": [{"uri": "file:///b", "name": "B"}]},
+        }
         with pytest.raises(ValueError, match="file://"):
             client.set_roots(["http://x"])
     server = Answering(modern=True)
@@ -515,7 +644,9 @@ def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
         client.roots_changed()
 
 
-def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+def test_callbacks_run_in_order_on_one_thread_and_may_fail(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
@@ -531,11 +662,15 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(caplog: pytest.LogCap
     dispatcher.close()
     dispatcher.put(fail)
     dispatcher.close()
-    assert eventually(lambda: not any(each.name == "minimcp-callbacks" for each in threading.enumerate()))
+    assert eventually(
+        lambda: not any(each.name == "minimcp-callbacks" for each in threading.enumerate())
+    )
     assert caplog.text.count("a callback failed") == 1
 
 
-def test_a_slow_callback_loses_the_oldest(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_callback_loses_the_oldest(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
     dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
@@ -560,7 +695,9 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
     changed, server = threading.Event(), Answering()
     with minimcp.connect(server, on_log=heard.append, on_tools_changed=changed.set, revision=R4):
         server.pipe.give(
-            notice("notifications/elicitation/complete", elicitationId="none of ours", _meta={"a": 1}),
+            notice(
+                "notifications/elicitation/complete", elicitationId="none of ours", _meta={"a": 1}
+            ),
             notice("notifications/message", level=5, data="x"),
             notice("notifications/message", level="info", data={"a": 1}),
             notice("notifications/tools/list_changed"),

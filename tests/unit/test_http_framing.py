@@ -138,7 +138,9 @@ HEADERS = [
 @for_each("status, header", HEADERS)
 @for_each("size", [None, 1])
 @for_each("before", [b"", POST + b"Content-Length: 5\r\n\r\nhello" + CHUNKED + b"0\r\n\r\n"])
-def test_headers_that_are_refused(status: int, header: bytes, size: Optional[int], before: bytes) -> None:
+def test_headers_that_are_refused(
+    status: int, header: bytes, size: Optional[int], before: bytes
+) -> None:
     """Whatever is cached of earlier heads."""
     assert refusal(before + POST + header + b"\r\n\r\n\x00", size) == status
 
@@ -184,7 +186,9 @@ def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
 
 
 def test_the_limits_are_exact() -> None:
-    exact = b"GET / HTTP/1.1\r\nHost: a\r\n" + (b"X: " + b"x" * 1019 + b"\r\n") * 31  # 31,772 bytes, and the last line
+    exact = (
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + (b"X: " + b"x" * 1019 + b"\r\n") * 31
+    )  # 31,772 bytes, and the last line
     rest = HEADER_BYTES - len(exact) - len(b"X: ")
     assert refusal(exact + b"X: " + b"y" * rest + b"\r\n\r\n") is None
     assert refusal(exact + b"X: " + b"y" * (rest + 1) + b"\r\n\r\n") == 431
@@ -194,7 +198,10 @@ def test_the_limits_are_exact() -> None:
     assert refusal(POST + b"Content-Length: %d\r\n\r\n" % BODY_BYTES) is None
     assert requests(CHUNKED + b"1\r\n!\r\n" * BODY_BYTES + b"0\r\n\r\n")[0][1] == b"!" * BODY_BYTES
     trailer = b"X: " + b"y" * (LINE_BYTES - 3) + b"\r\n"
-    assert requests(CHUNKED + b"0\r\n" + trailer * 4 + b"\r\n") and refusal(CHUNKED + b"0\r\n" + trailer * 5) == 431
+    assert (
+        requests(CHUNKED + b"0\r\n" + trailer * 4 + b"\r\n")
+        and refusal(CHUNKED + b"0\r\n" + trailer * 5) == 431
+    )
     assert refusal(CHUNKED + b"1;" + b"a" * 1022 + b"\r\n!\r\n0\r\n\r\n") is None
     assert refusal(CHUNKED + b"1;" + b"a" * 1023 + b"\r\n!\r\n0\r\n\r\n") == 400
 
@@ -208,7 +215,9 @@ ENDLESS = [
 
 @for_each("status, data", ENDLESS)
 @for_each("size", [None, 1])
-def test_what_can_be_no_request_is_refused_before_its_end(status: int, data: bytes, size: Optional[int]) -> None:
+def test_what_can_be_no_request_is_refused_before_its_end(
+    status: int, data: bytes, size: Optional[int]
+) -> None:
     assert refusal(data, size) == status
 
 
@@ -220,7 +229,12 @@ def test_nothing_in_a_refusal_comes_from_the_peer() -> None:
 
 
 def head(
-    status: int = 200, headers: Any = (), *, length: Optional[int] = 1, keep: bool = True, http11: bool = True
+    status: int = 200,
+    headers: Any = (),
+    *,
+    length: Optional[int] = 1,
+    keep: bool = True,
+    http11: bool = True,
 ) -> str:
     request = parse_head(b"GET / HTTP/1.1\r\nHost: a" if http11 else b"GET / HTTP/1.0")
     return response_head(request, status, headers, length, keep)[0].decode("latin-1")
@@ -247,7 +261,9 @@ def test_heads_of_responses(text: str, first: str, rest: List[str]) -> None:
     lines = text.split("\r\n")
     assert lines[0] == first and lines[-2:] == ["", ""]
     dates = [line for line in lines if line.startswith("Date: ")]
-    assert re.fullmatch(r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", *dates)
+    assert re.fullmatch(
+        r"Date: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", *dates
+    )
     assert sorted(lines[1:-2]) == sorted(rest + dates)
 
 
@@ -257,7 +273,10 @@ def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"\r\nDate: {text} GMT\r\n" in head()
 
 
-@for_each("name, value", [("X", "a\r\nY: b"), ("X", "a\n"), ("X", "\x00"), ("X Y", "a"), ("", "a"), ("X\r", "")])
+@for_each(
+    "name, value",
+    [("X", "a\r\nY: b"), ("X", "a\n"), ("X", "\x00"), ("X Y", "a"), ("", "a"), ("X\r", "")],
+)
 def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> None:
     with pytest.raises(ValueError):
         head(headers=[(name, value)])

@@ -21,7 +21,12 @@ from minimcp.http.headers import (
 def test_headers_have_names_without_case_and_values_without_blanks() -> None:
     headers = Headers([("Accept", " a "), ("ACCEPT", "b\t"), ("X", "")])
     assert headers.get("accept") == "a" and headers.all("aCCept") == ["a", "b"]
-    assert headers.get("x") == "" and headers.get("y") is None and headers.get("y", "z") == "z" and headers["x"] == ""
+    assert (
+        headers.get("x") == ""
+        and headers.get("y") is None
+        and headers.get("y", "z") == "z"
+        and headers["x"] == ""
+    )
     assert "X" in headers and "y" not in headers and headers.all("y") == []
     assert list(headers) == ["accept", "x"] and len(headers) == 2
     assert Headers({"A": "1"}).get("a") == "1" and list(Headers()) == []
@@ -29,36 +34,70 @@ def test_headers_have_names_without_case_and_values_without_blanks() -> None:
 
 def test_representations_show_no_values() -> None:
     request = HttpRequest("POST", "/mcp", {"Authorization": "secret"}, b"secret")
-    assert "secret" not in repr(request) + repr(request.headers) + repr(HttpResponse(200, [], b"secret"))
+    assert "secret" not in repr(request) + repr(request.headers) + repr(
+        HttpResponse(200, [], b"secret")
+    )
 
 
-@pytest.mark.parametrize(("accept", "taken"), [
-    (["application/json, text/event-stream"], True), (["*/*"], True), (["text/html", "application/*;q=0.5"], True),
-    (["application/json;q=0"], False), (["application/json;q=0.000"], False), (["text/html"], False), ([], False),
-    (["application/jsonevil"], False),
-])
+@pytest.mark.parametrize(
+    ("accept", "taken"),
+    [
+        (["application/json, text/event-stream"], True),
+        (["*/*"], True),
+        (["text/html", "application/*;q=0.5"], True),
+        (["application/json;q=0"], False),
+        (["application/json;q=0.000"], False),
+        (["text/html"], False),
+        ([], False),
+        (["application/jsonevil"], False),
+    ],
+)
 def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
     assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
 
 
-@pytest.mark.parametrize(("value", "found"), [
-    ("localhost", ("localhost", None)), ("LocalHost:80", ("localhost", 80)),
-    ("[::1]:8000", ("::1", 8000)), ("127.0.0.1:65535", ("127.0.0.1", 65535)),
-    ("localhost:65536", None), ("localhost:80:evil.example", None), ("localhost:", None), ("a@localhost", None),
-    ("localhost/", None), ("", None), ("::1", None), ("local host", None), ("localhost,evil.example", None),
-    ("localhost.", None), ("[::1", None), ("localhost:8o", None), ("localhost\n", None),
-])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("localhost", ("localhost", None)),
+        ("LocalHost:80", ("localhost", 80)),
+        ("[::1]:8000", ("::1", 8000)),
+        ("127.0.0.1:65535", ("127.0.0.1", 65535)),
+        ("localhost:65536", None),
+        ("localhost:80:evil.example", None),
+        ("localhost:", None),
+        ("a@localhost", None),
+        ("localhost/", None),
+        ("", None),
+        ("::1", None),
+        ("local host", None),
+        ("localhost,evil.example", None),
+        ("localhost.", None),
+        ("[::1", None),
+        ("localhost:8o", None),
+        ("localhost\n", None),
+    ],
+)
 def test_a_host_is_read_whole(value: str, found: Optional[tuple[str, Optional[int]]]) -> None:
     assert parse_host(value) == found
 
 
-@pytest.mark.parametrize(("value", "found"), [
-    ("http://localhost:3000", ("http", "localhost", 3000)), ("HTTP://localhost", ("http", "localhost", 80)),
-    ("http://localhost", ("http", "localhost", 80)), ("https://[::1]", ("https", "::1", 443)),
-    ("null", None), ("http://127.0.0.1:1@evil.example", None), ("http://localhost/", None), ("file://x", None),
-    ("http://localhost#x", None), ("http://localhost http://evil.example", None),
-    ("", None),
-])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("http://localhost:3000", ("http", "localhost", 3000)),
+        ("HTTP://localhost", ("http", "localhost", 80)),
+        ("http://localhost", ("http", "localhost", 80)),
+        ("https://[::1]", ("https", "::1", 443)),
+        ("null", None),
+        ("http://127.0.0.1:1@evil.example", None),
+        ("http://localhost/", None),
+        ("file://x", None),
+        ("http://localhost#x", None),
+        ("http://localhost http://evil.example", None),
+        ("", None),
+    ],
+)
 def test_an_origin_is_read_whole(value: str, found: object) -> None:
     assert parse_origin(value) == found
 
@@ -75,12 +114,21 @@ def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None
     return refusal(policy, ("Host", host), ("Origin", origin))[0]
 
 
-@pytest.mark.parametrize(("host", "origin", "code"), [
-    ("localhost:8000", None, None), ("127.0.0.1", None, None), ("[::1]:1", None, None), (None, None, 400),
-    ("evil.example", None, 421), ("localhost.evil.example", None, 421),
-    ("localhost", "http://localhost:3000", None), ("localhost", "https://127.0.0.1", None),
-    ("localhost", "http://localhost.evil.example", 403), ("localhost", "null", 403),
-])
+@pytest.mark.parametrize(
+    ("host", "origin", "code"),
+    [
+        ("localhost:8000", None, None),
+        ("127.0.0.1", None, None),
+        ("[::1]:1", None, None),
+        (None, None, 400),
+        ("evil.example", None, 421),
+        ("localhost.evil.example", None, 421),
+        ("localhost", "http://localhost:3000", None),
+        ("localhost", "https://127.0.0.1", None),
+        ("localhost", "http://localhost.evil.example", 403),
+        ("localhost", "null", 403),
+    ],
+)
 def test_only_this_machine_is_let_in_by_default(
     host: Optional[str], origin: Optional[str], code: Optional[int]
 ) -> None:
@@ -107,14 +155,23 @@ def test_allowed_origins_are_exact() -> None:
 def test_where_any_host_is_taken_a_page_may_ask_its_own() -> None:
     policy = HostPolicy(["*"])
     assert status(policy, None) is None and status(policy, "a.example", "https://a.example") is None
-    assert status(policy, "a.example", "https://b.example") == 403 and status(policy, None, "https://b.example") == 403
+    assert (
+        status(policy, "a.example", "https://b.example") == 403
+        and status(policy, None, "https://b.example") == 403
+    )
 
 
 def test_two_hosts_or_two_origins_are_not_one_and_a_refusal_names_the_setting() -> None:
     assert refusal(HostPolicy(), ("Host", "localhost"), ("host", "localhost"))[0] == 400
-    two = refusal(HostPolicy(), ("Host", "localhost"), ("Origin", "http://localhost"), ("Origin", "http://evil.example"))
+    two = refusal(
+        HostPolicy(),
+        ("Host", "localhost"),
+        ("Origin", "http://localhost"),
+        ("Origin", "http://evil.example"),
+    )
     assert two == (
-        403, "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins"
+        403,
+        "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins",
     )
     assert "allowed_hosts" in refusal(HostPolicy(), ("Host", "x.example"))[1]
 

@@ -16,7 +16,9 @@ def test_public_names() -> None:
     assert sorted(minimcp.__all__) == minimcp.__all__ == sorted(set(minimcp.__all__))
     for name in minimcp.__all__:
         assert getattr(minimcp, name) is vars(minimcp)[name] and name in dir(minimcp)
-    assert {name for names in minimcp._MODULES.values() for name in names.split()} <= set(minimcp.__all__)
+    assert {name for names in minimcp._MODULES.values() for name in names.split()} <= set(
+        minimcp.__all__
+    )
     misspelt = "Sever"
     with pytest.raises(AttributeError, match="module 'minimcp' has no attribute 'Sever'"):
         getattr(minimcp, misspelt)
@@ -24,25 +26,57 @@ def test_public_names() -> None:
 
 def test_type_checkers_read_the_modules_that_names_are_imported_from() -> None:
     tree = ast.parse((ROOT / "minimcp" / "__init__.py").read_text(encoding="utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
-    read = {name.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    guarded = next(
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    )
+    read = {
+        name.name: node.module
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
     assert read.pop("testing") is None
-    imported = {name: module for module, names in minimcp._MODULES.items() for name in names.split()}
+    imported = {
+        name: module for module, names in minimcp._MODULES.items() for name in names.split()
+    }
     assert read == {**dict.fromkeys(read, "types"), **imported}
     assert set(read) == set(minimcp.__all__) - set(vars(minimcp.errors)) - {"__version__"}
 
 
-@pytest.mark.parametrize(("start", "other"), [
-    ("from minimcp import Context, Server, tool", "client"), ("from minimcp import connect, Client", "server"),
-])
-def test_a_server_does_not_import_the_client_nor_a_client_the_server(start: str, other: str) -> None:
+@pytest.mark.parametrize(
+    ("start", "other"),
+    [
+        ("from minimcp import Context, Server, tool", "client"),
+        ("from minimcp import connect, Client", "server"),
+    ],
+)
+def test_a_server_does_not_import_the_client_nor_a_client_the_server(
+    start: str, other: str
+) -> None:
     told = f"import json, sys\nsys.path.insert(0, {str(ROOT)!r})\n{start}\nprint(json.dumps(list(sys.modules)))"
     done = run_python(["-I", "-S", "-c", told])
     assert (done.returncode, done.stderr) == (0, b"")
     loaded = set(json.loads(done.stdout))
-    assert not {f"minimcp.{other}", "minimcp.testing", "minimcp.cli", "asyncio", "requests", "jsonschema"} & loaded
+    assert (
+        not {
+            f"minimcp.{other}",
+            "minimcp.testing",
+            "minimcp.cli",
+            "asyncio",
+            "requests",
+            "jsonschema",
+        }
+        & loaded
+    )
 
 
 def test_what_tests_of_a_server_need_is_there_after_one_import() -> None:
-    done = run_python(["-c", "import minimcp; minimcp.testing.context().progress(1); minimcp.testing.Transcript()"])
+    done = run_python(
+        [
+            "-c",
+            "import minimcp; minimcp.testing.context().progress(1); minimcp.testing.Transcript()",
+        ]
+    )
     assert (done.returncode, done.stderr) == (0, b"")

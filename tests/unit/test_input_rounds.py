@@ -57,8 +57,14 @@ class Call:
         self.config = config(**options)
         self.runs: List[Context] = []
         self.handle = Runs(self, handler).route.handle
-        self.answer = answer or (lambda request: {"roots": []} if request["method"] == "roots/list" else YES)
-        self.peer: Dict[str, Any] = {"revision": revision, "method": method, "capabilities": capabilities}
+        self.answer = answer or (
+            lambda request: {"roots": []} if request["method"] == "roots/list" else YES
+        )
+        self.peer: Dict[str, Any] = {
+            "revision": revision,
+            "method": method,
+            "capabilities": capabilities,
+        }
         self.asked: List[Dict[str, Any]] = []
 
     def once(self, **params: Any) -> Any:
@@ -92,8 +98,13 @@ def test_what_a_question_looks_like() -> None:
     result = Call(lambda ctx: [ask(ctx), ctx.list_roots()]).once()
     token = result.pop("requestState")
     params = {
-        "mode": "form", "message": "How many?",
-        "requestedSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        "mode": "form",
+        "message": "How many?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+        },
     }
     assert result == {
         "resultType": "input_required",
@@ -101,7 +112,9 @@ def test_what_a_question_looks_like() -> None:
         "_meta": STAMP,
     }
     assert isinstance(token, str)
-    assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {"roots-1": {"method": "roots/list"}}
+    assert Call(lambda ctx: ctx.list_roots()).once()["inputRequests"] == {
+        "roots-1": {"method": "roots/list"}
+    }
 
 
 @pytest.mark.parametrize(("revision", "method"), [(R4, "tools/call"), (R5, "completion/complete")])
@@ -148,7 +161,10 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
     ):  # fmt: skip
         caplog.clear()
         assert set(Call(handler).once()["inputRequests"]) == keys
-        assert f"tools/call t {did} while a question waits: it must let Suspend pass: catch Exception" in caplog.text
+        assert (
+            f"tools/call t {did} while a question waits: it must let Suspend pass: catch Exception"
+            in caplog.text
+        )
     caplog.clear()
     Call(ask).once()
     assert caplog.text == ""
@@ -158,7 +174,9 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
 # ------------------------------------------------------------ handlers that are checked
 
 
-def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_asks_something_else_the_second_time_is_found_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def rewords(ctx: Context) -> Any:
         return ask(ctx, "a", f"message {len(runs.append(1) or runs)}") + ask(ctx, "b")  # type: ignore[func-returns-value]
 
@@ -177,7 +195,8 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(caplog:
 
     for handler, words in (
         (rewords, "other words when .*: keep what it depends on with ctx.step"),
-        (renames, "is not asked now"), (forgets, "is not asked now"),
+        (renames, "is not asked now"),
+        (forgets, "is not asked now"),
         (swallows, "other words"),
     ):
         for revision in (R4, R5):
@@ -200,7 +219,12 @@ def test_a_checked_handler_gets_what_an_unchecked_one_gets() -> None:
             found = Call(catches, lambda request: next(broken), revision=R4, **options).whole()
             assert found == [expected[0], expected[1] or found[1], expected[2]]
     with pytest.raises(Refused):
-        Call(ask, lambda request: {"error": {"code": -1, "message": "no"}}, revision=R4, check_replay=True).whole()
+        Call(
+            ask,
+            lambda request: {"error": {"code": -1, "message": "no"}},
+            revision=R4,
+            check_replay=True,
+        ).whole()
 
 
 # ------------------------------------------------------------ an error of another revision

@@ -58,15 +58,28 @@ DOCSTRINGS = [
 
 
 @for_each(("what", "text", "description", "parameters"), DOCSTRINGS)
-def test_docstrings_are_read_as_they_were_meant(what: str, text: Optional[str], description: str, parameters: Dict[str, str]) -> None:
+def test_docstrings_are_read_as_they_were_meant(
+    what: str, text: Optional[str], description: str, parameters: Dict[str, str]
+) -> None:
     assert read_docstring(text) == (description, parameters), what
 
 
-@for_each("text", [
-    "Args:\n" + "    a: b\n" * 5000, ":param " * 20_000, "Parameters\n----------\n" * 2000, " " * 50_000 + ":" * 50_000,
-    "Args:\n    " + "a" * 50_000 + " " + "(" * 50_000, "Args:\n    a (" + " " * 50_000 + "x", "```\n" * 2001,
-    "Parameters\n---\n" + ", ".join(["a"] * 20_000) + " !", "Args:\n" + "a: b\n" * 5000, "**" * 20_000, "# " * 20_000,
-])
+@for_each(
+    "text",
+    [
+        "Args:\n" + "    a: b\n" * 5000,
+        ":param " * 20_000,
+        "Parameters\n----------\n" * 2000,
+        " " * 50_000 + ":" * 50_000,
+        "Args:\n    " + "a" * 50_000 + " " + "(" * 50_000,
+        "Args:\n    a (" + " " * 50_000 + "x",
+        "```\n" * 2001,
+        "Parameters\n---\n" + ", ".join(["a"] * 20_000) + " !",
+        "Args:\n" + "a: b\n" * 5000,
+        "**" * 20_000,
+        "# " * 20_000,
+    ],
+)
 def test_no_docstring_takes_long(text: str) -> None:
     began = time.process_time()
     read_docstring(text)

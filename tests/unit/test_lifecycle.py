@@ -7,7 +7,14 @@ from typing import Any, Optional
 
 import pytest
 
-from minimcp import ConnectionLost, InvalidParams, InvalidRequest, ProtocolViolation, RpcError, UnsupportedRevision
+from minimcp import (
+    ConnectionLost,
+    InvalidParams,
+    InvalidRequest,
+    ProtocolViolation,
+    RpcError,
+    UnsupportedRevision,
+)
 from minimcp.errors import error_from_peer
 from minimcp.protocol.lifecycle import (
     CAPABILITIES_KEY,
@@ -52,7 +59,13 @@ CAPABILITIES: dict[str, Any] = {
     "tasks": {"requests": {"tools": {"call": {}}}}, "sampling": True, "roots": [], "prompts": None,
     "completions": "yes", "extensions": {"com.example/x": {}, "io.example/y": True},
 }  # fmt: skip
-SUPPORTED = {"tools", "logging", "resources.listChanged", "tasks.requests.tools.call", "ext:com.example/x"}
+SUPPORTED = {
+    "tools",
+    "logging",
+    "resources.listChanged",
+    "tasks.requests.tools.call",
+    "ext:com.example/x",
+}
 UNSUPPORTED = {
     "tools.listChanged", "resources.subscribe", "resources.odd", "resources.list", "resources.listChanged.more",
     "tasks.requests.tools.other", "tasks.none.tools.call", "sampling", "sampling.tools", "roots", "prompts",
@@ -66,27 +79,53 @@ def test_a_capability_is_an_object_or_a_part_that_is_true() -> None:
     peer = Peer(R4, capabilities=CAPABILITIES)
     assert {name for name in SUPPORTED | UNSUPPORTED if peer.supports(name)} == SUPPORTED
     assert not any(Peer(R4).supports(name) for name in SUPPORTED)
-    assert not any(Peer(R5, capabilities={"extensions": odd}).supports("ext:x") for odd in (None, ["x"], "x", True))
-    assert repr(Peer(R5)) == "<Peer 'unnamed' 2026-07-28>" and repr(Peer(R4, info=INFO)).startswith("<Peer 'someone'")
-    assert Peer(R5).session is None and Peer(R4).session == {} and Peer(R4).session is not peer.session
+    assert not any(
+        Peer(R5, capabilities={"extensions": odd}).supports("ext:x")
+        for odd in (None, ["x"], "x", True)
+    )
+    assert repr(Peer(R5)) == "<Peer 'unnamed' 2026-07-28>" and repr(Peer(R4, info=INFO)).startswith(
+        "<Peer 'someone'"
+    )
+    assert (
+        Peer(R5).session is None and Peer(R4).session == {} and Peer(R4).session is not peer.session
+    )
 
 
 @pytest.mark.requirement("ELIC-02")
-@for_each(("declared", "supported"), [
-    ({}, True), ({"form": {}}, True), ({"url": {}}, False), ({"url": {}, "form": {}}, True), ({"form": True}, True),
-    ({"url": {}, "form": True}, False), (None, False), (True, False), ([], False),
-])
+@for_each(
+    ("declared", "supported"),
+    [
+        ({}, True),
+        ({"form": {}}, True),
+        ({"url": {}}, False),
+        ({"url": {}, "form": {}}, True),
+        ({"form": True}, True),
+        ({"url": {}, "form": True}, False),
+        (None, False),
+        (True, False),
+        ([], False),
+    ],
+)
 def test_elicitation_without_a_mode_is_elicitation_by_forms(declared: Any, supported: bool) -> None:
-    assert Peer(R4, capabilities={"elicitation": declared}).supports("elicitation.form") is supported
+    assert (
+        Peer(R4, capabilities={"elicitation": declared}).supports("elicitation.form") is supported
+    )
 
 
 @pytest.mark.requirement("M:META-16")
 def test_a_missing_capability_is_named_as_it_would_be_declared() -> None:
     for name, required, told in (
         ("sampling", {"sampling": {}}, "sampling, such as connect(..., sample=f)"),
-        ("elicitation.url", {"elicitation": {"url": {}}}, "elicitation.url, such as connect(..., elicit=f)"),
-        ("ext:com.example/x", {"extensions": {"com.example/x": {}}},
-         "the extension com.example/x, such as connect(..., extensions=[...])"),
+        (
+            "elicitation.url",
+            {"elicitation": {"url": {}}},
+            "elicitation.url, such as connect(..., elicit=f)",
+        ),
+        (
+            "ext:com.example/x",
+            {"extensions": {"com.example/x": {}}},
+            "the extension com.example/x, such as connect(..., extensions=[...])",
+        ),
     ):
         error = lacks(name, "the tool", R5)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": required})
@@ -113,7 +152,12 @@ def session(names: Optional[list[str]] = None, **options: Any) -> ServerSession:
 
 
 def initialize(protocolVersion: Any = "2025-06-18", **changes: Any) -> Request:
-    params = {"protocolVersion": protocolVersion, "capabilities": {"roots": {}}, "clientInfo": INFO, **changes}
+    params = {
+        "protocolVersion": protocolVersion,
+        "capabilities": {"roots": {}},
+        "clientInfo": INFO,
+        **changes,
+    }
     return Request(1, "initialize", without_gaps(params))
 
 
@@ -127,22 +171,42 @@ def bare(method: str = "tools/list") -> Request:
 
 
 def weight(value: Any) -> int:
-    inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inside = (
+        [*value, *value.values()]
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return sys.getsizeof(value) + sum(map(weight, inside))
 
 
-@for_each("junk", [{}, [], "x" * 50, "\U0001f600" * 9, {"a": 1}, [[[]]], 10**200, 1.5, {"b": ["c", {"d": None}]}])
+@for_each(
+    "junk",
+    [{}, [], "x" * 50, "\U0001f600" * 9, {"a": 1}, [[[]]], 10**200, 1.5, {"b": ["c", {"d": None}]}],
+)
 def test_what_is_kept_of_a_client_is_bounded_in_memory(junk: Any) -> None:
     many = {str(number): junk for number in range(1000)}
     described = {**many, "icons": [junk] * 1000, **INFO, "description": "x" * 9000}
-    declared = {**many, "experimental": {"y": many}, "extensions": {"a/b": [junk] * 1000}, "roots": {}}
+    declared = {
+        **many,
+        "experimental": {"y": many},
+        "extensions": {"a/b": [junk] * 1000},
+        "roots": {},
+    }
     peers = [
         session().admit(initialize(clientInfo=described, capabilities=declared)),
-        session([MODERN]).admit(enveloped(LISTEN, **{CLIENT_KEY: described, CAPABILITIES_KEY: declared})),
+        session([MODERN]).admit(
+            enveloped(LISTEN, **{CLIENT_KEY: described, CAPABILITIES_KEY: declared})
+        ),
     ]
     for peer in peers:
         assert weight(peer.info) < 40_000 and weight(peer.capabilities) < 40_000
-        assert peer.info["name"] == INFO["name"] and peer.supports("roots") and not peer.supports("ext:a/b")
+        assert (
+            peer.info["name"] == INFO["name"]
+            and peer.supports("roots")
+            and not peer.supports("ext:a/b")
+        )
 
 
 @pytest.mark.requirement("LIFE-09", "LIFE-10", "LIFE-24", "M:VER-S13")
@@ -157,9 +221,14 @@ def test_an_unknown_revision_is_answered_with_the_newest_or_refused(wanted: str)
 
 
 @pytest.mark.requirement("LIFE-32")
-@for_each(("member", "value"), [
-    (member, value) for member in ("protocolVersion", "clientInfo", "capabilities") for value in ODD
-])
+@for_each(
+    ("member", "value"),
+    [
+        (member, value)
+        for member in ("protocolVersion", "clientInfo", "capabilities")
+        for value in ODD
+    ],
+)
 def test_initialize_names_the_member_that_is_wrong(member: str, value: Any) -> None:
     served = session()
     with pytest.raises(InvalidParams, match=f"^{member} is "):
@@ -173,13 +242,21 @@ def test_a_server_without_a_handshake_answers_initialize_with_its_revisions(vers
     with pytest.raises(UnsupportedRevision, match=MODERN) as caught:
         session([MODERN]).admit(initialize(version))
     assert caught.value.data == {"supported": [MODERN], "requested": version}
-    assert session([MODERN]).admit(enveloped("initialize")).revision is R5, "which has no such method"
+    assert session([MODERN]).admit(enveloped("initialize")).revision is R5, (
+        "which has no such method"
+    )
 
 
-@pytest.mark.requirement("M:VER-S4", "M:VER-S5", "M:VER-S6", "M:VER-S7", "M:BASE-11", "M:META-1", "M:META-2")
+@pytest.mark.requirement(
+    "M:VER-S4", "M:VER-S5", "M:VER-S6", "M:VER-S7", "M:BASE-11", "M:META-1", "M:META-2"
+)
 def test_both_eras_are_served_on_one_connection() -> None:
     served = session()
-    first, old, second = served.admit(enveloped()), served.admit(initialize(capabilities={})), served.admit(enveloped())
+    first, old, second = (
+        served.admit(enveloped()),
+        served.admit(initialize(capabilities={})),
+        served.admit(enveloped()),
+    )
     assert first is not second and (first.revision, second.revision) == (R5, R5)
     assert (first.info, first.capabilities, first.log_rank) == (INFO, {"roots": {}}, None)
     assert (old.revision, old.capabilities, old.log_rank) == (R3, {}, LOG_LEVELS["info"])
@@ -188,13 +265,19 @@ def test_both_eras_are_served_on_one_connection() -> None:
 
 
 @pytest.mark.requirement("LIFE-30", "M:VER-S9", "M:META-4")
-@for_each(("names", "method", "kind", "message"), [
-    (None, "tools/list", InvalidParams, VERSION_KEY), (None, "server/discover", InvalidParams, CAPABILITIES_KEY),
-    ([MODERN], "ping", InvalidParams, VERSION_KEY),
-    (HANDSHAKES, "tools/list", InvalidRequest, "^tools/list before initialize$"),
-    (HANDSHAKES, "server/discover", InvalidRequest, "before initialize"),
-])
-def test_a_request_before_initialize_is_refused(names: Any, method: str, kind: Any, message: str) -> None:
+@for_each(
+    ("names", "method", "kind", "message"),
+    [
+        (None, "tools/list", InvalidParams, VERSION_KEY),
+        (None, "server/discover", InvalidParams, CAPABILITIES_KEY),
+        ([MODERN], "ping", InvalidParams, VERSION_KEY),
+        (HANDSHAKES, "tools/list", InvalidRequest, "^tools/list before initialize$"),
+        (HANDSHAKES, "server/discover", InvalidRequest, "before initialize"),
+    ],
+)
+def test_a_request_before_initialize_is_refused(
+    names: Any, method: str, kind: Any, message: str
+) -> None:
     served = session(names)
     with pytest.raises(kind, match=message):
         served.admit(bare(method))
@@ -203,12 +286,21 @@ def test_a_request_before_initialize_is_refused(names: Any, method: str, kind: A
 
 
 @pytest.mark.requirement("M:META-4", "M:META-6")
-@for_each(("changes", "message"), [
-    ({VERSION_KEY: "2099", CAPABILITIES_KEY: ...}, f"every request carries {CAPABILITIES_KEY} in params._meta"),
-    *(({VERSION_KEY: odd}, f"{VERSION_KEY} is a string") for odd in (5, None, [MODERN])),
-    *(({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} is an object") for odd in ([], None)),
-    *(({LOG_LEVEL_KEY: odd}, f"level is one of {', '.join(LOG_LEVELS)}") for odd in ("fatal", None, 5)),
-])
+@for_each(
+    ("changes", "message"),
+    [
+        (
+            {VERSION_KEY: "2099", CAPABILITIES_KEY: ...},
+            f"every request carries {CAPABILITIES_KEY} in params._meta",
+        ),
+        *(({VERSION_KEY: odd}, f"{VERSION_KEY} is a string") for odd in (5, None, [MODERN])),
+        *(({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} is an object") for odd in ([], None)),
+        *(
+            ({LOG_LEVEL_KEY: odd}, f"level is one of {', '.join(LOG_LEVELS)}")
+            for odd in ("fatal", None, 5)
+        ),
+    ],
+)
 def test_an_envelope_names_what_is_wrong_in_it(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         session().admit(enveloped(**changes))
@@ -216,11 +308,18 @@ def test_an_envelope_names_what_is_wrong_in_it(changes: dict[str, Any], message:
 
 
 @pytest.mark.requirement("M:VER-S8", "M:META-4")
-@for_each("params", [{}, *({"_meta": odd} for odd in ({}, None, "x", [VERSION_KEY], {CAPABILITIES_KEY: {}}))])
+@for_each(
+    "params",
+    [{}, *({"_meta": odd} for odd in ({}, None, "x", [VERSION_KEY], {CAPABILITIES_KEY: {}}))],
+)
 def test_the_key_of_the_version_makes_an_envelope(params: dict[str, Any]) -> None:
     request = Request(1, "tools/list", params)
-    assert not PerRequest.is_enveloped(request) and PerRequest.is_enveloped(enveloped(**{VERSION_KEY: None}))
-    with pytest.raises(InvalidParams, match=f"^every request carries {VERSION_KEY} (and {CAPABILITIES_KEY} )?in "):
+    assert not PerRequest.is_enveloped(request) and PerRequest.is_enveloped(
+        enveloped(**{VERSION_KEY: None})
+    )
+    with pytest.raises(
+        InvalidParams, match=f"^every request carries {VERSION_KEY} (and {CAPABILITIES_KEY} )?in "
+    ):
         session().admit(request)
 
 
@@ -232,12 +331,18 @@ def test_an_envelope_may_say_who_the_client_is_and_what_it_logs() -> None:
 
 
 @pytest.mark.requirement("M:VER-S1", "M:VER-S2")
-@for_each(("names", "requested", "supported"), [
-    (None, "2099-01-01", [MODERN, *reversed(HANDSHAKES)]),
-    (None, "2025-11-25", [MODERN, "2025-06-18", "2025-03-26", "2024-11-05"]), ([MODERN], "x" * 1000, [MODERN]),
-    (HANDSHAKES, MODERN, [*reversed(HANDSHAKES)]),
-])
-def test_a_revision_that_is_not_served_is_refused(names: Any, requested: str, supported: Any) -> None:
+@for_each(
+    ("names", "requested", "supported"),
+    [
+        (None, "2099-01-01", [MODERN, *reversed(HANDSHAKES)]),
+        (None, "2025-11-25", [MODERN, "2025-06-18", "2025-03-26", "2024-11-05"]),
+        ([MODERN], "x" * 1000, [MODERN]),
+        (HANDSHAKES, MODERN, [*reversed(HANDSHAKES)]),
+    ],
+)
+def test_a_revision_that_is_not_served_is_refused(
+    names: Any, requested: str, supported: Any
+) -> None:
     for served in (session(names), session(names)):
         with pytest.raises(UnsupportedRevision) as caught:
             served.admit(enveloped(**{VERSION_KEY: requested}))
@@ -260,7 +365,9 @@ def test_arrays_and_errors_without_an_id_are_as_the_session_has_them() -> None:
 
 
 def opened(**changes: Any) -> dict[str, Any]:
-    return without_gaps({"protocolVersion": R3.name, "capabilities": {"tools": {}}, "serverInfo": INFO, **changes})
+    return without_gaps(
+        {"protocolVersion": R3.name, "capabilities": {"tools": {}}, "serverInfo": INFO, **changes}
+    )
 
 
 @pytest.mark.requirement("LIFE-02", "LIFE-29")
@@ -291,7 +398,9 @@ def test_a_result_in_a_revision_that_is_not_wanted_is_refused(name: str) -> None
 
 
 def modern(**envelope: Any) -> PerRequest:
-    return PerRequest(R5, Peer(R5), envelope={VERSION_KEY: MODERN, CAPABILITIES_KEY: {}, **envelope})
+    return PerRequest(
+        R5, Peer(R5), envelope={VERSION_KEY: MODERN, CAPABILITIES_KEY: {}, **envelope}
+    )
 
 
 def test_an_envelope_says_who_the_client_is_if_it_wants_to() -> None:
@@ -301,11 +410,22 @@ def test_an_envelope_says_who_the_client_is_if_it_wants_to() -> None:
 
 
 @pytest.mark.requirement("M:VER-C1")
-@for_each(("data", "adopted"), [
-    *(({"supported": names}, True) for names in ([MODERN], ["2099-01-01", MODERN, R4.name], [[MODERN], 5, MODERN])),
-    *(({"supported": names}, False) for names in (["2025-11-25"], ["2099-01-01"], [], MODERN, None)),
-    ({}, False), ([MODERN], False), (None, False),
-])
+@for_each(
+    ("data", "adopted"),
+    [
+        *(
+            ({"supported": names}, True)
+            for names in ([MODERN], ["2099-01-01", MODERN, R4.name], [[MODERN], 5, MODERN])
+        ),
+        *(
+            ({"supported": names}, False)
+            for names in (["2025-11-25"], ["2099-01-01"], [], MODERN, None)
+        ),
+        ({}, False),
+        ([MODERN], False),
+        (None, False),
+    ],
+)
 def test_a_revision_that_the_server_names_is_adopted(data: Any, adopted: bool) -> None:
     era = modern(**{LOG_LEVEL_KEY: "info"})
     era.revision, era.envelope[VERSION_KEY] = NEWEST_HANDSHAKE, "draft"
@@ -330,39 +450,76 @@ VERDICTS: list[Any] = [
     # answer, wanted, verdict, revision
     (discovered(MODERN), ALL, "per-request", R5),
     (discovered("2025-11-25", MODERN, "2099-01-01"), ALL, "per-request", R5),
-    (discovered(MODERN, ttlMs=-1), NEW, "per-request", R5), (discovered("2025-11-25"), ALL, "handshake", None),
-    (discovered("2025-11-25"), NEW, "fail", None), (discovered("2099-01-01"), ALL, "fail", None),
+    (discovered(MODERN, ttlMs=-1), NEW, "per-request", R5),
+    (discovered("2025-11-25"), ALL, "handshake", None),
+    (discovered("2025-11-25"), NEW, "fail", None),
+    (discovered("2099-01-01"), ALL, "fail", None),
     (discovered("2025-11-25"), (R1, R5), "fail", None),
-    *((odd, ALL, "handshake", None) for odd in (
-        {}, discovered(), discovered(MODERN, 5), discovered([MODERN]), discovered(MODERN, capabilities=[]),
-        discovered(MODERN, capabilities=None), discovered(supportedVersions=MODERN),
-    )),
-    ({}, NEW, "fail", None), (refused(MODERN), ALL, "again", R5), (refused("2025-11-25", MODERN), NEW, "again", R5),
-    (refused("2025-11-25"), ALL, "handshake", None), (refused("2025-11-25"), NEW, "fail", None),
+    *(
+        (odd, ALL, "handshake", None)
+        for odd in (
+            {},
+            discovered(),
+            discovered(MODERN, 5),
+            discovered([MODERN]),
+            discovered(MODERN, capabilities=[]),
+            discovered(MODERN, capabilities=None),
+            discovered(supportedVersions=MODERN),
+        )
+    ),
+    ({}, NEW, "fail", None),
+    (refused(MODERN), ALL, "again", R5),
+    (refused("2025-11-25", MODERN), NEW, "again", R5),
+    (refused("2025-11-25"), ALL, "handshake", None),
+    (refused("2025-11-25"), NEW, "fail", None),
     *((refused(*names), ALL, "fail", None) for names in (["2099-01-01"], [], [[], None, 5])),
-    *((error_from_peer(-32022, "no", data), ALL, "fail", None) for data in (None, "text", {"supported": MODERN})),
-    *((error_from_peer(code, "no"), ALL, "handshake", None) for code in (-32601, -32602, -32600, -32000, 0, 7)),
-    (refused(MODERN, code=-32601), ALL, "handshake", None), (error_from_peer(-32601, "no"), NEW, "fail", None),
-    (None, ALL, "handshake", None), (None, NEW, "fail", None), (ProtocolViolation("rule"), ALL, "handshake", None),
+    *(
+        (error_from_peer(-32022, "no", data), ALL, "fail", None)
+        for data in (None, "text", {"supported": MODERN})
+    ),
+    *(
+        (error_from_peer(code, "no"), ALL, "handshake", None)
+        for code in (-32601, -32602, -32600, -32000, 0, 7)
+    ),
+    (refused(MODERN, code=-32601), ALL, "handshake", None),
+    (error_from_peer(-32601, "no"), NEW, "fail", None),
+    (None, ALL, "handshake", None),
+    (None, NEW, "fail", None),
+    (ProtocolViolation("rule"), ALL, "handshake", None),
     (ConnectionLost("gone"), NEW, "fail", None),
 ]
 
 
-@pytest.mark.requirement("M:VER-C1", "M:VER-C5", "M:VER-C6", "M:VER-C7", "M:VER-C8", "M:VER-C9", "M:VER-C22")
+@pytest.mark.requirement(
+    "M:VER-C1", "M:VER-C5", "M:VER-C6", "M:VER-C7", "M:VER-C8", "M:VER-C9", "M:VER-C22"
+)
 @for_each(("answer", "wanted", "verdict", "revision"), VERDICTS)
 def test_the_table_of_verdicts(answer: Any, wanted: Any, verdict: str, revision: Any) -> None:
     found = judge_probe(answer, wanted)
-    assert (found.next, found.revision, found.error is not None) == (verdict, revision, verdict == "fail")
+    assert (found.next, found.revision, found.error is not None) == (
+        verdict,
+        revision,
+        verdict == "fail",
+    )
 
 
 @pytest.mark.requirement("LIFE-23", "M:VER-C6", "M:VER-C22")
-@for_each(("answer", "message"), [
-    (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),
-    ({}, "the server does not seem to speak 2026-07-28: its answer to server/discover makes no sense"),
-    (error_from_peer(-32601, "what?"), "it answered server/discover with: what? (-32601)"),
-    (discovered("2025-11-25", "a\nb"), "the server speaks 2025-11-25, a\\nb; this client 2026-07-28"),
-    (refused(), "the server speaks nothing that it would name; this client 2026-07-28"),
-])
+@for_each(
+    ("answer", "message"),
+    [
+        (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),
+        (
+            {},
+            "the server does not seem to speak 2026-07-28: its answer to server/discover makes no sense",
+        ),
+        (error_from_peer(-32601, "what?"), "it answered server/discover with: what? (-32601)"),
+        (
+            discovered("2025-11-25", "a\nb"),
+            "the server speaks 2025-11-25, a\\nb; this client 2026-07-28",
+        ),
+        (refused(), "the server speaks nothing that it would name; this client 2026-07-28"),
+    ],
+)
 def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) -> None:
     error: Any = judge_probe(answer, NEW).error
     assert type(error) is UnsupportedRevision and not error.from_peer and message in str(error)
@@ -370,12 +527,17 @@ def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) 
         assert error.data["requested"] == [MODERN]
     for code in (-32020, -32021):
         told = refused(MODERN, code=code)
-        assert judge_probe(told, ALL).error is told, "an error of the new era is handed on as it came"
+        assert judge_probe(told, ALL).error is told, (
+            "an error of the new era is handed on as it came"
+        )
 
 
 @pytest.mark.requirement("M:META-10")
 def test_a_result_says_in_one_place_who_made_it() -> None:
-    assert server_info({"_meta": {SERVER_KEY: {"name": "s", "version": "1"}}}) == {"name": "s", "version": "1"}
+    assert server_info({"_meta": {SERVER_KEY: {"name": "s", "version": "1"}}}) == {
+        "name": "s",
+        "version": "1",
+    }
     odd: list[Any] = [{SERVER_KEY: info} for info in ({"name": 5}, {}, 5, None)]
     for meta in (*odd, {}, [SERVER_KEY], None):
         assert server_info({"_meta": meta}) is None

@@ -31,6 +31,9 @@ def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None
 
 def test_what_is_one() -> None:
     nothing: Any = {each.name: None for each in fields(Limits) if each.name != "drain_grace"}
-    assert Limits(**nothing).workers is None and Limits(streams=0, drain_grace=0, write_timeout=0.5).streams == 0
+    assert (
+        Limits(**nothing).workers is None
+        and Limits(streams=0, drain_grace=0, write_timeout=0.5).streams == 0
+    )
     with pytest.raises(TypeError, match="port is a whole number, not None"):
         check_number("port", None, optional=False)

@@ -47,7 +47,17 @@ def test_levels_name_and_text(logger: logging.Logger, request_here: Any) -> None
         logger.log(number, "number %d", number)
     levels = [each["level"] for each in said(request_here)]
     assert levels == [
-        "debug", "debug", "info", "info", "notice", "notice", "warning", "error", "error", "critical", "critical",
+        "debug",
+        "debug",
+        "info",
+        "info",
+        "notice",
+        "notice",
+        "warning",
+        "error",
+        "error",
+        "critical",
+        "critical",
     ], "what is below the logger's own level is not sent"
     assert said(request_here)[0] == {"level": "debug", "data": "number 10", "logger": NAME}
     assert sent(request_here)[0]["method"] == "notifications/message"
@@ -56,7 +66,15 @@ def test_levels_name_and_text(logger: logging.Logger, request_here: Any) -> None
 def test_extra_makes_an_object(logger: logging.Logger, request_here: Any) -> None:
     cyclic: List[Any] = []
     cyclic.append(cyclic)
-    logger.info("x", extra={"city": "Oslo", "path": PurePosixPath("/a"), "bad": {1, 2}.__iter__, "cycle": cyclic})
+    logger.info(
+        "x",
+        extra={
+            "city": "Oslo",
+            "path": PurePosixPath("/a"),
+            "bad": {1, 2}.__iter__,
+            "cycle": cyclic,
+        },
+    )
     data = said(request_here)[0]["data"]
     assert (data["message"], data["city"], data["path"]) == ("x", "Oslo", "/a")
     assert "set" in data["bad"] and data["cycle"] == "[[...]]", "what has no JSON form is shown"
@@ -114,7 +132,9 @@ class LogsAsText:
         self._handler = handler
 
     def record(self) -> logging.LogRecord:
-        return logging.makeLogRecord({"name": NAME, "msg": "it is %s", "args": (self,), "levelno": logging.INFO})
+        return logging.makeLogRecord(
+            {"name": NAME, "msg": "it is %s", "args": (self,), "levelno": logging.INFO}
+        )
 
     def __str__(self) -> str:
         self._handler.handle(self.record())
@@ -138,7 +158,11 @@ def test_it_never_raises_and_never_comes_back(
     handler.handle(LogsAsText(handler).record())
     assert [each["data"] for each in said(request_here)] == ["it is shown"]
     for text, argument in (("%s", FailsAsText()), ("too %s %s", "few")):
-        handler.handle(logging.makeLogRecord({"name": NAME, "msg": text, "args": (argument,), "levelno": logging.INFO}))
+        handler.handle(
+            logging.makeLogRecord(
+                {"name": NAME, "msg": text, "args": (argument,), "levelno": logging.INFO}
+            )
+        )
     assert "RuntimeError: no text" in capsys.readouterr().err, "as logging reports it, on stderr"
     logger.error("goes on")
     assert len(said(request_here)) == 2

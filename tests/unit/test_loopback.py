@@ -34,7 +34,9 @@ class Waiting:
 
     def visit(self, target: str, host: Optional[str] = None, method: str = "GET") -> bytes:
         """What it answers, as it stands on the wire."""
-        return self.send(f"{method} {target} HTTP/1.1\r\nHost: {host or self.host}\r\n\r\n".encode())
+        return self.send(
+            f"{method} {target} HTTP/1.1\r\nHost: {host or self.host}\r\n\r\n".encode()
+        )
 
     def send(self, data: bytes) -> bytes:
         with socket.create_connection(self.listener.server_address[:2], timeout=WAIT) as peer:
@@ -66,7 +68,11 @@ def test_the_browser_is_awaited_and_told_that_the_page_may_be_closed(waiting: Wa
 
 def test_the_page_loads_nothing_and_tells_nobody_where_it_was(waiting: Waiting) -> None:
     answer = waiting.visit(f"/callback?code=a-code&state={STATE}").decode()
-    for header in ("Cache-Control: no-store", "Referrer-Policy: no-referrer", "Content-Security-Policy: default-src"):
+    for header in (
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        "Content-Security-Policy: default-src",
+    ):
         assert header in answer
     assert "a-code" not in answer and "<script" not in answer and "Python" not in answer
 
@@ -95,7 +101,9 @@ def test_a_name_that_was_rebound_to_this_machine_gets_nothing(waiting: Waiting, 
 def test_other_methods_and_what_is_no_http_are_refused(waiting: Waiting) -> None:
     assert b"501" in waiting.visit(f"/callback?code=x&state={STATE}", method="POST").splitlines()[0]
     assert b"414" in waiting.send(b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n").splitlines()[0]
-    assert b"431" in waiting.send(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n").splitlines()[0]
+    assert (
+        b"431" in waiting.send(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n").splitlines()[0]
+    )
     waiting.send(b"\x16\x03\x01\r\n\r\n")
     assert not waiting.came.done()
 
@@ -124,7 +132,9 @@ def test_of_many_connections_a_bounded_number_is_served(monkeypatch: pytest.Monk
         silent.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
     third = socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT)
     assert third.recv(1) == b""  # closed at once
-    threads = [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+    threads = [
+        thread for thread in threading.enumerate() if "process_request_thread" in thread.name
+    ]
     assert len(threads) <= 2
     for each in (third, *silent):
         each.close()

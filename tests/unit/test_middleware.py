@@ -8,7 +8,15 @@ from typing import Any, Callable, Dict
 import pytest
 
 import minimcp
-from minimcp import CallToolResult, Completion, Context, InvalidParams, ResourceNotFound, Server, ToolError
+from minimcp import (
+    CallToolResult,
+    Completion,
+    Context,
+    InvalidParams,
+    ResourceNotFound,
+    Server,
+    ToolError,
+)
 
 from ..answering import R3, R5
 
@@ -42,8 +50,13 @@ def test_what_can_be_middleware() -> None:
     for function in (plain, wrapped, Layer(), Layer().method, Layer().__call__):
         assert server.middleware(function) is function
     for function, said in (
-        (waits, "is async"), (yields, "is a generator"), (one, r"takes \(ctx, call_next\)$"), (three, "takes"),
-        (keyword, "takes"), (print, "no Python function"), (functools.partial(plain), "no Python function"),
+        (waits, "is async"),
+        (yields, "is a generator"),
+        (one, r"takes \(ctx, call_next\)$"),
+        (three, "takes"),
+        (keyword, "takes"),
+        (print, "no Python function"),
+        (functools.partial(plain), "no Python function"),
         (5, "no Python function"),
     ):
         with pytest.raises(TypeError, match=f"middleware.*{said}"):
@@ -67,7 +80,9 @@ def served() -> Server:
         return word
 
     server.add_resource(lambda: "text", "a:b", name="fixed", description="Fixed.")
-    server.add_resource(brief, "a:c/{word}", name="family", complete={"word": lambda value: ["three"]})
+    server.add_resource(
+        brief, "a:c/{word}", name="family", complete={"word": lambda value: ["three"]}
+    )
     server.method("vendor/echo")(lambda params: {"got": params["x"]})
     return server
 
@@ -117,11 +132,17 @@ CALLS = {
     "family": ("resources/read", {"uri": "a:c/w"}),
     "completion": (
         "completion/complete",
-        {"ref": {"type": "ref/prompt", "name": "brief"}, "argument": {"name": "word", "value": "t"}},
+        {
+            "ref": {"type": "ref/prompt", "name": "brief"},
+            "argument": {"name": "word", "value": "t"},
+        },
     ),
     "variable": (
         "completion/complete",
-        {"ref": {"type": "ref/resource", "uri": "a:c/{word}"}, "argument": {"name": "word", "value": "t"}},
+        {
+            "ref": {"type": "ref/resource", "uri": "a:c/{word}"},
+            "argument": {"name": "word", "value": "t"},
+        },
     ),
     "method": ("vendor/echo", {"x": 1}),
 }
@@ -141,7 +162,9 @@ def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
         return result["messages"][0]["content"]["text"]
     if "contents" in result:
         return result["contents"][0]["text"]
-    return result.get("completion") or {key: each for key, each in result.items() if key in ("got", "empty")}
+    return result.get("completion") or {
+        key: each for key, each in result.items() if key in ("got", "empty")
+    }
 
 
 @pytest.mark.requirement("M:SEC-2")
@@ -150,30 +173,48 @@ def test_it_stands_in_for_every_kind_of_handler(revision: str) -> None:
     server: Any = served()
     server.seen = []
     usual = {
-        "tool": "8", "prompt": "w", "fixed": "text", "family": "w",
+        "tool": "8",
+        "prompt": "w",
+        "fixed": "text",
+        "family": "w",
         "completion": {"values": ["two"], "total": 1, "hasMore": False},
-        "variable": {"values": ["three"], "total": 1, "hasMore": False}, "method": {"got": 1},
+        "variable": {"values": ["three"], "total": 1, "hasMore": False},
+        "method": {"got": 1},
     }
     with minimcp.connect(server, revision=revision) as client:
         assert {what: said(client, what, "pass") for what in CALLS} == usual
         assert [said(client, what, "noted") for what in CALLS] == list(usual.values())
         values = [result for method, result in server.seen]
-        assert values[:4] == [8, "w", "text", "w"] and values[6] == {"got": 1}, "as the handlers returned it"
+        assert values[:4] == [8, "w", "text", "w"] and values[6] == {"got": 1}, (
+            "as the handlers returned it"
+        )
         assert [each.values for each in values[4:6]] == [["two"], ["three"]]
-        assert [method for method, result in server.seen] == [method for method, params in CALLS.values()]
+        assert [method for method, result in server.seen] == [
+            method for method, params in CALLS.values()
+        ]
         assert [said(client, what, "own") for what in ("prompt", "fixed", "family")] == ["own"] * 3
-        assert said(client, "tool", "own")[0] == "failed", "it does not fit the tool's output schema"
+        assert said(client, "tool", "own")[0] == "failed", (
+            "it does not fit the tool's output schema"
+        )
         assert said(client, "tool", "result") == "whole" and said(client, "tool", "twice") == "16"
         assert said(client, "method", "empty") == {"empty": True}
         assert said(client, "completion", "list")["values"] == ["x", "y"]
-        assert said(client, "variable", "completion") == {"values": ["z"], "total": 9, "hasMore": True}
-        assert {what: said(client, what, "params") for what in CALLS} == dict.fromkeys(CALLS, (-32602, "not so"))
+        assert said(client, "variable", "completion") == {
+            "values": ["z"],
+            "total": 9,
+            "hasMore": True,
+        }
+        assert {what: said(client, what, "params") for what in CALLS} == dict.fromkeys(
+            CALLS, (-32602, "not so")
+        )
         assert said(client, "tool", "tool") == ["failed", "told"]
         assert said(client, "tool", "fault") == ["failed", "KeyError: 'secret'"]
         for what in set(CALLS) - {"tool"}:
             code, message = said(client, what, "fault")
             assert code == -32603 and "secret" not in message
-        assert said(client, "completion", "number")[0] == said(client, "method", "number")[0] == -32603
+        assert (
+            said(client, "completion", "number")[0] == said(client, "method", "number")[0] == -32603
+        )
         with pytest.raises(ResourceNotFound) as missing:
             client.request("resources/read", {"uri": "a:b", "_meta": {"example.com/do": "missing"}})
         assert missing.value.data == {"uri": "a:b"}, "as if the resource had raised it"

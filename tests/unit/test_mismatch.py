@@ -75,7 +75,10 @@ class Dumped:
 @pytest.mark.parametrize(
     "value, words",
     [
-        (datetime.date(2026, 1, 2), r"due is a date, datetime.date\(2026, 1, 2\): write .isoformat\(\)"),
+        (
+            datetime.date(2026, 1, 2),
+            r"due is a date, datetime.date\(2026, 1, 2\): write .isoformat\(\)",
+        ),
         (Color.RED, r"due is a Color, <Color.RED: 1>: give its .value"),
         (Todo("x"), r"due is a Todo, Todo\(title='x'\): write dataclasses.asdict\(...\)"),
         (Todo, "give a value, not a class"),
@@ -128,11 +131,17 @@ def test_a_call_says_where_and_what() -> None:
             client.call_tools([("import", {"todos": []}), ("import", wrong)])
         with pytest.raises(TypeError, match="the params of vendor/x: a is a set, "):
             client.request("vendor/x", {"a": {1}})
-        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the date .*: write .isoformat\(\)"):
+        with pytest.raises(
+            TypeError, match=r"'tone' of 'review' .* not the date .*: write .isoformat\(\)"
+        ):
             client.get_prompt("review", {"tone": wrong["todos"][0]["due"]})
-        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the NoneType None: leave it out"):
+        with pytest.raises(
+            TypeError, match=r"'tone' of 'review' .* not the NoneType None: leave it out"
+        ):
             client.get_prompt("review", {"tone": None})  # type: ignore[dict-item]
-        with pytest.raises(TypeError, match=r"'tone' of 'review' .* not the dict .*: write json.dumps\(...\)"):
+        with pytest.raises(
+            TypeError, match=r"'tone' of 'review' .* not the dict .*: write json.dumps\(...\)"
+        ):
             client.get_prompt("review", {"tone": {}})  # type: ignore[dict-item]
         assert client.call_tool("import", {"todos": [{}]}).value == 1, "the connection is as it was"
 
@@ -142,7 +151,10 @@ def test_an_option_that_there_is_not() -> None:
         minimcp.connect(minimcp.Server("x"), **options)
 
     wrong: List[Any] = [
-        (lambda: connect(elicitation_callback=print), r"^connect\(...\) has no option .* did you mean elicit=\?$"),
+        (
+            lambda: connect(elicitation_callback=print),
+            r"^connect\(...\) has no option .* did you mean elicit=\?$",
+        ),
         (lambda: connect(time_out=5), r"did you mean timeout=\?$"),
         (lambda: connect(args=[]), "give a list: connect"),
     ]
@@ -151,13 +163,20 @@ def test_an_option_that_there_is_not() -> None:
             make()
     with minimcp.connect(minimcp.Server("x", capabilities=["tools"])) as client:
         call: Any = client.call_tool
-        with pytest.raises(TypeError, match=r"^the arguments of a tool go into a dict: call_tool\('f', \{'a': 1\}\)$"):
+        with pytest.raises(
+            TypeError,
+            match=r"^the arguments of a tool go into a dict: call_tool\('f', \{'a': 1\}\)$",
+        ):
             call("f", a=1)
-        with pytest.raises(TypeError, match=r"^call_tool\(...\) has no option time_out=: did you mean timeout=\?$"):
+        with pytest.raises(
+            TypeError, match=r"^call_tool\(...\) has no option time_out=: did you mean timeout=\?$"
+        ):
             call("f", time_out=1)
         with pytest.raises(TypeError, match=r"did you mean on_progress=\?$"):
             call("f", {}, progress_callback=print)
-        with pytest.raises(ValueError, match="^timeout is at least 0 seconds, not -1; None waits for ever$"):
+        with pytest.raises(
+            ValueError, match="^timeout is at least 0 seconds, not -1; None waits for ever$"
+        ):
             call("f", timeout=-1)
     with pytest.raises(ValueError, match="^connect_timeout is at least 0 seconds"):
         connect(connect_timeout=-0.5)

@@ -71,10 +71,15 @@ def test_what_is_seen_of_a_mounted_server(revision: str) -> None:
     host.mount(below, prefix="lib")
     with minimcp.connect(host, revision=revision) as client:
         assert names(client) == {
-            "tools": ["other", "lib__text", "lib__fail", "lib__about"], "prompts": ["lib__brief"],
-            "resources": ["a:own", "a:text"], "templates": ["a:family/{word}"],
+            "tools": ["other", "lib__text", "lib__fail", "lib__about"],
+            "prompts": ["lib__brief"],
+            "resources": ["a:own", "a:text"],
+            "templates": ["a:family/{word}"],
         }
-        assert client.call_tool("lib__text").text == "text" and client.read_resource("a:text").text == "text"
+        assert (
+            client.call_tool("lib__text").text == "text"
+            and client.read_resource("a:text").text == "text"
+        )
         assert client.get_prompt("lib__brief", {"word": "w"}).messages[0].content.text == "w"  # type: ignore[union-attr]
         assert client.read_resource("a:family/x").text == "x"
         assert client.complete("word", "t", prompt="lib__brief").values == ["two"]
@@ -137,9 +142,12 @@ def test_middleware_of_each_server_on_the_way() -> None:
     top.middleware(layer("second of top"))
     with minimcp.connect(top) as client:
         for call in (
-            lambda: client.call_tool("mid__low__text"), lambda: client.get_prompt("mid__low__brief", {"word": ""}),
-            lambda: client.read_resource("a:text"), lambda: client.read_resource("a:family/x"),
-            lambda: client.complete("word", "", prompt="mid__low__brief"), lambda: client.request("vendor/thing"),
+            lambda: client.call_tool("mid__low__text"),
+            lambda: client.get_prompt("mid__low__brief", {"word": ""}),
+            lambda: client.read_resource("a:text"),
+            lambda: client.read_resource("a:family/x"),
+            lambda: client.complete("word", "", prompt="mid__low__brief"),
+            lambda: client.request("vendor/thing"),
         ):
             call()
             assert seen == ["top", "second of top", "middle", "library"]
@@ -166,8 +174,10 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
             a.mount(**wrong)  # type: ignore[arg-type]
     below = library()
     ways: List[Callable[[Server], Any]] = [
-        lambda host: host.add_tool(text, name="lib__text"), lambda host: host.add_prompt(brief, name="lib__brief"),
-        lambda host: host.add_resource(text, "a:text"), lambda host: host.add_resource(brief, "a:family/{word}"),
+        lambda host: host.add_tool(text, name="lib__text"),
+        lambda host: host.add_prompt(brief, name="lib__brief"),
+        lambda host: host.add_resource(text, "a:text"),
+        lambda host: host.add_resource(brief, "a:family/{word}"),
         lambda host: host.method("vendor/thing")(lambda params: {}),
     ]
     for add in ways:
@@ -202,7 +212,9 @@ def test_who_mounts_is_not_kept_alive() -> None:
     host.mount(below, prefix="x")
     gone = weakref.ref(host)
     del host
-    assert eventually(lambda: gc.collect() >= 0 and gone() is None)  # another thread may be collecting
+    assert eventually(
+        lambda: gc.collect() >= 0 and gone() is None
+    )  # another thread may be collecting
     below.add_tool(other)
     second = Server("second")
     second.mount(below, prefix="y")
@@ -232,10 +244,13 @@ def test_things_run_where_their_own_server_says() -> None:
     host.add_resource(here, "b:family/{word}", complete={"word": complete})
     with minimcp.connect(host) as client:
         for call in (
-            lambda: client.call_tool("b__here"), lambda: client.get_prompt("b__here"),
-            lambda: client.read_resource("a:text"), lambda: client.read_resource("a:family/x"),
+            lambda: client.call_tool("b__here"),
+            lambda: client.get_prompt("b__here"),
+            lambda: client.read_resource("a:text"),
+            lambda: client.read_resource("a:family/x"),
             lambda: client.complete("word", "", prompt="b__here"),
-            lambda: client.complete("word", "", template="a:family/{word}"), lambda: client.request("vendor/here"),
+            lambda: client.complete("word", "", template="a:family/{word}"),
+            lambda: client.request("vendor/here"),
         ):
             call()
         assert seen == ["minimcp-serial"] * 7
@@ -249,7 +264,9 @@ def test_things_run_where_their_own_server_says() -> None:
         assert len(seen) == 10 and "minimcp-serial" not in seen[7:]
     for server in (host, below):
         server.close()  # the thread ends with the last server that names it
-    assert eventually(lambda: "minimcp-serial" not in [thread.name for thread in threading.enumerate()])
+    assert eventually(
+        lambda: "minimcp-serial" not in [thread.name for thread in threading.enumerate()]
+    )
 
 
 def test_main_is_where_the_mounting_server_is_pumped() -> None:

@@ -15,7 +15,9 @@ NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "requi
 
 def checks(schema: Any, name: str = "tool") -> OutputChecks:
     made = OutputChecks()
-    made.remember([Tool(name, {"type": "object"}, output_schema=schema), Tool("plain", {"type": "object"})])
+    made.remember(
+        [Tool(name, {"type": "object"}, output_schema=schema), Tool("plain", {"type": "object"})]
+    )
     return made
 
 
@@ -38,7 +40,9 @@ def test_without_structured_content_and_with_more_than_text_there_is_no_value(mo
 def test_our_wrapping_and_that_of_fastmcp_are_taken_off(mark: str) -> None:
     made = checks({**NUMBER, mark: True})
     assert filled(made, structured_content={"result": 3.5}).value == 3.5
-    assert filled(checks({**NUMBER, mark: "yes"}), structured_content={"result": 3.5}).value == {"result": 3.5}
+    assert filled(checks({**NUMBER, mark: "yes"}), structured_content={"result": 3.5}).value == {
+        "result": 3.5
+    }
 
 
 @pytest.mark.parametrize("error", [ImportError("no jsonschema"), ValueError("no schema")])
@@ -52,7 +56,9 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     caplog.set_level(logging.WARNING, "minimcp")
     made = checks(NUMBER, "od\nd")
     for _ in range(2):
-        assert filled(made, "od\nd", structured_content={"result": "one"}).value == {"result": "one"}
+        assert filled(made, "od\nd", structured_content={"result": "one"}).value == {
+            "result": "one"
+        }
     assert [record.getMessage() for record in caplog.records] == [
         f"results of od\\nd are handed over unchecked: {error}"
     ]
@@ -65,10 +71,20 @@ def test_a_list_that_comes_while_a_result_is_read_does_not_leave_the_wrapping_on
         """Another thread has listed the tools as soon as this one was looked at."""
 
         def get(self, name: str) -> None:  # type: ignore[override]
-            made.remember([Tool(name, {"type": "object"}, output_schema={**NUMBER, "x-minimcp-wrapped": True})])
+            made.remember(
+                [
+                    Tool(
+                        name,
+                        {"type": "object"},
+                        output_schema={**NUMBER, "x-minimcp-wrapped": True},
+                    )
+                ]
+            )
 
     made._checks = Meanwhile()
     result = CallToolResult([], structured_content={"result": 3.5})
-    if not made.fill_in("tool", result, wraps=True):  # the tools have to be listed, which that thread has done
+    if not made.fill_in(
+        "tool", result, wraps=True
+    ):  # the tools have to be listed, which that thread has done
         made.fill_in("tool", result, wraps=False)
     assert result.value == 3.5

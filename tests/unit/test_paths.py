@@ -37,10 +37,22 @@ HOSTILE: Dict[str, List[str]] = {
 }  # fmt: skip
 
 FINE = {
-    ".": "", "a.txt": "a.txt", "inner/b.txt": "inner/b.txt", "./a.txt": "a.txt", "not there yet": "not there yet",
-    "..a/b..c": "..a/b..c", ".hidden": ".hidden", "100%25.txt": "100%25.txt", "100%.txt": "100%.txt",
-    "My%20File.pdf": "My%20File.pdf", "\u00fcber \u6f22 \U0001f469\u200d\U0001f680.txt": None, "a\u00bd.txt": None,
-    "console/null.txt": "console/null.txt", "link-inside": "a.txt", "loop": "loop", "a~": "a~",
+    ".": "",
+    "a.txt": "a.txt",
+    "inner/b.txt": "inner/b.txt",
+    "./a.txt": "a.txt",
+    "not there yet": "not there yet",
+    "..a/b..c": "..a/b..c",
+    ".hidden": ".hidden",
+    "100%25.txt": "100%25.txt",
+    "100%.txt": "100%.txt",
+    "My%20File.pdf": "My%20File.pdf",
+    "\u00fcber \u6f22 \U0001f469\u200d\U0001f680.txt": None,
+    "a\u00bd.txt": None,
+    "console/null.txt": "console/null.txt",
+    "link-inside": "a.txt",
+    "loop": "loop",
+    "a~": "a~",
 }
 
 
@@ -54,8 +66,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "root-evil/secret.txt").write_text("secret")
     (folder / "root/a.txt").write_text("a")
     for link, target in {
-        "root/link-to-file": "../secret.txt", "root/link-to-folder": "../root-evil", "root/link-inside": "a.txt",
-        "root/inner/chain": "../link-to-file", "root/loop": "loop", "entrance": "root",
+        "root/link-to-file": "../secret.txt",
+        "root/link-to-folder": "../root-evil",
+        "root/link-inside": "a.txt",
+        "root/inner/chain": "../link-to-file",
+        "root/loop": "loop",
+        "entrance": "root",
     }.items():
         (folder / link).symlink_to(target)
     return folder / "entrance"
@@ -77,7 +93,9 @@ def test_what_does_not_is_refused(root: Path) -> None:
         assert str(root.parent) not in refused.value.message
 
 
-def test_a_relative_root_is_taken_from_the_working_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_root_is_taken_from_the_working_directory(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(root)
     assert resolve_inside(".", "a.txt") == root.resolve() / "a.txt"
     assert resolve_inside("inner/..", "a.txt") == root.resolve() / "a.txt"

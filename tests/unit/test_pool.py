@@ -66,7 +66,9 @@ def test_jobs_run_in_order_and_no_more_at_once_than_may(
     assert eventually(lambda: "0 running, 0 queued" in repr(pool))
 
 
-def test_a_job_does_not_wait_for_the_one_before_while_there_is_room(make: Callable[..., Pool]) -> None:
+def test_a_job_does_not_wait_for_the_one_before_while_there_is_room(
+    make: Callable[..., Pool],
+) -> None:
     pool, both, done = make(2), threading.Barrier(2), threading.Semaphore(0)
     with pool._lock:  # no thread comes between the two
         for _ in range(2):
@@ -89,7 +91,9 @@ def test_one_place_keeps_the_order_whoever_runs_the_job(make: Callable[..., Pool
     assert order == ["first", own.thread.ident, "last"]
 
 
-def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_do(make: Callable[..., Pool]) -> None:
+def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_do(
+    make: Callable[..., Pool],
+) -> None:
     pool, inside, release = make(1), threading.Event(), threading.Event()
     own = Task(pool.run, lambda: (inside.set(), release.wait(WAIT)))
     wait_for(inside)
@@ -100,7 +104,9 @@ def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_d
     other.result()
     with pytest.raises(LookupError):
         pool.run(lambda: {}["x"])
-    assert eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
+    assert (
+        eventually(lambda: "0 running" in repr(pool)) and getattr(this_thread, "pool", None) is None
+    )
 
 
 @pytest.mark.parametrize("has_come", [False, True])
@@ -179,7 +185,11 @@ def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def threads() -> List[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name.startswith(f"{pool.name}-")]
+        return [
+            thread.name
+            for thread in threading.enumerate()
+            if thread.name.startswith(f"{pool.name}-")
+        ]
 
     monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.01)
     pool, ran = make(4), threading.Event()
@@ -227,7 +237,11 @@ def test_without_threads_jobs_wait_for_one_that_there_is(
         pool.spawn(ran.release)
         pool.submit(ran.release)
         pool.run(ran.release)
-    assert ran.acquire(timeout=WAIT) and not ran.acquire(blocking=False) and "new thread" in caplog.text
+    assert (
+        ran.acquire(timeout=WAIT)
+        and not ran.acquire(blocking=False)
+        and "new thread" in caplog.text
+    )
     pool.submit(ran.release)
     assert all(ran.acquire(timeout=WAIT) for _ in range(3))
     held = hold(pool, 1)

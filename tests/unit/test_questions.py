@@ -11,12 +11,20 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.versions import BY_NAME
 from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.types import Answer, Audio, Image, ResourceLink, Root, Text, Tool, ToolUse
-from minimcp.types.questions import ModelPreferences, SampleResult, SamplingMessage, ToolChoice, ToolResult
+from minimcp.types.questions import (
+    ModelPreferences,
+    SampleResult,
+    SamplingMessage,
+    ToolChoice,
+    ToolResult,
+)
 
 from ..answering import R1, R2, R4, R5, REVISIONS
 
 EVERYTHING = {
-    "elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {"listChanged": True},
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {"listChanged": True},
 }
 
 
@@ -38,15 +46,25 @@ def by_revision(question: Question) -> List[Any]:
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-@pytest.mark.requirement("ELIC-05", "M:ELI-3", "ELIC-03", "M:ELI-2", "ROOT-07", "SAMP-29", "M:ROOT-2")
+@pytest.mark.requirement(
+    "ELIC-05", "M:ELI-3", "ELIC-03", "M:ELI-2", "ROOT-07", "SAMP-29", "M:ROOT-2"
+)
 def test_each_revision_has_its_shape() -> None:
     form = {"message": "How many?", "requestedSchema": FORM}
-    assert by_revision(Elicit("How many?", {"n": int})) == [None, None, form, *[{"mode": "form", **form}] * 2]
+    assert by_revision(Elicit("How many?", {"n": int})) == [
+        None,
+        None,
+        form,
+        *[{"mode": "form", **form}] * 2,
+    ]
     url = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
     asked = ElicitUrl("Pay", "https://pay.example/1", elicitation_id="e1")
     assert by_revision(asked) == [None, None, None, {**url, "elicitationId": "e1"}, url]
     assert by_revision(ListRoots()) == [{}] * 5
-    said = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 1000}
+    said = {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}],
+        "maxTokens": 1000,
+    }
     assert by_revision(Sample("hi")) == [said] * 5
     for given in (said["messages"], said["messages"][0]):  # type: ignore[index]
         assert by_revision(Sample(given)) == [said] * 5, "a message may be a dict"  # type: ignore[arg-type]
@@ -59,9 +77,7 @@ def test_a_url_of_2025_11_25_has_an_id_of_its_own_each_time() -> None:
 
 
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "M:ELI-13")
-@pytest.mark.parametrize(
-    "url", ["", "javascript:alert(1)", "https://x\n.y"]
-)
+@pytest.mark.parametrize("url", ["", "javascript:alert(1)", "https://x\n.y"])
 def test_what_is_no_url_to_open(url: str) -> None:
     with pytest.raises(ValueError, match="URL"):
         ElicitUrl("m", url)
@@ -82,8 +98,15 @@ PREFERENCES = {"hints": [{"name": "sonnet"}]}
 def test_everything_that_a_model_may_be_told() -> None:
     tool = Tool("t", {"type": "object"}, title="T", description="D")
     question = Sample(
-        ["hi", SamplingMessage("assistant", "ho")], 5, system="be kind", temperature=0.5, tools=[tool],
-        tool_choice="required", stop_sequences=["."], model_preferences="sonnet", include_context="none",
+        ["hi", SamplingMessage("assistant", "ho")],
+        5,
+        system="be kind",
+        temperature=0.5,
+        tools=[tool],
+        tool_choice="required",
+        stop_sequences=["."],
+        model_preferences="sonnet",
+        include_context="none",
         metadata={"a": 1},
     )
     assert question.params(peer(R5)) == {
@@ -97,7 +120,9 @@ def test_everything_that_a_model_may_be_told() -> None:
         "temperature": 0.5,
         "stopSequences": ["."],
         "metadata": {"a": 1},
-        "tools": [{"name": "t", "title": "T", "description": "D", "inputSchema": {"type": "object"}}],
+        "tools": [
+            {"name": "t", "title": "T", "description": "D", "inputSchema": {"type": "object"}}
+        ],
         "toolChoice": {"mode": "required"},
         "includeContext": "none",
     }
@@ -108,11 +133,15 @@ def test_everything_that_a_model_may_be_told() -> None:
     assert chosen.params(peer(R4))["toolChoice"] == {"mode": "none"}
     assert "toolChoice" not in Sample("m", tools=[tool]).params(peer(R4))
     for given in (["sonnet"], ModelPreferences(["sonnet"])):
-        assert Sample("m", model_preferences=given).params(peer(R1))["modelPreferences"] == PREFERENCES
+        assert (
+            Sample("m", model_preferences=given).params(peer(R1))["modelPreferences"] == PREFERENCES
+        )
 
 
 @pytest.mark.requirement("SAMP-04", "M:SAM-4", "SEED-14", "M:DEP-4")
-def test_context_is_left_out_where_the_client_does_not_know_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_context_is_left_out_where_the_client_does_not_know_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     question = Sample("m", include_context="allServers")
     assert all(params["includeContext"] == "allServers" for params in by_revision(question))
     assert not caplog.records
@@ -133,12 +162,25 @@ def test_blocks_by_revision() -> None:
     link = SamplingMessage("user", ResourceLink("a:b", "n"))
     assert by_revision(Sample(link)) == [None] * 5
     audio = SamplingMessage("user", Audio(b"a", "audio/wav"))
-    assert [params is None for params in by_revision(Sample(audio))] == [True, False, False, False, False]
+    assert [params is None for params in by_revision(Sample(audio))] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     talk = [
-        "go", SamplingMessage("assistant", ToolUse("1", "t", {})),
+        "go",
+        SamplingMessage("assistant", ToolUse("1", "t", {})),
         SamplingMessage("user", ToolResult("1", [Text("r")])),
     ]
-    assert [params is None for params in by_revision(Sample(talk))] == [True, True, True, False, False]
+    assert [params is None for params in by_revision(Sample(talk))] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert R2 in BY_NAME
 
 
@@ -149,18 +191,31 @@ def test_conversations_that_are_none() -> None:
             Sample(messages)
 
 
-@pytest.mark.requirement("ELIC-17", "ELIC-18", "ELIC-19", "ELIC-25", "M:ELI-7", "M:ELI-10", "SAMP-05", "ROOT-02")
+@pytest.mark.requirement(
+    "ELIC-17", "ELIC-18", "ELIC-19", "ELIC-25", "M:ELI-7", "M:ELI-10", "SAMP-05", "ROOT-02"
+)
 @pytest.mark.parametrize(
     ("question", "result", "found"),
     [
-        (Elicit("m", {"n": int}), {"action": "accept", "content": {"n": 1}}, Answer("accept", {"n": 1})),
+        (
+            Elicit("m", {"n": int}),
+            {"action": "accept", "content": {"n": 1}},
+            Answer("accept", {"n": 1}),
+        ),
         (Elicit("m", {}), {"action": "accept"}, Answer("accept", {})),
         (Elicit("m", {"n": int}), {"action": "decline"}, Answer("decline")),
         (Elicit("m", {"n": int}), {"action": "cancel", "content": {"n": "x"}}, Answer("cancel")),
-        (ElicitUrl("m", "https://x.y"), {"action": "accept", "content": {"n": 1}}, Answer("accept")),
+        (
+            ElicitUrl("m", "https://x.y"),
+            {"action": "accept", "content": {"n": 1}},
+            Answer("accept"),
+        ),
         (ElicitUrl("m", "https://x.y"), {"action": "decline"}, Answer("decline")),
-        (Sample("m"), {"role": "assistant", "model": "x", "content": {"type": "text", "text": "t"}},
-         SampleResult("t", "x")),
+        (
+            Sample("m"),
+            {"role": "assistant", "model": "x", "content": {"type": "text", "text": "t"}},
+            SampleResult("t", "x"),
+        ),
         (ListRoots(), {"roots": [{"uri": "file:///a", "name": "A"}]}, [Root("file:///a", "A")]),
         (Elicit("m", {"n": int}), {"action": "accept", "content": {}}, None),
         (Elicit("m", {"n": int}), {"action": "accept", "content": {"n": "x"}}, None),

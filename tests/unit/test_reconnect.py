@@ -26,7 +26,10 @@ class Server(Answering):
     """
 
     def __init__(self, answers: Any = None, **more: Any) -> None:
-        begin: Dict[str, Any] = {"work": result(done=True), "subscriptions/listen": self.acknowledge}
+        begin: Dict[str, Any] = {
+            "work": result(done=True),
+            "subscriptions/listen": self.acknowledge,
+        }
         super().__init__({**begin, **(answers or {})}, **more)
         self.pipes: List[Any] = []
         self.gate = threading.Event()
@@ -45,8 +48,13 @@ class Server(Answering):
     def acknowledge(self, message: Any) -> None:
         """Agree to a stream."""
         params = message["params"]
-        self.pipe.give(notice("notifications/subscriptions/acknowledged", notifications=params["notifications"],
-                              _meta={ID: message["id"]}))
+        self.pipe.give(
+            notice(
+                "notifications/subscriptions/acknowledged",
+                notifications=params["notifications"],
+                _meta={ID: message["id"]},
+            )
+        )
 
     def die(self) -> None:
         """End the newest connection."""
@@ -54,7 +62,10 @@ class Server(Answering):
 
     def sent(self, method: str) -> List[List[Any]]:
         """The params of a method, on each connection."""
-        return [[each.get("params") for each in pipe.messages if each.get("method") == method] for pipe in self.pipes]
+        return [
+            [each.get("params") for each in pipe.messages if each.get("method") == method]
+            for pipe in self.pipes
+        ]
 
 
 def discovered(*names: str) -> Any:
@@ -83,7 +94,9 @@ def waited_for(client: minimcp.Client, calls: int = 1) -> None:
 
 
 @pytest.fixture(params=[R4, R5])
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tuple[minimcp.Client, Server]]:
+def both(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Tuple[minimcp.Client, Server]]:
     """A client that begins anew, in either era, and soon however often that was."""
     monkeypatch.setattr(reconnect, "PAUSE", 0.01)
     server = Server() if request.param == R4 else modern()
@@ -94,7 +107,10 @@ def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_what_the_client_says_of_its_server_is_the_newest() -> None:
     server = Server({"server/discover": [discovered("new"), error(-32601)]})
     with minimcp.connect(server, restart=True, timeout=WAIT) as client:
-        assert client.server_info is not None and (client.server_info.name, client.revision) == ("new", R5)
+        assert client.server_info is not None and (client.server_info.name, client.revision) == (
+            "new",
+            R5,
+        )
         lost(client, server)
         assert client.revision == R5 and "resources" in client.capabilities
         client.request("work")
@@ -114,7 +130,9 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
         with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):
             task.result()
     server.failing = [minimcp.ConnectionFailed("no such program", exit_code=5)]
-    with pytest.raises(minimcp.ConnectionFailed, match="a server in this process .*no such program") as caught:
+    with pytest.raises(
+        minimcp.ConnectionFailed, match="a server in this process .*no such program"
+    ) as caught:
         client.request("work")
     assert caught.value.exit_code == 5
     begin = "initialize" if client.revision == R4 else "server/discover"
@@ -132,7 +150,9 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
     client, server = both
     lost(client, server)
     server.gate.clear()
-    with pytest.raises(minimcp.RequestTimeout, match="starting the server again: no answer within 0.02 s"):
+    with pytest.raises(
+        minimcp.RequestTimeout, match="starting the server again: no answer within 0.02 s"
+    ):
         client.request("work", timeout=0.02)
     token = minimcp.CancelToken()
     task = Task(lambda: client.list_tools(cancel=token))
@@ -149,7 +169,9 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
 @pytest.mark.parametrize("where", ["opening", "agreeing", "hearing"])
 def test_close_ends_it_for_good(where: str) -> None:
     server = modern()
-    client = minimcp.connect(server, revision=R5, restart=True, timeout=WAIT, on_tools_changed=lambda: None)
+    client = minimcp.connect(
+        server, revision=R5, restart=True, timeout=WAIT, on_tools_changed=lambda: None
+    )
     reached = server.reached
     lost(client, server)
     reached.clear()
@@ -209,8 +231,12 @@ def test_listening_goes_on_with_new_streams() -> None:
     heard: List[Any] = []
     server = modern()
     with minimcp.connect(
-        server, revision=R5, restart=True, timeout=WAIT,
-        on_tools_changed=lambda: heard.append("tools"), on_resource_updated=heard.append,
+        server,
+        revision=R5,
+        restart=True,
+        timeout=WAIT,
+        on_tools_changed=lambda: heard.append("tools"),
+        on_resource_updated=heard.append,
     ) as client:
         client.subscribe("x:a")
         client.subscribe("x:b")
@@ -226,13 +252,18 @@ def test_listening_goes_on_with_new_streams() -> None:
         assert eventually(lambda: heard == ["tools", "x:a"]), "something may have changed meanwhile"
         wanted = [each["notifications"] for each in server.sent("subscriptions/listen")[1]]
         assert wanted == [{"toolsListChanged": True, "resourceSubscriptions": ["x:a"]}]
-        stream = next(each["id"] for each in server.pipe.messages if each["method"] == "subscriptions/listen")
+        stream = next(
+            each["id"] for each in server.pipe.messages if each["method"] == "subscriptions/listen"
+        )
         server.pipe.give(notice("notifications/resources/updated", uri="x:a/1", _meta={ID: stream}))
         assert eventually(lambda: heard[2:] == ["x:a/1"])
         client.subscribe("x:c")
         lost(client, server)
         client.request("work")
-        wanted = [each["notifications"]["resourceSubscriptions"] for each in server.sent("subscriptions/listen")[2]]
+        wanted = [
+            each["notifications"]["resourceSubscriptions"]
+            for each in server.sent("subscriptions/listen")[2]
+        ]
         assert wanted == [["x:a", "x:c"]]
 
 
@@ -242,10 +273,14 @@ def test_a_session_is_told_again_what_the_one_before_was_told() -> None:
     everything = {"listChanged": True, "subscribe": True}
     answers = {
         "initialize": initialized(tools=everything, resources=everything, logging={}),
-        **dict.fromkeys(("resources/subscribe", "resources/unsubscribe", "logging/setLevel"), result()),
+        **dict.fromkeys(
+            ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"), result()
+        ),
     }
     server = Server(answers)
-    with minimcp.connect(server, revision=R4, restart=True, timeout=WAIT, on_resource_updated=heard.append) as client:
+    with minimcp.connect(
+        server, revision=R4, restart=True, timeout=WAIT, on_resource_updated=heard.append
+    ) as client:
         client.set_log_level("error")
         client.set_log_level("debug")
         client.subscribe("x:a")
@@ -266,7 +301,10 @@ def test_the_log_level_stays_where_each_request_says_it() -> None:
         for _ in range(2):
             lost(client, server)
             client.request("work")
-        levels = [each["_meta"].get("io.modelcontextprotocol/logLevel") for [each] in server.sent("work")[1:]]
+        levels = [
+            each["_meta"].get("io.modelcontextprotocol/logLevel")
+            for [each] in server.sent("work")[1:]
+        ]
         assert levels == ["debug", "debug"]
 
 
@@ -277,7 +315,9 @@ def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
         return result(tools=[tool], ttlMs=60_000)
 
     call = result(content=[], structuredContent="x")
-    server = modern({"tools/list": [tools("a", "string"), tools("b", "string")], "tools/call": call})
+    server = modern(
+        {"tools/list": [tools("a", "string"), tools("b", "string")], "tools/call": call}
+    )
     with minimcp.connect(server, revision=R5, restart=True, timeout=WAIT) as client:
         assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["a", "a"]
         server.answers["tools/call"] = result(content=[], structuredContent=1)
@@ -296,20 +336,31 @@ def test_without_a_thread_it_is_tried_again_later(
 ) -> None:
     client, server = both
     lost(client, server)
-    with no_threads(monkeypatch, "minimcp-restart"), pytest.raises(minimcp.ConnectionFailed, match="new thread"):
+    with (
+        no_threads(monkeypatch, "minimcp-restart"),
+        pytest.raises(minimcp.ConnectionFailed, match="new thread"),
+    ):
         client.request("work")
     assert client.request("work")["done"]
 
 
-@pytest.mark.parametrize(("what", "revision"), [("subscription", R4), ("subscription", R5), ("log level", R4)])
-def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(what: str, revision: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "revision"), [("subscription", R4), ("subscription", R5), ("log level", R4)]
+)
+def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
+    what: str, revision: str
+) -> None:
     """The server agrees and dies, and another thread begins the next session before this one has noted that."""
     everything = {"subscribe": True}
-    server = modern({
-        "initialize": initialized(resources=everything, logging={}),
-        **dict.fromkeys(("resources/subscribe", "logging/setLevel"), result()),
-    })
-    with minimcp.connect(server, revision=revision, restart=True, timeout=WAIT, cache=False) as client:
+    server = modern(
+        {
+            "initialize": initialized(resources=everything, logging={}),
+            **dict.fromkeys(("resources/subscribe", "logging/setLevel"), result()),
+        }
+    )
+    with minimcp.connect(
+        server, revision=revision, restart=True, timeout=WAIT, cache=False
+    ) as client:
         session: Any = client._sessions.newest
         request, replace = session.request, session.subscriptions._replace
 
@@ -319,6 +370,7 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(what: str,
                 lost(client, server)
                 Task(client.request, "work").result()
                 return answer
+
             return run
 
         session.request, session.subscriptions._replace = overtaken(request), overtaken(replace)
@@ -384,7 +436,10 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
     first = sessions.newest
     for _ in range(3):
         assert go_on() == ["close", "begin"]
-    assert sessions.after(first, Deadline(WAIT), None) is sessions.newest and steps == ["close", "begin"]
+    assert sessions.after(first, Deadline(WAIT), None) is sessions.newest and steps == [
+        "close",
+        "begin",
+    ]
     assert go_on() == ["close", "pause", "begin"]
     monkeypatch.setattr(reconnect, "STEADY", 0.0)
     assert go_on() == ["close", "pause", "begin"]
@@ -398,7 +453,9 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
     assert steps == ["close", "pause", "close"], "none is begun"
 
 
-def test_close_waits_for_the_session_that_is_begun_and_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_waits_for_the_session_that_is_begun_and_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     steps: List[str] = []
     begun, gate, wait = threading.Event(), threading.Event(), reconnect.wait
     monkeypatch.setattr(reconnect, "wait", lambda *given: (gate.set(), wait(*given)))

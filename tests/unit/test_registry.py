@@ -52,11 +52,25 @@ def test_what_is_declared() -> None:
         with pytest.raises(MethodNotFound, match="declares no"):
             routed(bare, method)
     announced = registry(tools=False, capabilities={"tools": {}})
-    assert announced.capabilities(new) == {"logging": {}, "tools": {"listChanged": True}}  # a later tool may log
+    assert announced.capabilities(new) == {
+        "logging": {},
+        "tools": {"listChanged": True},
+    }  # a later tool may log
     assert served(announced, "tools/list")["tools"] == []
-    more = registry(capabilities={"tools": {"streaming": True, "listChanged": 5}, "experimental": {"x": 1}, "odd": 5})
+    more = registry(
+        capabilities={
+            "tools": {"streaming": True, "listChanged": 5},
+            "experimental": {"x": 1},
+            "odd": 5,
+        }
+    )
     tools = {"streaming": True, "listChanged": True}
-    assert more.capabilities(old) == {"experimental": {"x": 1}, "odd": 5, "logging": {}, "tools": tools}
+    assert more.capabilities(old) == {
+        "experimental": {"x": 1},
+        "odd": 5,
+        "logging": {},
+        "tools": tools,
+    }
     silent = registry(logging=False, capabilities={"logging": {}})
     assert silent.capabilities(old) == {"tools": {"listChanged": True}}
     with pytest.raises(MethodNotFound):
@@ -74,8 +88,17 @@ class Point:
 def test_names_of_methods() -> None:
     server = Server("x")
     for name in (
-        "", "tools/call", "initialize", "server/discover", "roots/list", "elicitation/create", "subscriptions/listen",
-        "rpc.discover", "notifications/mine", "tasks/get", "ping",
+        "",
+        "tools/call",
+        "initialize",
+        "server/discover",
+        "roots/list",
+        "elicitation/create",
+        "subscriptions/listen",
+        "rpc.discover",
+        "notifications/mine",
+        "tasks/get",
+        "ping",
     ):
         with pytest.raises(ValueError, match="belongs to the protocol"):
             server.method(name)(lambda params: {})
@@ -85,8 +108,12 @@ def test_names_of_methods() -> None:
     @server.method("vendor/thing")
     def first(params: Dict[str, Any]) -> None: ...
 
-    assert repr(server._registry.methods.items["vendor/thing"]).startswith("<RegisteredMethod 'vendor/thing' = ")
-    with pytest.raises(ValueError, match=r"the method 'vendor/thing' exists: .*first.*; now .*lambda"):
+    assert repr(server._registry.methods.items["vendor/thing"]).startswith(
+        "<RegisteredMethod 'vendor/thing' = "
+    )
+    with pytest.raises(
+        ValueError, match=r"the method 'vendor/thing' exists: .*first.*; now .*lambda"
+    ):
         server.method("vendor/thing")(lambda params: {})
     assert server.method("vendor/thing", replace=True)(first) is first
 
@@ -103,7 +130,12 @@ def test_names_of_methods() -> None:
 def test_what_methods_get_and_return(revision: str) -> None:
     server = Server("x")
     values: Dict[str, Any] = {
-        "dict": {"a": [1]}, "none": None, "object": Point(1), "list": [1], "text": "x", "raw": {1: b""},
+        "dict": {"a": [1]},
+        "none": None,
+        "object": Point(1),
+        "list": [1],
+        "text": "x",
+        "raw": {1: b""},
     }
 
     @server.method("vendor/thing")
@@ -119,7 +151,11 @@ def test_what_methods_get_and_return(revision: str) -> None:
         return {key: each for key, each in result.items() if key not in ("_meta", "resultType")}
 
     with minimcp.connect(server, revision=revision) as client:
-        assert asked("vendor/thing", {"a": 1}) == {"a": 1, "method": "vendor/thing", "session": revision != R5}
+        assert asked("vendor/thing", {"a": 1}) == {
+            "a": 1,
+            "method": "vendor/thing",
+            "session": revision != R5,
+        }
         found = [asked("vendor/value", {"of": name}) for name in ("dict", "none", "object")]
         assert found == [{"a": [1]}, {}, {"x": 1}]
         for wrong in ("list", "text", "raw", "unknown"):
@@ -144,7 +180,9 @@ def five(**options: Any) -> Registry:
     return made
 
 
-def test_pages_are_made_once_for_each_revision_until_the_list_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_made_once_for_each_revision_until_the_list_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made, looks, listed = five(), [], RegisteredTool.listed
 
     def look(tool: RegisteredTool, revision: Any) -> Any:
@@ -156,7 +194,9 @@ def test_pages_are_made_once_for_each_revision_until_the_list_changes(monkeypatc
     assert served(made, "tools/list") == first and looks == [R4] * 5
     served(made, "tools/list", R1)
     assert looks[5:] == [R1] * 5
-    assert served(made, "tools/list", cursor=first["nextCursor"])["tools"] and len(looks) == 10, "all are made at once"
+    assert served(made, "tools/list", cursor=first["nextCursor"])["tools"] and len(looks) == 10, (
+        "all are made at once"
+    )
     for number in "123":
         made.remove("tool", number)
     assert [tool["name"] for tool in served(made, "tools/list")["tools"]] == ["0", "4"]

@@ -43,7 +43,9 @@ from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, eventually
 
 
-def test_a_token_calls_each_callback_once_and_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_token_calls_each_callback_once_and_goes_on_after_a_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     token, called = CancelToken(), []
     token.on_cancel(lambda: called.append(1))
     token.on_cancel(lambda: {}["missing"])
@@ -97,7 +99,9 @@ def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
     wire.calls.progress({"progressToken": call.id})
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
-    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(
+        wire.calls
+    ) == 0
 
 
 @pytest.mark.parametrize("how", ["deadline", "cancel", "answer", "close"])
@@ -120,7 +124,12 @@ def test_a_call_ends_whatever_progress_comes(wire: Wire, how: str) -> None:
     call = wire.calls.start("work", no_params, slow)
     for number in range(900):
         wire.calls.progress({"progressToken": call.id, "progress": number})
-    ends = {"deadline": RequestTimeout, "cancel": Cancelled, "answer": None, "close": ConnectionLost}[how]
+    ends = {
+        "deadline": RequestTimeout,
+        "cancel": Cancelled,
+        "answer": None,
+        "close": ConnectionLost,
+    }[how]
     ended = Task(wire.calls.wait, call, Deadline(0.1 if how == "deadline" else WAIT)).ended()
     assert ended == {"done": True} if ends is None else type(ended) is ends
     assert len(wire.calls) == 0 and (how == "deadline" or seen == [0])
@@ -138,7 +147,9 @@ def test_a_deadline_takes_nothing_from_an_answer_that_has_come_before(wire: Wire
     assert (wire.calls.wait(call, Over(0.0)), seen) == ({"done": True}, [0, 1, 2])
 
 
-def test_a_slow_callback_is_told_of_the_newest_progress(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_callback_is_told_of_the_newest_progress(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: List[Any] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(MOST_PROGRESS + 500):
@@ -156,7 +167,9 @@ def test_a_slow_callback_is_told_of_the_newest_progress(wire: Wire, caplog: pyte
 @pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover"])
 def test_a_timeout_names_what_was_called_and_is_told_once(wire: Wire, method: str) -> None:
     call = wire.calls.start(method, lambda id: {"task": {"ttl": 1}})
-    with pytest.raises(RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"):
+    with pytest.raises(
+        RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"
+    ):
         wire.calls.wait(call, Deadline(0.01), about="deaf")
     assert not wire.calls.end(call, Cancelled("late"))
     told = [line["params"]["requestId"] for line in wire.posted]
@@ -187,7 +200,9 @@ def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
     wire.failing = KeyboardInterrupt()  # it may have been sent by then
     with pytest.raises(KeyboardInterrupt):
         wire.calls.start("work", no_params)
-    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(wire.calls) == 0
+    assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(
+        wire.calls
+    ) == 0
 
 
 def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) -> None:
@@ -201,11 +216,20 @@ def test_without_room_before_the_deadline_a_call_times_out_unsent(wire: Wire) ->
 def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> None:
     calls = [wire.calls.start(method, no_params) for method in ("work", "initialize")]
     other_lines: List[bytes] = []
-    other = wire.calls.through(lambda line, deadline: bool(other_lines.append(line)) or True, other_lines.append)
+    other = wire.calls.through(
+        lambda line, deadline: bool(other_lines.append(line)) or True, other_lines.append
+    )
     calls.append(other.start("other", no_params))
-    assert wire.calls.cause is None and len(other) == len({call.id for call in calls}) == 3 and len(other_lines) == 1
+    assert (
+        wire.calls.cause is None
+        and len(other) == len({call.id for call in calls}) == 3
+        and len(other_lines) == 1
+    )
     told = wire.calls.close(ConnectionLost("first"))
-    assert [json.loads(line)["params"]["requestId"] for line in told.splitlines()] == [calls[0].id, calls[2].id]
+    assert [json.loads(line)["params"]["requestId"] for line in told.splitlines()] == [
+        calls[0].id,
+        calls[2].id,
+    ]
     assert wire.calls.close(ConnectionLost("second")) == b""
     for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.start("work", no_params),
                 lambda: other.wait(calls[2], NEVER)):  # fmt: skip
@@ -218,7 +242,10 @@ def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> No
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     calls = [wire.calls.start("work", no_params) for _ in range(3)]
     shared, own = Deadline(WAIT), Deadline(WAIT)
-    waits = [Task(wire.calls.wait, call, deadline) for call, deadline in zip(calls, (shared, shared, NEVER))]
+    waits = [
+        Task(wire.calls.wait, call, deadline)
+        for call, deadline in zip(calls, (shared, shared, NEVER))
+    ]
     assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
     resume = wire.calls.pause_all()
     assert shared._pauses == 1 and not own._pauses and not NEVER._pauses
@@ -235,7 +262,9 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
 
 def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) -> None:
     deadline = Deadline(WAIT)
-    wire.calls.start("work", no_params, deadline=deadline)  # the question may come before its thread goes on
+    wire.calls.start(
+        "work", no_params, deadline=deadline
+    )  # the question may come before its thread goes on
     resume = wire.calls.pause_all()
     assert deadline._pauses == 1
     resume()
@@ -257,9 +286,16 @@ def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire)
 
 
 def incoming(
-    sink: Sink, handle: Callable[[IncomingRequest], Any] = lambda request: {}, *, id: Any = 1,
-    method: str = "tools/call", revision: Any = NEWEST_HANDSHAKE, size: int = 10, immediate: bool = False,
-    batch: Optional[Batch] = None, **params: Any,
+    sink: Sink,
+    handle: Callable[[IncomingRequest], Any] = lambda request: {},
+    *,
+    id: Any = 1,
+    method: str = "tools/call",
+    revision: Any = NEWEST_HANDSHAKE,
+    size: int = 10,
+    immediate: bool = False,
+    batch: Optional[Batch] = None,
+    **params: Any,
 ) -> IncomingRequest:
     """A request that is taken in."""
     message, route = Request(id, method, params), Route(handle, immediate)
@@ -276,6 +312,7 @@ def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCapture
     sink = RecordingOutlet()
     for number, error in enumerate((RpcError(-5, "no", {"x": object()}), RpcError(-5, "no", [1]), KeyError("secret"),
                                     KeyboardInterrupt())):  # fmt: skip
+
         def fail(request: IncomingRequest, error: BaseException = error) -> None:
             raise error
 
@@ -283,9 +320,15 @@ def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCapture
         request.run()
     incoming(sink, fail, id=9).refuse(InternalError("full"))
     first, second, third, _, refused = [answer["error"] for answer in answers(sink)]
-    assert first == {"code": -5, "message": "no"} and second["data"] == [1] and refused["message"] == "full"
+    assert (
+        first == {"code": -5, "message": "no"}
+        and second["data"] == [1]
+        and refused["message"] == "full"
+    )
     assert "secret" not in third["message"] and "'secret'" in caplog.text and request.interrupted
-    assert [wait for _, wait in sink.answers] == [True] * 4 + [False] and sink.requests.wait_until_empty(Deadline(0))
+    assert [wait for _, wait in sink.answers] == [True] * 4 + [
+        False
+    ] and sink.requests.wait_until_empty(Deadline(0))
 
 
 def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -316,11 +359,15 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
 @pytest.mark.parametrize("until_answered", [False, True])
 def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> None:
     sink = RecordingOutlet()
-    sink.requests = RunningRequests(Limits(backlog_bytes=1024 * 1024), until_answered=until_answered)
+    sink.requests = RunningRequests(
+        Limits(backlog_bytes=1024 * 1024), until_answered=until_answered
+    )
     first = incoming(sink, lambda request: LATER, size=64_000, more=[{} for _ in range(20_000)])
     with pytest.raises(InternalError, match="too many requests wait already"):
         incoming(sink, id=2)
-    first.run() if until_answered else sink.requests.begin(first)  # one that is alone is taken, whatever it takes
+    first.run() if until_answered else sink.requests.begin(
+        first
+    )  # one that is alone is taken, whatever it takes
     incoming(sink, id=3).run()
     assert sink.requests._queued_bytes == 0
     count = 0
@@ -358,7 +405,9 @@ def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
 
 
 @pytest.mark.requirement("CANC-08", "M:CAN-9")
-@pytest.mark.parametrize(("reason", "shown"), [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")])
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")]
+)
 def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     reason: Any, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,8 +416,15 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     request = incoming(sink, id=7)
     sink.requests.cancel({"requestId": 7, "reason": reason})
     request.run()
-    assert request.cancelled and request.reason == reason and sink.answers == [] and "cancelled" in repr(request)
-    assert [record.getMessage() for record in caplog.records] == [f"<-- cancelled tools/call 7: {shown}"]
+    assert (
+        request.cancelled
+        and request.reason == reason
+        and sink.answers == []
+        and "cancelled" in repr(request)
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        f"<-- cancelled tools/call 7: {shown}"
+    ]
 
 
 @pytest.mark.requirement("M:CAN-2")
@@ -405,7 +461,9 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     sink.requests.abandon("the connection has ended")
     assert draining.result() and left.cancelled and not other.cancelled
     left.run()
-    assert len(sink.answers) == 2 and sink.answers[1] == (b'{"other":1}\n', True), "who answers may wait for the peer"
+    assert len(sink.answers) == 2 and sink.answers[1] == (b'{"other":1}\n', True), (
+        "who answers may wait for the peer"
+    )
     sink.requests.renew_in_fork()
     assert len(sink.requests) == 0
 
@@ -438,7 +496,12 @@ def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
 def test_progress_that_was_asked_for_and_increases() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, _meta={"progressToken": "t"})
-    for done, total, message in ((1, None, None), (1, 5, None), (0.5, None, None), (2, 5.5, "half")):
+    for done, total, message in (
+        (1, None, None),
+        (1, 5, None),
+        (0.5, None, None),
+        (2, 5.5, "half"),
+    ):
         request.progress(done, total, message)
     assert [json.loads(line)["params"] for line in sink.lines] == [
         {"progressToken": "t", "progress": 1},
@@ -455,7 +518,9 @@ def test_progress_that_was_asked_for_and_increases() -> None:
     incoming(sink, id=2, _meta={"progressToken": [1]}).progress(1, None, None)
     old = incoming(sink, id=3, revision=BY_NAME["2024-11-05"], _meta={"progressToken": 3})
     old.progress(1, None, "no words then")
-    assert [json.loads(line)["params"] for line in sink.lines[2:]] == [{"progressToken": 3, "progress": 1}]
+    assert [json.loads(line)["params"] for line in sink.lines[2:]] == [
+        {"progressToken": 3, "progress": 1}
+    ]
 
 
 class Asking(RecordingOutlet):
@@ -476,7 +541,10 @@ def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
     assert eventually(lambda: len(sink.wire.sent) == 2)
     for line in sink.wire.sent:
         sink.wire.calls.settle(line["id"], {"of": line["method"]})
-    assert asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}] and request.ask([], 1) == []
+    assert (
+        asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}]
+        and request.ask([], 1) == []
+    )
     request.run()
     with pytest.raises(RuntimeError, match="tools/call is answered already"):
         request.ask([("roots/list", {})], 1)
@@ -492,8 +560,12 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
     if how == "before":
         request.cancel("never mind")
     elif how == "between":  # the check and the sending
-        sink.wire.calls._send = lambda line, deadline: bool(request.cancel("never mind")) or send(line, deadline)
-    asking = Task(request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None)
+        sink.wire.calls._send = lambda line, deadline: (
+            bool(request.cancel("never mind")) or send(line, deadline)
+        )
+    asking = Task(
+        request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None
+    )
     if how in ("before", "between"):
         with pytest.raises(Cancelled, match="never mind"):
             asking.result()
@@ -512,7 +584,10 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
         with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
             asking.result()
     told = [line["params"]["requestId"] for line in sink.wire.posted]
-    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not request.timeout._pauses
+    assert (
+        sorted(told) == ([second] if how == "refused" else [first, second])
+        and not request.timeout._pauses
+    )
     request.timeout.stop()
 
 
@@ -543,7 +618,9 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
 def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:
     told: List[Any] = []
     sink = RecordingOutlet()
-    sink.requests = RunningRequests(Limits(), on_end=lambda request, *ending: told.append((request.id, *ending)))
+    sink.requests = RunningRequests(
+        Limits(), on_end=lambda request, *ending: told.append((request.id, *ending))
+    )
     done, cancelled = incoming(sink, lambda request: {"x": 1}), incoming(sink, id=2)
     done.run()
     sink.requests.cancel({"requestId": 2})
@@ -572,7 +649,11 @@ def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> 
 @pytest.mark.requirement("BATCH-05")
 def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
     sink = RecordingOutlet(message_bytes=450)
-    batch = Batch(sink, [b'{"refused":1}\n'], [Request(id, "initialize" if id == 3 else "work") for id in range(1, 7)])
+    batch = Batch(
+        sink,
+        [b'{"refused":1}\n'],
+        [Request(id, "initialize" if id == 3 else "work") for id in range(1, 7)],
+    )
     first, second = incoming(sink, batch=batch), incoming(sink, id=2, batch=batch)
     stream = incoming(sink, lambda request: LATER, id=4, batch=batch)
     long = incoming(sink, lambda request: {"x": "y" * 300}, id=5, batch=batch)
@@ -591,7 +672,10 @@ def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
     (whole,) = answers(sink)
     assert [line.get("id", line.get("refused")) for line in whole] == [1, 1, 3, 6, 5, 2]
     assert [line["error"]["message"][:20] for line in whole if "error" in line] == [
-        "initialize stands al", "no work", "the answer is longer"]
+        "initialize stands al",
+        "no work",
+        "the answer is longer",
+    ]
     batch.add(3, b"late\n")
     Batch(sink, [], []).serve(start)  # of nothing but notifications
     assert len(sink.answers) == 1

@@ -59,8 +59,20 @@ def test_what_registration_refuses() -> None:
         (of_city, "noscheme/{city}", {}, ValueError, "scheme"),
         (of_city, "a://{city:0}", {}, ValueError, "city"),
         (text, 5, {}, TypeError, "is a str, not int"),
-        (of_city, "a://all", {}, TypeError, "no variable for the parameter 'city': write {city} into it"),
-        (of_city, "a://{city}/{days}", {}, TypeError, "the variable 'days', and its function no parameter"),
+        (
+            of_city,
+            "a://all",
+            {},
+            TypeError,
+            "no variable for the parameter 'city': write {city} into it",
+        ),
+        (
+            of_city,
+            "a://{city}/{days}",
+            {},
+            TypeError,
+            "the variable 'days', and its function no parameter",
+        ),
         (text, "a://{city}", {}, TypeError, "the variable 'city'"),
         (of_city, "a://{city}", {"size": 5}, TypeError, "no size"),
         (text, "a:b", {"ttl": float("nan")}, ValueError, "ttl"),
@@ -91,7 +103,11 @@ def test_errors_of_the_author() -> None:
         failures = [error]
         with pytest.raises(type(error)) as caught:
             got(made, "a:b")
-        assert (caught.value.message, caught.value.data, caught.value.__cause__) == (message, data, error)
+        assert (caught.value.message, caught.value.data, caught.value.__cause__) == (
+            message,
+            data,
+            error,
+        )
     failures = [error_from_peer(-32002, "another server's")]  # type: ignore[list-item]
     with pytest.raises(ResourceNotFound) as passed:
         got(made, "a:b")
@@ -101,11 +117,15 @@ def test_errors_of_the_author() -> None:
 def test_a_uri_without_end_is_matched_by_nothing() -> None:
     made = resources((of_city, "a:{city}"), (text, "b:" + "x" * LONGEST_MATCHED))
     longest = "x" * (LONGEST_MATCHED - 2)
-    assert said(made, "a:" + longest) == longest and said(made, "b:" + "x" * LONGEST_MATCHED) == "text"
+    assert (
+        said(made, "a:" + longest) == longest and said(made, "b:" + "x" * LONGEST_MATCHED) == "text"
+    )
     with pytest.raises(ResourceNotFound) as caught:
         got(made, "a:x" + longest)
     assert len(str(caught.value)) < 300
-    assert made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
+    assert (
+        made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
+    )
 
 
 # ------------------------------------------------------------ contents
@@ -126,7 +146,10 @@ def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None
     made.add("resource", function, {"mime_type": mime_type}, "a:b")
     asked = exchange("resources/read", {"uri": "a:b"})
     result = made.resources.read(asked, "a:b", Context(asked))
-    return [(item.uri, item.mime_type, item.text if item.data is None else item.data) for item in result.contents]
+    return [
+        (item.uri, item.mime_type, item.text if item.data is None else item.data)
+        for item in result.contents
+    ]
 
 
 def test_what_values_become() -> None:
@@ -155,16 +178,25 @@ def test_what_values_become() -> None:
 
 def test_contents_stay_as_they_are() -> None:
     text, blob = TextResourceContents("a:t", "t"), BlobResourceContents("a:x", b"x", "image/png")
-    assert contents(text) == [("a:t", "text/plain", "t")] and text.mime_type is None, "the author's own stays as it is"
+    assert contents(text) == [("a:t", "text/plain", "t")] and text.mime_type is None, (
+        "the author's own stays as it is"
+    )
     assert contents([text, blob]) == [("a:t", "text/plain", "t"), ("a:x", "image/png", b"x")]
-    assert contents((blob,), "x/y") == [("a:x", "image/png", b"x")] and contents(text, "x/y") == [("a:t", "x/y", "t")]
+    assert contents((blob,), "x/y") == [("a:x", "image/png", b"x")] and contents(text, "x/y") == [
+        ("a:t", "x/y", "t")
+    ]
 
 
 def test_what_cannot_be_sent() -> None:
     text = TextResourceContents("a:t", "t")
     for value, annotation in (
-        ([text, "t"], None), ({text.uri: text}, None), (object(), None), ({"a"}, int), (float("nan"), None),
-        ([Text("x")], None), ({"x": b"bytes"}, None),
+        ([text, "t"], None),
+        ({text.uri: text}, None),
+        (object(), None),
+        ({"a"}, int),
+        (float("nan"), None),
+        ([Text("x")], None),
+        ({"x": b"bytes"}, None),
     ):
         with pytest.raises((TypeError, ValueError)):
             contents(value, None, annotation)

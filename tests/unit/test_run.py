@@ -30,7 +30,11 @@ class Scene:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool = False) -> None:
         self.ended = False
-        self.closing, self.go, self.serving = threading.Event(), threading.Event(), threading.Event()
+        self.closing, self.go, self.serving = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.closes: List[Any] = []
         self.parent = 100
         self.config = config()
@@ -41,7 +45,9 @@ class Scene:
             self.go.set()
         monkeypatch.setattr(os, "getppid", lambda: self.parent)
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-        monkeypatch.setattr(os, "_exit", bool)  # which the watcher calls where the main thread is slow to return
+        monkeypatch.setattr(
+            os, "_exit", bool
+        )  # which the watcher calls where the main thread is slow to return
 
     def close(self, grace: float, reason: Optional[str]) -> None:
         self.closes.append((grace, reason))
@@ -68,7 +74,9 @@ class Scene:
 
 
 def no_watcher() -> bool:
-    return eventually(lambda: "minimcp-run" not in [thread.name for thread in threading.enumerate()])
+    return eventually(
+        lambda: "minimcp-run" not in [thread.name for thread in threading.enumerate()]
+    )
 
 
 def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +92,9 @@ def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_it_and_the_old_handlers_come_back(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_signal_ends_it_and_the_old_handlers_come_back(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     scene = Scene(monkeypatch)
     scene.connecting = lambda: os.kill(os.getpid(), number)  # before the first answer
@@ -106,7 +116,9 @@ def test_a_signal_of_the_author_s_own_ends_nothing(monkeypatch: pytest.MonkeyPat
     before = signal.signal(signal.SIGUSR1, lambda *_: came.set())
     try:
         scene.connecting = lambda: os.kill(os.getpid(), signal.SIGUSR1)
-        scene.want_main(lambda: wait_for(came) or eventually(lambda: len(looked) > 1) and scene.wake())
+        scene.want_main(
+            lambda: wait_for(came) or eventually(lambda: len(looked) > 1) and scene.wake()
+        )
         scene.serve()
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -128,7 +140,9 @@ def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.closes == [(3, "the process that started the server has gone")] and no_watcher()
 
 
-def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     scene, threads = Scene(monkeypatch), []  # type: ignore[var-annotated]
     task = Task(scene.serve)
@@ -140,7 +154,9 @@ def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(monkeypa
     task.result()
 
 
-def test_an_ignored_signal_stays_ignored_and_a_handler_that_is_not_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignored_signal_stays_ignored_and_a_handler_that_is_not_pythons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         scene, seen = Scene(monkeypatch), []  # type: ignore[var-annotated]
@@ -203,9 +219,14 @@ def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
     try:
         started = [sys.executable, "-c", "from minimcp import Server; Server('x').run()"]
         os.write(theirs, b"\x04")  # Ctrl-D: the end of the input
-        done = subprocess.run(started, stdin=ours, stdout=PIPE, stderr=PIPE, cwd=ROOT, timeout=WAIT, check=True)
+        done = subprocess.run(
+            started, stdin=ours, stdout=PIPE, stderr=PIPE, cwd=ROOT, timeout=WAIT, check=True
+        )
     finally:
         os.close(theirs)
         os.close(ours)
     assert done.stdout == b""
-    assert done.stderr.startswith(b"this is a server: it waits for a client at stdin") and done.stderr.count(b"\n") == 1
+    assert (
+        done.stderr.startswith(b"this is a server: it waits for a client at stdin")
+        and done.stderr.count(b"\n") == 1
+    )

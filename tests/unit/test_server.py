@@ -42,12 +42,17 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
         client.peer.send(message)
         return client.peer.expect()
 
-    with RawClient(server, R5, {}) as client, RawClient(server, R5, {}) as stranger:  # neither is initialized yet
+    with (
+        RawClient(server, R5, {}) as client,
+        RawClient(server, R5, {}) as stranger,
+    ):  # neither is initialized yet
         ask(client, request(1, "initialize", **hello(R4)))
         server.add_tool(echo, name="early")
         assert ask(client, request(1, "ping"))["id"] == 1, "nothing came before"
         told = ask(client, notice("notifications/initialized"))
-        assert told["method"] == "notifications/tools/list_changed", "what changed meanwhile is told now"
+        assert told["method"] == "notifications/tools/list_changed", (
+            "what changed meanwhile is told now"
+        )
         client.peer.send(notice("notifications/vendor"))
         assert ask(client, request(1, "ping"))["id"] == 1
         server.add_tool(echo, name="late")
@@ -75,7 +80,9 @@ def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> Non
     assert pumping.result() == 0
 
 
-def test_shutdown_is_answered_before_the_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_is_answered_before_the_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     closed, deliver, close = threading.Event(), Connection.deliver, Connection.close
 
     def deliver_seldom(connection: Connection, line: bytes, wait: bool) -> None:
@@ -95,7 +102,11 @@ def test_shutdown_is_answered_before_the_connection_is_closed(monkeypatch: pytes
 def test_all_connections_are_closed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("closing")
     clients = [minimcp.connect(server) for _ in range(3)]
-    served, barrier, really_close = set(server._connections.values()), threading.Barrier(3), Connection.close
+    served, barrier, really_close = (
+        set(server._connections.values()),
+        threading.Barrier(3),
+        Connection.close,
+    )
 
     def close(self: Connection, *given: Any) -> None:
         if self in served:

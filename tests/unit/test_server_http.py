@@ -56,7 +56,9 @@ class Wire:
         return self.connection.getresponse()
 
     def get(self, path: str, headers: Optional[Dict[str, str]] = None) -> http.client.HTTPResponse:
-        self.connection.request("GET", path, headers={"Accept": "text/event-stream", **(headers or {})})
+        self.connection.request(
+            "GET", path, headers={"Accept": "text/event-stream", **(headers or {})}
+        )
         return self.connection.getresponse()
 
 
@@ -97,7 +99,9 @@ def test_a_request_leaves_nothing_to_the_garbage_collector(shaken: bool) -> None
         with server.start_http() as running, Wire(running.port) as wire:
             request = call("note")
             if shaken:
-                request = post(message("tools/call", {"name": "note"}), Shaken(running._http).headers)
+                request = post(
+                    message("tools/call", {"name": "note"}), Shaken(running._http).headers
+                )
             for _ in range(3):
                 assert wire.send(request).read()
             assert eventually(lambda: [each() for each in seen] == [None, None, None])
@@ -114,17 +118,25 @@ def test_with_names_it_listens_for_others_too(stage: Stage) -> None:
 
 @requirement("HSSE-10", "M:DEP-3")
 def test_both_protocols_on_one_port(server: Server, every_stream_is_read: Any) -> None:
-    with server.start_http(legacy_sse=True) as running, Wire(running.port) as wire, Wire(running.port) as other:
+    with (
+        server.start_http(legacy_sse=True) as running,
+        Wire(running.port) as wire,
+        Wire(running.port) as other,
+    ):
         stream = wire.get("/sse")
         assert stream.status == 200
         (endpoint,) = await_events(stream, 1)
         headers = {"Content-Type": "application/json"}
-        other.connection.request("POST", endpoint.data, json.dumps(message("ping", id="x")), headers)
+        other.connection.request(
+            "POST", endpoint.data, json.dumps(message("ping", id="x")), headers
+        )
         assert other.connection.getresponse().read() == b""
         (answer,) = await_events(stream, 1)
         assert json.loads(answer.data) == {"jsonrpc": "2.0", "id": "x", "result": {}}
         (pieces,) = every_stream_is_read.values()
-        assert eventually(lambda: len(pieces) == 2)  # the client may see one before the fixture does
+        assert eventually(
+            lambda: len(pieces) == 2
+        )  # the client may see one before the fixture does
         assert [event.event for event in read_events(b"".join(pieces))] == ["endpoint", "message"]
         assert other.send(alone("server/discover")).status == 200
 
@@ -137,7 +149,9 @@ def test_the_older_protocol_alone(server: Server) -> None:
     running.close()
 
 
-def test_close_ends_all_that_was_started_at_the_same_moment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_ends_all_that_was_started_at_the_same_moment(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = [server.start_http()]
 
     def ended(first: RunningHttp) -> bool:  # looked at as the next is started
@@ -180,9 +194,13 @@ def test_a_handler_may_close_its_server() -> None:
 
 
 def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
-    for options, words in (({}, r"^served serves at http://127.0.0.1:\d+/mcp$"), (
-        {"legacy_sse": True}, r"^served serves at (http://127.0.0.1:\d+)/mcp and \1/sse$",
-    )):
+    for options, words in (
+        ({}, r"^served serves at http://127.0.0.1:\d+/mcp$"),
+        (
+            {"legacy_sse": True},
+            r"^served serves at (http://127.0.0.1:\d+)/mcp and \1/sse$",
+        ),
+    ):
         server = Server("served")
         running = Task(lambda: server.run("http", port=0, **options))  # type: ignore[arg-type]  # noqa: B023
         assert eventually(lambda: server._listening)  # noqa: B023
@@ -219,8 +237,12 @@ print("over", flush=True)
 
 def start_child() -> Tuple[Any, int]:
     child = subprocess.Popen(
-        [sys.executable, "-c", SERVED], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, cwd=ROOT, text=True,
+        [sys.executable, "-c", SERVED],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
     )
     assert child.stderr is not None
     told = re.fullmatch(r"(\S+) serves at http://127\.0\.0\.1:(\d+)/mcp\n", child.stderr.readline())
@@ -233,8 +255,13 @@ def start_child() -> Tuple[Any, int]:
 def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> None:
     child, port = start_child()
     with Wire(port) as listening, Wire(port) as calling, Wire(port) as main:
-        assert json.loads(main.send(call("main")).read())["result"]["content"][0]["text"] == "MainThread"
-        stream = listening.send(alone("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        assert (
+            json.loads(main.send(call("main")).read())["result"]["content"][0]["text"]
+            == "MainThread"
+        )
+        stream = listening.send(
+            alone("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        )
         await_events(stream, 1)
         running = calling.send(call("wait", token=1))
         await_events(running, 1)
@@ -245,7 +272,9 @@ def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> No
         assert "cancelled" in read_events(running.read())[-1].data
 
 
-def test_what_is_served_at_several_paths_has_its_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_served_at_several_paths_has_its_time_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graces = []
     monkeypatch.setattr(Endpoint, "close", lambda endpoint, grace: graces.append(grace))
     server = Server("paths", limits=Limits(drain_grace=1000.0))

@@ -70,8 +70,11 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
-        ("stateless_http", "sessions=False"), ("lifespan", "there is none"), ("host", r"server.run\(...\)"),
-        ("titel", r"did you mean title=\?"), ("xyzzy", "there is version, title, .*, limits, http, auth$"),
+        ("stateless_http", "sessions=False"),
+        ("lifespan", "there is none"),
+        ("host", r"server.run\(...\)"),
+        ("titel", r"did you mean title=\?"),
+        ("xyzzy", "there is version, title, .*, limits, http, auth$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]
@@ -100,8 +103,14 @@ class Notes:
 def test_every_way_to_register() -> None:
     server, notes = Server("x"), Notes(["a", "b"])
     assert Server("y").resource("a:b", text) is text
-    assert server.resource("a:b")(text) is text and server.resource(uri="a:c", name="c")(text) is text
-    assert server.prompt(text) is text and server.prompt(name="other")(text) is text and server.prompt()(greet) is greet
+    assert (
+        server.resource("a:b")(text) is text and server.resource(uri="a:c", name="c")(text) is text
+    )
+    assert (
+        server.prompt(text) is text
+        and server.prompt(name="other")(text) is text
+        and server.prompt()(greet) is greet
+    )
     server.add_resource(notes.read, "notes://{number}", name="note")
     server.add_resource_template(notes.read, "old://{number}")
     server.add_prompt(notes.brief, title="Brief")
@@ -111,7 +120,12 @@ def test_every_way_to_register() -> None:
             assert [each.name for each in client.list_resource_templates()] == ["note", "read"]
             assert client.read_resource("notes://1").text == "b"
             assert client.get_prompt("brief", {"topic": "t"}).messages[0].content.text == "t: 2"  # type: ignore[union-attr]
-            assert [each.name for each in client.list_prompts()] == ["text", "other", "greet", "brief"]
+            assert [each.name for each in client.list_prompts()] == [
+                "text",
+                "other",
+                "greet",
+                "brief",
+            ]
     server.remove_resource("a:b")
     server.remove_resource_template("old://{number}")
     server.remove_prompt("text")
@@ -142,11 +156,20 @@ HERE = re.escape(__file__)
 def test_what_is_no_way() -> None:
     server: Any = Server("x")
     for wrong, words in (
-        (lambda: server.add(Misspelt()), rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description="),
+        (
+            lambda: server.add(Misspelt()),
+            rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description=",
+        ),
         (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
-        (lambda: connect(Misspelt()), r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m"),
-        (lambda: server.tool(timeout=True)(text), "timeout is a number of seconds or None, not True"),
+        (
+            lambda: connect(Misspelt()),
+            r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m",
+        ),
+        (
+            lambda: server.tool(timeout=True)(text),
+            "timeout is a number of seconds or None, not True",
+        ),
         (lambda: server.tool(requires=[5])(text), "requires names capabilities by text, not 5"),
     ):
         with pytest.raises(TypeError, match=words):

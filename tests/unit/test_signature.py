@@ -6,7 +6,19 @@ from __future__ import annotations
 import functools
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Callable, Dict, Generic, List, Literal, NewType, Optional, TypeVar, Union
+from typing import (
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    List,
+    Literal,
+    NewType,
+    Optional,
+    TypeVar,
+    Union,
+)
 
 import pydantic
 import pytest
@@ -48,7 +60,9 @@ def refusal(function: Any) -> str:
 
 
 def test_parameters_defaults_and_the_context() -> None:
-    def f(city: str, ctx: Context, days: int = 3, *, unit: Optional[str] = None, deep: bool) -> List[int]:
+    def f(
+        city: str, ctx: Context, days: int = 3, *, unit: Optional[str] = None, deep: bool
+    ) -> List[int]:
         """Forecast the weather.
 
         Two paragraphs.
@@ -78,7 +92,10 @@ def test_parameters_defaults_and_the_context() -> None:
         "additionalProperties": False,
     }
     assert [(each.name, each.required) for each in signature.parameters] == [
-        ("city", True), ("days", False), ("unit", False), ("deep", True),
+        ("city", True),
+        ("days", False),
+        ("unit", False),
+        ("deep", True),
     ]
     assert signature.parameters[0].description == "Name of the city."
     assert signature.read_arguments({"city": "Oslo", "deep": True, "days": 2.0}) == {
@@ -120,8 +137,12 @@ def test_defaults_and_descriptions() -> None:
 
     signature = read(f)
     maybe = {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
-    assert signature.input_schema["properties"]["a"] == maybe, "a default of None makes the parameter optional"
-    assert signature.input_schema["properties"]["c"] == {"type": "integer"}, "a default without JSON form is left out"
+    assert signature.input_schema["properties"]["a"] == maybe, (
+        "a default of None makes the parameter optional"
+    )
+    assert signature.input_schema["properties"]["c"] == {"type": "integer"}, (
+        "a default without JSON form is left out"
+    )
     assert signature.input_schema["properties"]["d"] == {}
     assert signature.read_arguments({"n": 1, "a": None}) == {"n": 1, "a": None}
     assert signature.parameters[0].description == "noted"
@@ -157,6 +178,7 @@ def test_content_classes_are_found_behind_other_names() -> None:
 
     for function in (noted, several, alias, new_type, variable):
         assert read(function, content_types=(Text,)).output_kind is None
+
     def words() -> List[Literal["Text"]]: ...  # type: ignore[empty-body]
 
     for function in (recursive, twice, words):
@@ -176,12 +198,21 @@ class Growing(Generic[T]):
 @for_each(
     ("source", "words"),
     [
-        ("def f(a: str = pydantic.Field('x')) -> None: ...", ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"]),
+        (
+            "def f(a: str = pydantic.Field('x')) -> None: ...",
+            ["'a'", "a Field is no default", "a: Annotated[<type>, Field(...)] = <default>"],
+        ),
         ("def f() -> Missing: ...", ["return type", "'Missing'"]),
         ("def f(a: Union[Context, int]) -> None: ...", ["'a'", "Context has no JSON form"]),
         ("def f(a: 1 / 0) -> None: ...", ["ZeroDivisionError"]),
-        ("def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...", ["parameter 'a'", "the pattern '(' is no regular expression"]),
-        ("def f() -> List[Annotated[str, Limits(pattern='(')]]: ...", ["return type", "the pattern '(' is no regular expression"]),
+        (
+            "def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...",
+            ["parameter 'a'", "the pattern '(' is no regular expression"],
+        ),
+        (
+            "def f() -> List[Annotated[str, Limits(pattern='(')]]: ...",
+            ["return type", "the pattern '(' is no regular expression"],
+        ),
         ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "recursion"]),
         ("def f() -> List[Callable[..., int]]: ...", ["return type"]),
         ("@wrapped\nasync def f() -> None: ...", ["is async"]),
@@ -202,7 +233,9 @@ def test_names_of_the_enclosing_function_are_found_when_it_uses_them() -> None:
     def f(a: Local) -> Any:
         return Local, later
 
-    assert read(f).read_arguments({"a": {"n": 1}}) == {"a": Local(1)}, "though another of them has no value yet"
+    assert read(f).read_arguments({"a": {"n": 1}}) == {"a": Local(1)}, (
+        "though another of them has no value yet"
+    )
     later = f
 
 

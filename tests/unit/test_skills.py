@@ -23,10 +23,14 @@ from ..support import WAIT
 SECRET = "the secret outside"
 
 
-def write(folder: Path, name: str = "", more: str = "description: x", body: str = "Do it.\n") -> Path:
+def write(
+    folder: Path, name: str = "", more: str = "description: x", body: str = "Do it.\n"
+) -> Path:
     """A skill in a folder of its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "SKILL.md").write_text(f"---\nname: {name or folder.name}\n{more}\n---\n{body}", "utf-8")
+    (folder / "SKILL.md").write_text(
+        f"---\nname: {name or folder.name}\n{more}\n---\n{body}", "utf-8"
+    )
     return folder
 
 
@@ -51,11 +55,14 @@ def listed(client: Client) -> Dict[str, Any]:
 def files(client: Client, uri: str) -> List[str]:
     """The files of a skill, from its folder."""
     found = client.request("skills/get", {"uri": uri})["skill"]["resources"]
-    return [each["uri"][len(uri) - len("SKILL.md"):] for each in found]
+    return [each["uri"][len(uri) - len("SKILL.md") :] for each in found]
 
 
 def children(client: Client, uri: str) -> List[Any]:
-    return [each["name"] for each in client.request("resources/directory/read", {"uri": uri})["resources"]]
+    return [
+        each["name"]
+        for each in client.request("resources/directory/read", {"uri": uri})["resources"]
+    ]
 
 
 def problems(caplog: pytest.LogCaptureFixture) -> List[str]:
@@ -66,7 +73,10 @@ def problems(caplog: pytest.LogCaptureFixture) -> List[str]:
 
 
 def test_an_entry_says_everything(folder: Path, client: Client) -> None:
-    made = write(folder / "acme" / "refunds", more="description: >-\n  Refund\n  it.\nmetadata: {v: 1.5, to: [a, b]}")
+    made = write(
+        folder / "acme" / "refunds",
+        more="description: >-\n  Refund\n  it.\nmetadata: {v: 1.5, to: [a, b]}",
+    )
     (made / "two words.txt").write_bytes(b"x\r\n\xef\xbb\xbf")
     (made / "data").mkdir()
     (made / "data" / "raw.bin").write_bytes(b"\xff\x00")
@@ -85,7 +95,10 @@ def test_an_entry_says_everything(folder: Path, client: Client) -> None:
     for each in entry["resources"]:
         content = client.read_resource(each["uri"]).contents[0]
         data = content.data if content.text is None else content.text.encode()
-        assert (content.uri, f"sha256:{hashlib.sha256(data).hexdigest()}") == (each["uri"], each["digest"])
+        assert (content.uri, f"sha256:{hashlib.sha256(data).hexdigest()}") == (
+            each["uri"],
+            each["digest"],
+        )
 
 
 def test_skills_inside_skills(folder: Path, client: Client) -> None:
@@ -115,13 +128,25 @@ def test_folders_are_read(folder: Path, client: Client) -> None:
     base = "skill://acme/a/"
     size = (made / "SKILL.md").stat().st_size
     assert found == [
-        {"uri": base + "SKILL.md", "name": "a", "description": "d", "mimeType": "text/markdown", "size": size},
+        {
+            "uri": base + "SKILL.md",
+            "name": "a",
+            "description": "d",
+            "mimeType": "text/markdown",
+            "size": size,
+        },
         {"uri": base + "empty", "name": "empty", "mimeType": "inode/directory"},
         {"uri": base + "x.unknown", "name": "x.unknown", "size": 1},
     ]
     assert children(client, "skill://acme") == ["a"]
     assert children(client, "skill://acme/a/empty") == []
-    ours = ("skill://", "skill://acme/", "skill://acme/a/SKILL.md", "skill://acme/of-nobody", "skill://x")
+    ours = (
+        "skill://",
+        "skill://acme/",
+        "skill://acme/a/SKILL.md",
+        "skill://acme/of-nobody",
+        "skill://x",
+    )
     for uri in (*ours, "x", None, 1):
         with pytest.raises(InvalidParams, match="folder"):
             client.request("resources/directory/read", {"uri": uri})
@@ -140,7 +165,9 @@ def test_a_skill_has_one_uri(folder: Path, client: Client, uri: Any) -> None:
 def test_pages(folder: Path) -> None:
     for name in "abcde":
         write(folder / name)
-    with minimcp.connect(Server("s", extensions=[Skills(folder)], page_size=2), timeout=WAIT) as client:
+    with minimcp.connect(
+        Server("s", extensions=[Skills(folder)], page_size=2), timeout=WAIT
+    ) as client:
         first = client.request("skills/list")
         assert [each["frontmatter"]["name"] for each in first["skills"]] == ["a", "b"]
         (folder / "a" / "SKILL.md").unlink()  # a page behind stays what it was
@@ -156,7 +183,9 @@ def test_pages(folder: Path) -> None:
                 client.request("skills/list", {"cursor": cursor})
 
 
-def test_a_page_ends_by_its_size(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_ends_by_its_size(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(skills, "PAGE_BYTES", 1)
     for name in "ab":
         write(folder / name)
@@ -345,7 +374,11 @@ def test_names_with_a_dot_are_left_out_without_a_word(
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 2), ("MOST_BYTES", 100)])
 def test_a_skill_that_is_too_large(
-    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str,
+    folder: Path,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: str,
     value: int,
 ) -> None:
     monkeypatch.setattr(skills, limit, value)
@@ -367,7 +400,9 @@ def test_a_folder_that_is_too_large(
     assert "first 5" in problems(caplog)[0]
 
 
-def test_a_folder_that_goes_away(folder: Path, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_goes_away(
+    folder: Path, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     made = write(folder / "a")
     assert len(listed(client)) == 1
     (made / "SKILL.md").unlink()
@@ -382,7 +417,9 @@ def test_a_folder_that_goes_away(folder: Path, client: Client, caplog: pytest.Lo
 # ---------------------------------------------------------------- what somebody exchanges after it was looked at
 
 
-def test_nothing_leads_outside_that_is_exchanged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_leads_outside_that_is_exchanged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each time between the look and the opening of the file."""
     made, outside, served = write(folder / "a"), folder.parent / "outside", Skills(folder)
     path = made / "sub" / "x.txt"
@@ -474,7 +511,9 @@ def test_a_folder_that_may_not_be_read(
     assert ["closed" in said for said in problems(caplog)] == [True]
 
 
-def test_where_no_folder_can_be_opened(folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_folder_can_be_opened(
+    folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on Windows."""
     monkeypatch.setattr(os, "supports_dir_fd", set())
     (write(folder / "a") / "x.txt").write_text("x", "utf-8")
@@ -497,7 +536,9 @@ def test_what_skills_takes(folder: Path) -> None:
     assert str(folder) in repr(Skills(str(folder)))
 
 
-def test_a_relative_folder_stays_where_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder_stays_where_it_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder.parent)
     server = Server("s", extensions=[Skills("skills")])
     monkeypatch.chdir("/")
@@ -506,7 +547,9 @@ def test_a_relative_folder_stays_where_it_was(folder: Path, monkeypatch: pytest.
         assert len(listed(client)) == 1
 
 
-def test_nothing_is_read_before_the_first_request(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_before_the_first_request(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: Any) -> Any:
         raise AssertionError("the folder is looked at")
 

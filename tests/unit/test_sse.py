@@ -23,24 +23,44 @@ def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[Event]:
 def every_cut(stream: bytes) -> list[list[Event]]:
     """What is read when the stream arrives in two pieces, cut at each place, and byte by byte."""
     cuts = [read(stream[:at], stream[at:]) for at in range(len(stream) + 1)]
-    return [*cuts, read(*(stream[at:at + 1] for at in range(len(stream))))]
+    return [*cuts, read(*(stream[at : at + 1] for at in range(len(stream))))]
 
 
 STREAMS: list[Any] = [
     *(
-        (end.join([b"data: one", b"", b"event: tick", b"id: 7", b"data:two", b"data:  three", b"", b""]),
-         [Event("one"), Event("two\n three", "tick", "7")])
+        (
+            end.join(
+                [
+                    b"data: one",
+                    b"",
+                    b"event: tick",
+                    b"id: 7",
+                    b"data:two",
+                    b"data:  three",
+                    b"",
+                    b"",
+                ]
+            ),
+            [Event("one"), Event("two\n three", "tick", "7")],
+        )
         for end in (b"\n", b"\r", b"\r\n")
     ),
     (b"\xef\xbb\xbfdata: x\n\ndata: y\n\n", [Event("x"), Event("y")]),
     (b"data: a\n\r\ndata: b\r\r\ndata: c\r\n\n", [Event("a"), Event("b"), Event("c")]),
-    (b"data: a\n\ndata: {\"half\":\n", [Event("a")]), (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
-    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]), (b"data\ndata\n\n\n", [Event("\n")]),
+    (b'data: a\n\ndata: {"half":\n', [Event("a")]),
+    (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
+    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]),
+    (b"data\ndata\n\n\n", [Event("\n")]),
     (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [Event("a")]),
-    (b"id: \xe6\x97\xa5\xff\ndata: a\n\nid: " + b"x" * 4097 + b"\ndata: b\n\n",
-     [Event("a", id="\u65e5\udcff"), Event("b", id="\u65e5\udcff")]),
-    (format_event(b'{"a":1}\n', id="3-1") + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
-     [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")]),
+    (
+        b"id: \xe6\x97\xa5\xff\ndata: a\n\nid: " + b"x" * 4097 + b"\ndata: b\n\n",
+        [Event("a", id="\u65e5\udcff"), Event("b", id="\u65e5\udcff")],
+    ),
+    (
+        format_event(b'{"a":1}\n', id="3-1")
+        + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
+        [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")],
+    ),
 ]
 
 
@@ -51,12 +71,21 @@ def test_every_cut_gives_the_same_events(stream: bytes, events: list[Event]) -> 
 
 
 def test_the_limit_is_that_of_the_data_and_exact() -> None:
-    for start in (b"data: ", b"data:", b"event: tick\nid: 5\ndata: ", b": comment\ncolour: red\ndata: "):
+    for start in (
+        b"data: ",
+        b"data:",
+        b"event: tick\nid: 5\ndata: ",
+        b": comment\ncolour: red\ndata: ",
+    ):
         [event] = read(start + b"x" * 100 + b"\n\n", max_bytes=100)
         assert event.data == "x" * 100
-        with pytest.raises(ProtocolViolation, match="longer than 100 bytes, the Limits.message_bytes"):
+        with pytest.raises(
+            ProtocolViolation, match="longer than 100 bytes, the Limits.message_bytes"
+        ):
             read(start + b"x" * 101 + b"\n\n", max_bytes=100)
-    assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [Event("\n".join("x" * 50) + "\n")]
+    assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [
+        Event("\n".join("x" * 50) + "\n")
+    ]
     assert len(read((b"data: " + b"x" * 90 + b"\n\n") * 3, max_bytes=100)) == 3
     for field in (b"id: ", b"event: ", b"colour: ", b"data: x\nid: ", b""):
         with pytest.raises(ProtocolViolation, match="longer than 100 bytes"):
@@ -129,7 +158,12 @@ def test_types_and_ids_are_written_on_one_line() -> None:
 
 
 def test_what_is_written_is_read_by_another_reader_too() -> None:
-    written = b"retry: 100\n\n" + KEEP_ALIVE + format_event(b"", id="a/0") + format_event("one\ntwo", event="tick")
+    written = (
+        b"retry: 100\n\n"
+        + KEEP_ALIVE
+        + format_event(b"", id="a/0")
+        + format_event("one\ntwo", event="tick")
+    )
     whole = [Event("", id="a/0"), Event("one\ntwo", "tick", "a/0")]
     assert read_events(written) == whole
     assert read_events(written + b"data: thr") == whole and read_events(b"data: thr") == []

@@ -15,7 +15,13 @@ from ..answering import R5
 from .requests import exchange
 
 MORE = ("asked", "ans", "steps")
-CLAIMS = {"r": 1, "cid": "c", "asked": {"k": "d"}, "ans": {"a": ["d", {"action": "cancel"}]}, "steps": {"s": [1]}}
+CLAIMS = {
+    "r": 1,
+    "cid": "c",
+    "asked": {"k": "d"},
+    "ans": {"a": ["d", {"action": "cancel"}]},
+    "steps": {"s": [1]},
+}
 KEY, OTHER = b"k" * 32, bytearray(b"o" * 40)
 
 
@@ -58,20 +64,30 @@ def test_what_was_sealed_comes_back_as_often_as_it_likes() -> None:
     assert one.unseal(one.seal(CLAIMS, of(arguments=None)), of(arguments={}), *MORE) == CLAIMS
 
 
-@pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S19", "M:ELI-17", "M:ELI-22", "ELIC-40", "ELIC-46")
-def test_a_state_is_good_for_one_request_of_one_user_for_a_time(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.requirement(
+    "M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S19", "M:ELI-17", "M:ELI-22", "ELIC-40", "ELIC-46"
+)
+def test_a_state_is_good_for_one_request_of_one_user_for_a_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
     one = states(clock=clock)
     token = one.seal(CLAIMS, of(principal="ada"))
     others = [
-        of(), of(principal="bob"), of("prompts/get", principal="ada"), of(name="u", principal="ada"),
-        of(uri="a:b", principal="ada"), of(arguments={"a": 2}, principal="ada"), of(arguments={}, principal="ada"),
+        of(),
+        of(principal="bob"),
+        of("prompts/get", principal="ada"),
+        of(name="u", principal="ada"),
+        of(uri="a:b", principal="ada"),
+        of(arguments={"a": 2}, principal="ada"),
+        of(arguments={}, principal="ada"),
     ]
     for other in others:
         refused(one, token, other)
     assert caplog.text.count("another request's, or another user's") == len(others)
     for foreign, reason in (
-        (states(clock=clock, audience="there"), "another server's"), (states(OTHER, clock=clock), "an unknown key"),
+        (states(clock=clock, audience="there"), "another server's"),
+        (states(OTHER, clock=clock), "an unknown key"),
     ):
         refused(foreign, token, of(principal="ada"))
         assert reason in caplog.text
@@ -81,7 +97,7 @@ def test_a_state_is_good_for_one_request_of_one_user_for_a_time(caplog: pytest.L
 
 
 def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
-    for lifetime, good, over in ((0.5, 0.4, 0.6), (3600, 3599, 3601), (None, 10 ** 9, None)):
+    for lifetime, good, over in ((0.5, 0.4, 0.6), (3600, 3599, 3601), (None, 10**9, None)):
         clock = Clock()
         clock.now += 0.9  # a part of a second is not lost
         one = states(clock=clock, lifetime=lifetime)
@@ -101,21 +117,30 @@ def test_a_thousand_changes_of_a_token_are_refused() -> None:
     one, mine, chance = states(), of(), random.Random(5)
     tokens = [one.seal({**CLAIMS, "r": number}, mine) for number in range(10)]
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/=.\n \u00e9"
-    changed = [first[:-64] + second[-64:] for first, second in zip(tokens, tokens[1:])]  # the signature of another one
+    changed = [
+        first[:-64] + second[-64:] for first, second in zip(tokens, tokens[1:])
+    ]  # the signature of another one
     for token in tokens:
         _, payload, signature = token.split(".")
         raw = base64.urlsafe_b64decode(payload) + bytes.fromhex(signature)
         for _ in range(60):  # one bit
             flipped = bytearray(raw)
             flipped[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
-            changed.append(f"v1.{base64.urlsafe_b64encode(flipped[:-32]).decode()}.{flipped[-32:].hex()}")
+            changed.append(
+                f"v1.{base64.urlsafe_b64encode(flipped[:-32]).decode()}.{flipped[-32:].hex()}"
+            )
         for _ in range(20):  # cut off at either end, another character, two swapped
             at = chance.randrange(len(token))
             first, second = sorted(chance.sample(range(len(token)), 2))
             swapped = list(token)
             swapped[first], swapped[second] = swapped[second], swapped[first]
             other = chance.choice(alphabet)
-            changed += [token[:at], token[at + 1:], token[:at] + other + token[at + 1:], "".join(swapped)]
+            changed += [
+                token[:at],
+                token[at + 1 :],
+                token[:at] + other + token[at + 1 :],
+                "".join(swapped),
+            ]
     assert len(set(changed) - {*tokens}) >= 1000
     for token in {*changed} - {*tokens}:
         refused(one, token, mine)
@@ -133,8 +158,13 @@ def test_the_first_key_signs_and_all_verify() -> None:
 @pytest.mark.parametrize(
     ("keys", "error"),
     [
-        ([], ValueError), (KEY, TypeError), ("k" * 32, TypeError), (["k" * 32], TypeError), ([32], TypeError),
-        ([b"k" * 31], ValueError), ([KEY, b""], ValueError),
+        ([], ValueError),
+        (KEY, TypeError),
+        ("k" * 32, TypeError),
+        (["k" * 32], TypeError),
+        ([32], TypeError),
+        ([b"k" * 31], ValueError),
+        ([KEY, b""], ValueError),
     ],
 )
 def test_keys_that_are_none(keys: Any, error: Any) -> None:

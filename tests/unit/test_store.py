@@ -42,7 +42,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def clock(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[float], None]:
     """Sets the clock of a store forward; that of Redis by shortening what the keys there have left."""
     ahead = [0.0]
     store = request.getfixturevalue("store")
@@ -112,11 +114,16 @@ def test_list_goes_by_prefix_in_order_and_in_parts(store: Store) -> None:
     assert [entry.key for entry in store.list("task/")] == ["task/a", "task/b", "task/c", "task/é"]
     assert [entry.key for entry in store.list("task/", limit=2)] == ["task/a", "task/b"]
     rest = store.list("task/", after="task/b", limit=2)
-    assert [(entry.key, entry.value) for entry in rest] == [("task/c", b"task/c"), ("task/é", "task/é".encode())]
+    assert [(entry.key, entry.value) for entry in rest] == [
+        ("task/c", b"task/c"),
+        ("task/é", "task/é".encode()),
+    ]
     assert store.list("task/", after="task/é") == []
 
 
-def test_a_time_to_live_ends_a_key_with_its_events(store: Store, clock: Callable[[float], None]) -> None:
+def test_a_time_to_live_ends_a_key_with_its_events(
+    store: Store, clock: Callable[[float], None]
+) -> None:
     store.put("a", b"1", ttl=10)
     store.put("b", b"2")
     store.append("c", b"event", ttl=10)
@@ -174,7 +181,9 @@ def test_wait_is_woken_by_each_change(store: Store, change: str) -> None:
 def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: Store) -> None:
     version, token = store.put("a", b"1"), CancelToken()
     assert version is not None
-    assert not store.wait(["a"], version, 0.01, token) and not token._callbacks, "a token outlives many waits"
+    assert not store.wait(["a"], version, 0.01, token) and not token._callbacks, (
+        "a token outlives many waits"
+    )
     waiting = Task(store.wait, ["a"], version, cancel=token)
     assert eventually(lambda: store._waiters)
     store.put("b", b"1")
@@ -211,12 +220,18 @@ def test_no_wake_up_is_lost(store: Store) -> None:
         task.result()
 
 
-def test_a_time_to_live_begins_anew_when_a_value_is_read(store: Store, clock: Callable[[float], None]) -> None:
+def test_a_time_to_live_begins_anew_when_a_value_is_read(
+    store: Store, clock: Callable[[float], None]
+) -> None:
     store.put("a", b"1", ttl=10)
     store.put("b", b"2", ttl=10)
     store.put("c", b"3")
     clock(6)
-    assert store.get("a", renew=True) is not None and store.get("b") is not None and store.get("c", renew=True)
+    assert (
+        store.get("a", renew=True) is not None
+        and store.get("b") is not None
+        and store.get("c", renew=True)
+    )
     clock(6)
     assert store.get("a") is not None
     assert store.get("b") is None
@@ -258,7 +273,9 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     store.put("kept", b"yes")
     arguments = ["-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{OTHER}", str(path)]
     ends = [each.result(2 * WAIT) for each in [Task(run_python, arguments) for _ in range(2)]]
-    assert [(end.returncode, end.stdout.strip(), end.stderr) for end in ends] == [(0, b"yes", b"")] * 2
+    assert [(end.returncode, end.stdout.strip(), end.stderr) for end in ends] == [
+        (0, b"yes", b"")
+    ] * 2
     entry = store.get("count")
     assert entry is not None and entry.value == b"200"
     store.close()
@@ -313,7 +330,10 @@ def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_memory_store_is_empty_in_a_forked_process(tmp_path: Path) -> None:
     errors: List[Exception] = []  # which keep what could not be opened
-    for make in [lambda: SqliteStore(tmp_path / "nowhere" / "store.db"), lambda: RedisStore("no url")] * 20:
+    for make in [
+        lambda: SqliteStore(tmp_path / "nowhere" / "store.db"),
+        lambda: RedisStore("no url"),
+    ] * 20:
         try:
             make()
         except (OSError, ValueError) as error:
@@ -392,7 +412,11 @@ def test_a_wait_that_cannot_begin_keeps_no_other_from_being_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-    version, query, failures = one.put("a", b"1"), one._query, [sqlite3.OperationalError("disk I/O error")]
+    version, query, failures = (
+        one.put("a", b"1"),
+        one._query,
+        [sqlite3.OperationalError("disk I/O error")],
+    )
     assert version is not None
 
     def fails_once(statement: str, *values: Any) -> Any:

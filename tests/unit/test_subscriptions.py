@@ -20,7 +20,9 @@ from ..support import WAIT
 from .requests import config, exchange, sent
 
 EVERYTHING = {
-    "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+    "toolsListChanged": True,
+    "promptsListChanged": True,
+    "resourcesListChanged": True,
     "resourceSubscriptions": ["a://1", "a://dir/"],
 }
 
@@ -49,30 +51,46 @@ def changed(method: str, **params: Any) -> Dict[str, Any]:
     return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
 
 
-@pytest.mark.requirement("M:SUB-2", "M:SUB-3", "M:SUB-4", "M:SUB-5", "M:SUB-19", "M:SUB-20", "M:SUB-21", "M:SUB-13")
+@pytest.mark.requirement(
+    "M:SUB-2", "M:SUB-3", "M:SUB-4", "M:SUB-5", "M:SUB-19", "M:SUB-20", "M:SUB-21", "M:SUB-13"
+)
 def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
     subscriptions = made("tools", "resources")
     opened = stream(subscriptions, {**EVERYTHING, "junk": 5})
     subscriptions.list_changed("tools")
-    honoured = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["a://1", "a://dir/"]}
+    honoured = {
+        "toolsListChanged": True,
+        "resourcesListChanged": True,
+        "resourceSubscriptions": ["a://1", "a://dir/"],
+    }
     assert news(opened) == [
-        changed("subscriptions/acknowledged", notifications=honoured), changed("tools/list_changed")
+        changed("subscriptions/acknowledged", notifications=honoured),
+        changed("tools/list_changed"),
     ]
     for kind in ("prompts", "resources", "tools", "tools"):
         subscriptions.list_changed(kind)
     for uri in ("a://1", "a://2", "a://11", "a://1/part", "a://dir/x"):
         subscriptions.resource_updated(uri)
     assert news(opened) == [
-        changed("resources/list_changed"), changed("tools/list_changed"),
+        changed("resources/list_changed"),
+        changed("tools/list_changed"),
         *(changed("resources/updated", uri=uri) for uri in ("a://1", "a://1/part", "a://dir/x")),
     ]
 
 
 @pytest.mark.requirement("M:SUB-1")
-@pytest.mark.parametrize("wrong", [
-    None, [], "all", {"toolsListChanged": 1}, {"resourceSubscriptions": "a://1"}, {"resourceSubscriptions": [5]},
-    {"resourceSubscriptions": ["a://1"] * 10_001},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [],
+        "all",
+        {"toolsListChanged": 1},
+        {"resourceSubscriptions": "a://1"},
+        {"resourceSubscriptions": [5]},
+        {"resourceSubscriptions": ["a://1"] * 10_001},
+    ],
+)
 def test_a_filter_that_is_none(wrong: Any) -> None:
     with pytest.raises(InvalidParams):
         stream(made("resources"), wrong)
@@ -97,10 +115,15 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
     assert not streams and not peers and not subscriptions._streams and not subscriptions._sessions
 
 
-def test_a_stream_begins_behind_what_is_being_told_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_begins_behind_what_is_being_told_on_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A client that has one stream take the place of another reads the first one up to the second one's first word."""
     subscriptions, order = made("tools"), []
-    opened = [exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5) for _ in range(2)]
+    opened = [
+        exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5)
+        for _ in range(2)
+    ]
     begins = threading.Thread(target=lambda: subscriptions.listen(opened[1]))
 
     def post(sink: Any, work: Any) -> None:
@@ -132,7 +155,9 @@ def test_streams_are_counted() -> None:
 
 def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None:
     subscriptions, shared = made("tools"), RecordingOutlet()
-    opened = exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared)
+    opened = exchange(
+        "subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared
+    )
     opened.batch = Batch(shared, [], [opened.request])
     assert subscriptions.listen(opened) is LATER
     subscriptions.end_streams(RecordingOutlet())
@@ -155,9 +180,12 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
     assert news(asked) == [], "nothing before notifications/initialized"
     for _ in range(3):
         subscriptions.begin_session(asked.peer)
-    assert len(asked.sink.works) == 1, "a client that says it again and again has nothing queued for it"
+    assert len(asked.sink.works) == 1, (
+        "a client that says it again and again has nothing queued for it"
+    )
     assert [line["method"] for line in news(asked)] == [
-        "notifications/tools/list_changed", "notifications/resources/updated"
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
     ]
     subscriptions.list_changed("prompts")
     assert subscriptions.unsubscribe(asked) == {} == subscriptions.unsubscribe(asked)
@@ -194,7 +222,9 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
             asked.request.params["uri"] = uri
             subscriptions.unsubscribe(asked)
     assert subscriptions._sessions[asked.peer].bytes == 0
-    subscriptions._sessions[asked.peer].uris.update((f"a://x{number}", None) for number in range(10_000))
+    subscriptions._sessions[asked.peer].uris.update(
+        (f"a://x{number}", None) for number in range(10_000)
+    )
     with pytest.raises(InternalError, match="10000"):
         subscriptions.subscribe(asked)
 
@@ -217,7 +247,9 @@ def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_
 
 
 @pytest.mark.requirement("M:SUB-14")
-def test_when_very_many_changes_wait_a_collection_stands_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_very_many_changes_wait_a_collection_stands_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_URIS", 3)
     subscriptions = made("tools", "resources")
     opened = stream(subscriptions, {**EVERYTHING, "resourceSubscriptions": ["a://1", "a://dir"]})
@@ -227,7 +259,11 @@ def test_when_very_many_changes_wait_a_collection_stands_for_them(monkeypatch: p
         subscriptions.list_changed("tools")
     subscriptions.resource_updated("a://1")
     assert [message["params"].get("uri") for message in news(opened)] == [
-        "a://dir/0", None, "a://dir/1", "a://dir", "a://1"
+        "a://dir/0",
+        None,
+        "a://dir/1",
+        "a://dir",
+        "a://1",
     ]
     subscriptions.resource_updated("a://dir/7")
     assert [message["params"].get("uri") for message in news(opened)] == ["a://dir/7"]

@@ -43,11 +43,20 @@ def test_a_handler_runs_without_a_server(revision: str) -> None:
     threads = set(threading.enumerate())
     ctx = context(answers={"trip": {"city": "Oslo"}}, revision=revision)
     assert plan(ctx) == "Oslo, 3 days"
-    assert [(each.progress, each.total, each.message) for each in ctx.reports] == [(0, 2, "asking"), (2, 2, None)]
+    assert [(each.progress, each.total, each.message) for each in ctx.reports] == [
+        (0, 2, "asking"),
+        (2, 2, None),
+    ]
     assert [(each.level, each.data) for each in ctx.logs] == [("info", {"city": "Oslo"})]
-    assert [message["method"] for message in ctx.sent] == ["notifications/progress"] * 2 + ["notifications/message"]
+    assert [message["method"] for message in ctx.sent] == ["notifications/progress"] * 2 + [
+        "notifications/message"
+    ]
     (question,) = ctx.questions
-    assert (question.key, question.kind, question.request.message) == ("trip", "elicit", "Where to?")
+    assert (question.key, question.kind, question.request.message) == (
+        "trip",
+        "elicit",
+        "Where to?",
+    )
     assert (ctx.round, len(ctx.call_id), ctx.call_id) == (1, 32, ctx.call_id)
     assert not set(threading.enumerate()) - threads
 
@@ -58,8 +67,12 @@ def test_answers_by_key_and_by_kind(revision: str, tmp_path: Path) -> None:
     ctx = context(
         {
             "elicit": lambda question: dict.fromkeys(question.request.schema["properties"], "x"),
-            "elicit-2": {"age": 7}, "url-3": None, "b": Answer("cancel"),
-            "sample": "Hi", "c": SampleResult("C!", "model-1"), "list_roots": [tmp_path],
+            "elicit-2": {"age": 7},
+            "url-3": None,
+            "b": Answer("cancel"),
+            "sample": "Hi",
+            "c": SampleResult("C!", "model-1"),
+            "list_roots": [tmp_path],
         },
         revision=revision,
     )
@@ -67,15 +80,32 @@ def test_answers_by_key_and_by_kind(revision: str, tmp_path: Path) -> None:
     assert ctx.elicit("Age?", {"age": int}) == Answer("accept", {"age": 7})
     assert ctx.elicit_url("Pay", "https://example.com/pay") == Answer("decline")
     assert (ctx.sample("Hello").text, ctx.list_roots()) == ("Hi", [root])
-    together = ctx.ask_all({
-        "a": Elicit("A?", {"a": str}), "b": ElicitUrl("B", "https://b"), "c": Sample("C"), "d": ListRoots(),
-    })
-    assert (together["a"], together["b"], together["d"]) == (Answer("accept", {"a": "x"}), Answer("cancel"), [root])
+    together = ctx.ask_all(
+        {
+            "a": Elicit("A?", {"a": str}),
+            "b": ElicitUrl("B", "https://b"),
+            "c": Sample("C"),
+            "d": ListRoots(),
+        }
+    )
+    assert (together["a"], together["b"], together["d"]) == (
+        Answer("accept", {"a": "x"}),
+        Answer("cancel"),
+        [root],
+    )
     assert (together["c"].text, together["c"].model) == ("C!", "model-1")
     asked = [(each.key, each.kind, type(each.request).__name__) for each in ctx.questions]
-    elicit, sample, roots = ("elicit", "ElicitRequest"), ("sample", "SampleRequest"), ("list_roots", "NoneType")
+    elicit, sample, roots = (
+        ("elicit", "ElicitRequest"),
+        ("sample", "SampleRequest"),
+        ("list_roots", "NoneType"),
+    )
     assert asked[:5] == [
-        ("elicit-1", *elicit), ("elicit-2", *elicit), ("url-3", *elicit), ("sample-4", *sample), ("roots-5", *roots),
+        ("elicit-1", *elicit),
+        ("elicit-2", *elicit),
+        ("url-3", *elicit),
+        ("sample-4", *sample),
+        ("roots-5", *roots),
     ]
     assert asked[5:] == [("a", *elicit), ("b", *elicit), ("c", *sample), ("d", *roots)]
 
@@ -84,7 +114,11 @@ def test_a_context_may_have_a_token() -> None:
     assert context().auth is None
     ctx = context(auth={"sub": "ada", "scope": "read write", "team": "x"})
     assert ctx.auth is not None
-    assert (ctx.auth.subject, ctx.auth.scopes, ctx.auth.claims["team"]) == ("ada", {"read", "write"}, "x")
+    assert (ctx.auth.subject, ctx.auth.scopes, ctx.auth.claims["team"]) == (
+        "ada",
+        {"read", "write"},
+        "x",
+    )
 
 
 def test_functions_and_errors_as_answers() -> None:
@@ -94,8 +128,10 @@ def test_functions_and_errors_as_answers() -> None:
     assert plan(context(answer)) == "trip, 3 days"
     refused: Any
     for refused, kind, words in (
-        ({"trip": None}, Declined, None), ({"trip": Refused("not now")}, Refused, "^not now$"),
-        ({"elicit": Refused}, Refused, None), ({"trip": lambda question: 1 / 0}, ZeroDivisionError, None),
+        ({"trip": None}, Declined, None),
+        ({"trip": Refused("not now")}, Refused, "^not now$"),
+        ({"elicit": Refused}, Refused, None),
+        ({"trip": lambda question: 1 / 0}, ZeroDivisionError, None),
         (lambda question: InvalidParams("no"), InvalidParams, "^no$"),
     ):
         with pytest.raises(kind, match=words):
@@ -111,11 +147,15 @@ def test_what_the_test_forgot_is_said() -> None:
         "context(answers={'trip': ...}) or {'elicit': ...}"
     )
     assert [question.key for question in ctx.questions] == ["trip"]
-    with pytest.raises(AssertionError, match="^the handler asks 'roots-1', and the test has no answer"):
+    with pytest.raises(
+        AssertionError, match="^the handler asks 'roots-1', and the test has no answer"
+    ):
         context({"elicit": None}).list_roots()
     with pytest.raises(AssertionError, match="^the test's answer to 'trip' does not fit: .*city"):
         plan(context({"trip": {"days": 3}}))
-    with pytest.raises(AssertionError, match="^the test's answer to 'sample-1' does not fit: sample returns a str"):
+    with pytest.raises(
+        AssertionError, match="^the test's answer to 'sample-1' does not fit: sample returns a str"
+    ):
         context({"sample": 5}).sample("Hello")
     with pytest.raises(ResourceNotFound, match="a:b"):
         ctx.read_resource("a:b")
@@ -138,7 +178,11 @@ def test_the_rules_of_a_real_context_hold() -> None:
     assert [report.progress for report in ctx.reports] == [2]
     assert [(message.data, message.logger) for message in ctx.logs] == [("loud", None), ("x", "me")]
     assert ctx.sent[-1]["params"] == {"elicitationId": "e-1"}
-    assert (ctx.session, ctx.revision, context(revision=NEWEST).session) == ({}, NEWEST_HANDSHAKE.name, None)
+    assert (ctx.session, ctx.revision, context(revision=NEWEST).session) == (
+        {},
+        NEWEST_HANDSHAKE.name,
+        None,
+    )
 
 
 def test_a_server_can_be_there() -> None:
@@ -206,20 +250,32 @@ def transcript() -> Transcript:
 
 def test_a_transcript_is_in_order_and_finds_messages(transcript: Transcript) -> None:
     assert [(entry.direction, entry.kind, entry.names[0]) for entry in transcript] == [
-        ("-->", "request", "initialize"), ("<--", "result", "result of initialize"),
-        ("-->", "notification", "notifications/initialized"), ("-->", "request", "tools/call"),
-        ("<--", "notification", "notifications/progress"), ("<--", "result", "result of tools/call"),
-        ("-->", "request", "prompts/get"), ("<--", "error", "error -32602 of prompts/get"),
+        ("-->", "request", "initialize"),
+        ("<--", "result", "result of initialize"),
+        ("-->", "notification", "notifications/initialized"),
+        ("-->", "request", "tools/call"),
+        ("<--", "notification", "notifications/progress"),
+        ("<--", "result", "result of tools/call"),
+        ("-->", "request", "prompts/get"),
+        ("<--", "error", "error -32602 of prompts/get"),
     ]
     assert (len(transcript), repr(transcript)) == (8, "<Transcript 8 messages>")
     assert transcript.methods()[2:] == ["tools/call", "notifications/progress", "prompts/get"]
-    assert [request["method"] for request in transcript.requests()] == ["initialize", "tools/call", "prompts/get"]
+    assert [request["method"] for request in transcript.requests()] == [
+        "initialize",
+        "tools/call",
+        "prompts/get",
+    ]
     (call,) = transcript.requests("tools/call")
     assert call["params"]["arguments"] == {"city": "京"}
-    assert transcript.answer_to(call)["result"]["content"] == [{"type": "text", "text": "rain in 京"}]
+    assert transcript.answer_to(call)["result"]["content"] == [
+        {"type": "text", "text": "rain in 京"}
+    ]
     assert transcript.answer_to(transcript.requests("prompts/get")[0])["error"]["code"] == -32602
     lines = str(transcript).splitlines()
-    assert lines[0].startswith(f'--> initialize #{transcript.requests()[0]["id"]}  {{"protocolVersion": ')
+    assert lines[0].startswith(
+        f'--> initialize #{transcript.requests()[0]["id"]}  {{"protocolVersion": '
+    )
     assert lines[2] == "--> notifications/initialized"
     assert lines[3].endswith('  {"name": "forecast", "arguments": {"city": "京"}}')
     assert max(map(len, lines)) < 170 and any(line.endswith("...") for line in lines)
@@ -229,27 +285,58 @@ def shown(transcript: Transcript, *flow: Any) -> List[str]:
     with pytest.raises(AssertionError) as failed:
         transcript.assert_flow(*flow)
     lines = str(failed.value).splitlines()
-    return [lines[0], *(line.partition("  ")[0].partition(" #")[0] for line in lines[1:] if line[0] != " ")]
+    return [
+        lines[0],
+        *(line.partition("  ")[0].partition(" #")[0] for line in lines[1:] if line[0] != " "),
+    ]
 
 
 def test_a_flow_that_did_not(transcript: Transcript) -> None:
-    call, progress, result = "--> tools/call", "<-- notifications/progress", "<-- result of tools/call"
-    assert shown(transcript, call, result) == [f"'{result}' is missing:", f"= {call}", f"- {result}", f"+ {progress}"]
-    assert shown(transcript, call, ..., result, "--> ping") == [
-        "'--> ping' is missing:", f"= {call}", f"= {result}", "- --> ping", "+ --> prompts/get",
+    call, progress, result = (
+        "--> tools/call",
+        "<-- notifications/progress",
+        "<-- result of tools/call",
+    )
+    assert shown(transcript, call, result) == [
+        f"'{result}' is missing:",
+        f"= {call}",
+        f"- {result}",
+        f"+ {progress}",
     ]
-    assert shown(transcript, result, ..., call) == [f"'{call}' is missing:", f"= {result}", f"- {call}"]
+    assert shown(transcript, call, ..., result, "--> ping") == [
+        "'--> ping' is missing:",
+        f"= {call}",
+        f"= {result}",
+        "- --> ping",
+        "+ --> prompts/get",
+    ]
+    assert shown(transcript, result, ..., call) == [
+        f"'{call}' is missing:",
+        f"= {result}",
+        f"- {call}",
+    ]
     assert shown(transcript, "<-- error", call) == [
-        f"'{call}' is missing:", "= <-- error -32602 of prompts/get", f"- {call}",
+        f"'{call}' is missing:",
+        "= <-- error -32602 of prompts/get",
+        f"- {call}",
     ]
     assert shown(Transcript(), call) == [f"'{call}' is missing:", f"- {call}"]
     for wrong in ("tools/call", "-> tools/call", 5):
         with pytest.raises(ValueError, match="^a message is named like"):
             transcript.assert_flow(wrong)
     for look, words in (
-        (lambda: transcript.wait_for("--> ping", timeout=0), "^no '--> ping' came within 0 s: this exchange:\n  --> "),
-        (lambda: transcript.answer_to({"id": 9}), "^{'id': 9} is no request of this exchange:\n  --> initialize #"),
-        (lambda: Transcript().assert_flow(call), r"\n  \(nothing passed: did connect, or the Server, get .* trace="),
+        (
+            lambda: transcript.wait_for("--> ping", timeout=0),
+            "^no '--> ping' came within 0 s: this exchange:\n  --> ",
+        ),
+        (
+            lambda: transcript.answer_to({"id": 9}),
+            "^{'id': 9} is no request of this exchange:\n  --> initialize #",
+        ),
+        (
+            lambda: Transcript().assert_flow(call),
+            r"\n  \(nothing passed: did connect, or the Server, get .* trace=",
+        ),
         (lambda: Transcript().wait_for(call, timeout=0), r"\n  \(nothing passed: "),
     ):
         with pytest.raises(AssertionError, match=words) as failed:
@@ -261,8 +348,10 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
 def test_all_that_may_come_over_a_wire() -> None:
     transcript = Transcript()
     for arrow, text in (
-        ("-->", '{"jsonrpc":"2.0","id":1,"method":"ping"}'), ("<--", '{"jsonrpc":"2.0","id":1,"method":"roots/list"}'),
-        ("-->", '{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}'), ("<--", "Traceback: oh"),
+        ("-->", '{"jsonrpc":"2.0","id":1,"method":"ping"}'),
+        ("<--", '{"jsonrpc":"2.0","id":1,"method":"roots/list"}'),
+        ("-->", '{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}'),
+        ("<--", "Traceback: oh"),
         ("<--", '[{"jsonrpc":"2.0","id":"1","result":{}},5,{"id":[],"result":{}}]'),
         ("<--", '{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}'),
     ):
@@ -271,7 +360,9 @@ def test_all_that_may_come_over_a_wire() -> None:
     assert transcript.answer_to(roots)["result"] == {"roots": []}
     with pytest.raises(AssertionError, match="^--> ping #1 has no answer in this exchange:\n"):
         transcript.answer_to(ping)
-    transcript.assert_flow("--> result of roots/list", "<-- noise", "<-- result", "<-- noise", ..., "<-- error -32700")
+    transcript.assert_flow(
+        "--> result of roots/list", "<-- noise", "<-- result", "<-- noise", ..., "<-- error -32700"
+    )
     assert str(transcript).splitlines()[3:5] == ['<-- noise  "Traceback: oh"', "<-- result #1"]
     transcript.clear()
     assert list(transcript) == []
@@ -285,6 +376,8 @@ def test_both_sides_record_and_notifications_are_waited_for() -> None:
     with connect(server, trace=ours, revision="handshake") as client:
         client.call_tool("forecast", {"city": "Oslo"})
         server.remove_tool("forecast")
-        assert ours.wait_for("<-- notifications/tools/list_changed", WAIT).message["jsonrpc"] == "2.0"
+        assert (
+            ours.wait_for("<-- notifications/tools/list_changed", WAIT).message["jsonrpc"] == "2.0"
+        )
     ours.assert_flow("--> tools/call", "<-- result")
     theirs.assert_flow("<-- tools/call", "--> result")

@@ -77,20 +77,35 @@ print(*sorted(name for name in sys.modules if name.startswith("minimcp")))
 
 def test_a_fixture_connects_and_closes(tmp_path: Path) -> None:
     (tmp_path / "test_till.py").write_text(TESTS)
-    options = ["-q", "-p", "minimcp.testing.plugin", "-p", "no:cacheprovider", "-W", "error", "test_till.py"]
+    options = [
+        "-q",
+        "-p",
+        "minimcp.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        "test_till.py",
+    ]
     env = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shown = run_python(["-m", "pytest", *options], cwd=tmp_path, env=env).stdout.decode()
     sections = shown.split("\n____")
-    failed: List[str] = [line for line in shown.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed: List[str] = [
+        line for line in shown.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
     assert [line.split()[1].partition("::")[2] for line in failed] == [
-        "test_fails", "test_fails_to_connect",
+        "test_fails",
+        "test_fails_to_connect",
     ], shown
     assert "2 failed, 4 passed" in shown
     (wrong,) = [each for each in sections if " test_fails " in each]
     assert wrong.count("- MCP messages of <Server 'till'") == 1
-    assert '\n--> tools/call #2  {"name": "pay", "arguments": {"amount": 2}}\n<-- result of tools/call #2  ' in wrong
+    assert (
+        '\n--> tools/call #2  {"name": "pay", "arguments": {"amount": 2}}\n<-- result of tools/call #2  '
+        in wrong
+    )
     (wrong,) = [each for each in sections if " test_fails_to_connect " in each]
-    assert "- MCP messages of [" in wrong and "\n<-- noise  \"not a server\"\n" in wrong
+    assert "- MCP messages of [" in wrong and '\n<-- noise  "not a server"\n' in wrong
 
 
 def test_who_does_not_use_it_pays_next_to_nothing() -> None:
@@ -101,7 +116,10 @@ def test_who_does_not_use_it_pays_next_to_nothing() -> None:
 def test_pytest_finds_it() -> None:
     config = configparser.ConfigParser()  # a name of its own would clash with -p
     config.read(ROOT / "setup.cfg")
-    assert config["options.entry_points"]["pytest11"].strip() == "minimcp.testing.plugin = minimcp.testing.plugin"
+    assert (
+        config["options.entry_points"]["pytest11"].strip()
+        == "minimcp.testing.plugin = minimcp.testing.plugin"
+    )
 
 
 def test_a_copy_has_it_too(tmp_path: Path) -> None:
@@ -111,7 +129,16 @@ def test_a_copy_has_it_too(tmp_path: Path) -> None:
         "from copied import Server\n"
         "def test(mcp_connect):\n    assert mcp_connect(Server('a')).server_info.name == 'a'\n"
     )
-    program = ["-m", "pytest", "-q", "-p", "copied.testing.plugin", "-p", "no:cacheprovider", "test_copy.py"]
+    program = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "copied.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "test_copy.py",
+    ]
     env = {"PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = run_python(program, cwd=tmp_path, env=env)
     assert b"1 passed" in done.stdout, done.stdout
@@ -122,4 +149,6 @@ def test_the_kit_says_what_it_does_not_have() -> None:
 
     with pytest.raises(AttributeError, match="has no attribute 'contexts'"):
         getattr(testing, "contexts")  # noqa: B009
-    assert {*testing.__all__} == {name for names in testing._MODULES.values() for name in names.split()}
+    assert {*testing.__all__} == {
+        name for names in testing._MODULES.values() for name in names.split()
+    }

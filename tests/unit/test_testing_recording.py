@@ -31,7 +31,10 @@ for_eras = pytest.mark.parametrize("revision", [NEWEST_HANDSHAKE.name, MODERN])
 
 def library(*, late: int = 0) -> Server:
     """A server of which every call differs from the one before."""
-    server, times = Server("library", capabilities={"resources": {"subscribe": True}}), iter(range(late, 1000))
+    server, times = (
+        Server("library", capabilities={"resources": {"subscribe": True}}),
+        iter(range(late, 1000)),
+    )
 
     @server.tool
     def lend(title: str, ctx: Context) -> str:
@@ -101,7 +104,9 @@ def test_a_replayed_server_needs_no_client(revision: str, tmp_path: Path) -> Non
     assert lines[:5] == [
         f"this is not what {file} has:",
         'the answer to tools/call {"arguments": {"title": "Emma"}, "name": "lend"} differs:',
-        "  result.content.0.text", "    - 'Emma, number 0'", "    + 'Emma, number 1'",
+        "  result.content.0.text",
+        "    - 'Emma, number 0'",
+        "    + 'Emma, number 1'",
     ]
     replay_against(library(late=1), file, ignore=["content.0.text", "at"], timeout=WAIT)
 
@@ -111,7 +116,9 @@ def test_a_session_over_http_is_replayed_in_memory(revision: str, tmp_path: Path
     file = tmp_path / "session.jsonl"
     with library().start_http() as running:
         seen = visit(running.url, revision, elicit=answer, trace=record(file))
-    assert "Unknown tool: burn" in file.read_text(), "also what comes with a status of HTTP that is no success"
+    assert "Unknown tool: burn" in file.read_text(), (
+        "also what comes with a status of HTTP that is no success"
+    )
     assert visit(replay(file), revision, elicit=answer) == seen
     replay_against(library(), file, timeout=WAIT)
 
@@ -124,7 +131,10 @@ def test_the_server_may_record_too(tmp_path: Path) -> None:
         with connect(server, revision=NEWEST_HANDSHAKE.name) as client:
             client.call_tool("nothing")
         with connect(replay(file)) as client:
-            assert (client.revision, client.call_tool("nothing").text) == (NEWEST_HANDSHAKE.name, "")
+            assert (client.revision, client.call_tool("nothing").text) == (
+                NEWEST_HANDSHAKE.name,
+                "",
+            )
 
 
 @for_eras
@@ -138,18 +148,24 @@ def test_what_was_not_recorded_is_said_with_what_is_near(revision: str, tmp_path
             f'{file} has no answer to tools/call {{"arguments": {{"title": "Persuasian"}}, "name": "lend"}}; '
             'the nearest is tools/call {"arguments": {"title": "Persuasion"}, "name": "lend"}'
         )
-        with pytest.raises(MethodNotFound, match="has no answer to vendor/thing {}; the nearest is "):
+        with pytest.raises(
+            MethodNotFound, match="has no answer to vendor/thing {}; the nearest is "
+        ):
             client.request("vendor/thing")
         client.notify("notifications/vendor")
         assert client.call_tool("lend", {"title": "Persuasion"}).text == "Persuasion, number 2"
-        assert client.call_tool("lend", {"title": "Persuasion"}).text == "Persuasion, number 2", "the last is for ever"
+        assert client.call_tool("lend", {"title": "Persuasion"}).text == "Persuasion, number 2", (
+            "the last is for ever"
+        )
 
 
 @for_eras
 def test_changes_come_in_their_place(revision: str, tmp_path: Path) -> None:
     def follow(target: Any, **options: Any) -> List[str]:
         changed = threading.Event()
-        with connect(target, revision=revision, on_resource_updated=lambda uri: changed.set(), **options) as client:
+        with connect(
+            target, revision=revision, on_resource_updated=lambda uri: changed.set(), **options
+        ) as client:
             client.subscribe("book://all")
             assert client.read_resource("book://all").text and not changed.is_set()
             client.call_tool("shelve", {"title": "Emma"})
@@ -167,17 +183,29 @@ def test_calls_at_the_same_time_get_their_own_answers(tmp_path: Path) -> None:
     with connect(library(), trace=record(file)) as client:
         client.call_tools(calls)
     with connect(replay(file)) as client:
-        assert [each.text for each in client.call_tools(calls[::-1])] == [f"{number}" for number in range(20)][::-1]
+        assert [each.text for each in client.call_tools(calls[::-1])] == [
+            f"{number}" for number in range(20)
+        ][::-1]
 
 
 SECRETS: Dict[str, Any] = {
-    "password": "hunter2", "apiKey": "k-1", "X-Api-Key": "k-2", "client_secret": "s-1",
+    "password": "hunter2",
+    "apiKey": "k-1",
+    "X-Api-Key": "k-2",
+    "client_secret": "s-1",
     "accessToken": "t-1",
-    "GITHUB_TOKEN": "t-2", "credentials": {"user": "ada", "words": ["a-1", "a-2"]}, "pin": 4711,
+    "GITHUB_TOKEN": "t-2",
+    "credentials": {"user": "ada", "words": ["a-1", "a-2"]},
+    "pin": 4711,
     "said": 'Authorization: Bearer b-1, token=t-3 and {"password": "p-1"} at https://ada:p-2@x.org sk-0123456789ab',
 }
 KEPT = {
-    "progressToken": "kept-1", "nextPageToken": "kept-2", "maxTokens": 7, "tokens": 8, "key": "kept-3", "secret": True,
+    "progressToken": "kept-1",
+    "nextPageToken": "kept-2",
+    "maxTokens": 7,
+    "tokens": 8,
+    "key": "kept-3",
+    "secret": True,
 }
 
 
@@ -185,10 +213,15 @@ def test_secrets_are_scrubbed(tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     write = record(file, scrub=["pin", "Mr. Knightley"])
     schema = {"properties": {"password": {"type": "string", "default": "Mr. Knightley"}}}
-    write("-->", json.dumps({"jsonrpc": "2.0", "id": "pin", "method": "pin", "params": {**SECRETS, **KEPT}}))
+    write(
+        "-->",
+        json.dumps({"jsonrpc": "2.0", "id": "pin", "method": "pin", "params": {**SECRETS, **KEPT}}),
+    )
     write("<--", json.dumps([{"jsonrpc": "2.0", "id": "pin", "result": {"schema": schema}}, 7]))
     write("<--", "password: p-3")
-    asked, answered, *noise = [json.loads(line)["message"] for line in file.read_text().splitlines()]
+    asked, answered, *noise = [
+        json.loads(line)["message"] for line in file.read_text().splitlines()
+    ]
     assert noise == ["7", "password: [scrubbed]"]
     assert (asked["id"], asked["method"], answered["id"]) == ("pin", "pin", "pin")
     params = asked["params"]
@@ -199,12 +232,20 @@ def test_secrets_are_scrubbed(tmp_path: Path) -> None:
         "at https://ada:[scrubbed]@x.org [scrubbed]"
     )
     assert {*params.values()} == {"[scrubbed]"}
-    assert answered["result"]["schema"] == {"properties": {"password": {"type": "string", "default": "[scrubbed]"}}}
+    assert answered["result"]["schema"] == {
+        "properties": {"password": {"type": "string", "default": "[scrubbed]"}}
+    }
 
 
 def test_long_texts_are_scrubbed_in_linear_time(tmp_path: Path) -> None:
     write, spent = record(tmp_path / "session.jsonl"), []
-    for text in ("ab-" * 10_000, "x" * 30_000, "eyJa." * 6_000, "https://a:" * 3_000, "token" * 6_000):
+    for text in (
+        "ab-" * 10_000,
+        "x" * 30_000,
+        "eyJa." * 6_000,
+        "https://a:" * 3_000,
+        "token" * 6_000,
+    ):
         begun = time.thread_time()
         write("-->", json.dumps({"method": "m", "params": {"text": text}}))
         spent.append(time.thread_time() - begun)
@@ -239,7 +280,13 @@ def test_what_does_not_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file = tmp_path / "session.jsonl"
     visit(library(), NEWEST_HANDSHAKE.name, elicit=answer, trace=record(file))
     lines = file.read_text().splitlines(True)
-    file.write_text("".join(line for line in lines if '"sure"' not in line and '"method":"notifications/' not in line))
+    file.write_text(
+        "".join(
+            line
+            for line in lines
+            if '"sure"' not in line and '"method":"notifications/' not in line
+        )
+    )
     replay_against(library(), file, timeout=WAIT)
     changed = file.read_text().replace('"name":"ask"', '"name":"lend"')
     file.write_text(changed)
@@ -282,6 +329,8 @@ def test_the_lines_have_what_a_trace_has(tmp_path: Path) -> None:
     with connect(library(), trace=record(file)), connect(library(), trace=transcript):
         pass
     transcript.save(tmp_path / "trace.jsonl")
-    members = [list(json.loads(line)) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    members = [
+        list(json.loads(line)) for line in (tmp_path / "trace.jsonl").read_text().splitlines()
+    ]
     assert [list(json.loads(line)) for line in file.read_text().splitlines()] == members
     assert Transcript.load(file).methods() == ["server/discover"]

@@ -63,7 +63,10 @@ def test_a_script_says_what_no_server_should(revision: str) -> None:
 
 
 def test_in_memory_it_closes_the_connection() -> None:
-    with connect(ScriptedServer(crash)) as client, pytest.raises(ConnectionLost, match="a line that is no message"):
+    with (
+        connect(ScriptedServer(crash)) as client,
+        pytest.raises(ConnectionLost, match="a line that is no message"),
+    ):
         client.call_tool("greet")
 
 
@@ -151,7 +154,10 @@ def test_a_client_of_a_process(tmp_path: Path) -> None:
     with ScriptedClient(str(file), REVISIONS[-1].name, timeout=WAIT) as client:
         assert client.answer_to(client.request("server/discover"))["result"]["supportedVersions"]
     file.write_text("raise SystemExit(4)\n")
-    with ScriptedClient(str(file), timeout=WAIT) as client, pytest.raises(ConnectionLost, match="exited with code 4"):
+    with (
+        ScriptedClient(str(file), timeout=WAIT) as client,
+        pytest.raises(ConnectionLost, match="exited with code 4"),
+    ):
         client.expect()
 
 

@@ -43,7 +43,9 @@ def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) 
     assert deadline.expired and deadline.to_wait() == 0  # what is over stays over
 
 
-def test_functions_are_called_in_the_order_of_their_times(time: MovedTime, caplog: pytest.LogCaptureFixture) -> None:
+def test_functions_are_called_in_the_order_of_their_times(
+    time: MovedTime, caplog: pytest.LogCaptureFixture
+) -> None:
     own, called, done = Timer(), [], threading.Event()
     own.after(4000, done.set)
     own.after(3000, lambda: called.append("late"))
@@ -69,9 +71,13 @@ def test_one_thread_calls_them_all_and_begins_anew_in_a_fork() -> None:
     assert done.acquire(timeout=WAIT)
 
 
-def test_a_paused_timeout_goes_on_with_what_is_left(time: MovedTime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_timeout_goes_on_with_what_is_left(
+    time: MovedTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     armed: List[Any] = []
-    monkeypatch.setattr(timer, "after", lambda seconds, look: armed.append((seconds, look)) or armed.clear)
+    monkeypatch.setattr(
+        timer, "after", lambda seconds, look: armed.append((seconds, look)) or armed.clear
+    )
     rung = threading.Event()
     timeout = Timeout(3600, rung.set)
     timeout.pause()

@@ -24,7 +24,12 @@ from minimcp.http.fetch import AbortableRequest
 from ..scripted import Task
 from ..support import ROOT, WAIT
 
-TOKEN: Dict[str, Any] = {"access_token": "kW9", "expires_at": 12.5, "scope": ["read"], "refresh_token": None}
+TOKEN: Dict[str, Any] = {
+    "access_token": "kW9",
+    "expires_at": 12.5,
+    "scope": ["read"],
+    "refresh_token": None,
+}
 
 posix = pytest.mark.skipif(os.name == "nt", reason="there are no such modes")
 
@@ -60,7 +65,9 @@ def test_what_is_kept_is_there_until_it_is_forgotten(kept: Union[TokenFile, Toke
     assert kept.get("token \u00e9") == {"access_token": "other"}
 
 
-def test_who_changes_the_mapping_afterwards_changes_nothing_that_is_kept(kept: Union[TokenFile, TokenMemory]) -> None:
+def test_who_changes_the_mapping_afterwards_changes_nothing_that_is_kept(
+    kept: Union[TokenFile, TokenMemory],
+) -> None:
     given = dict(TOKEN)
     kept.put("token a", given)
     given["access_token"] = "changed"
@@ -82,7 +89,9 @@ def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 @posix
-def test_otherwise_it_is_in_the_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otherwise_it_is_in_the_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("MINIMCP_TOKENS", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -91,7 +100,9 @@ def test_otherwise_it_is_in_the_folder_of_the_user(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     assert TokenFile().path == tmp_path / "elsewhere" / "minimcp" / "tokens.json"
     monkeypatch.setattr(store.sys, "platform", "darwin")
-    assert TokenFile().path == tmp_path / "Library" / "Application Support" / "minimcp" / "tokens.json"
+    assert (
+        TokenFile().path == tmp_path / "Library" / "Application Support" / "minimcp" / "tokens.json"
+    )
 
 
 @posix
@@ -125,7 +136,9 @@ def test_a_file_that_others_may_read_is_made_safe_and_told(
 
 
 @posix
-def test_a_file_of_another_user_is_not_used(file: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_not_used(
+    file: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.put("token a", TOKEN)
     monkeypatch.setattr(os, "geteuid", lambda: file.path.stat().st_uid + 1)
     with pytest.raises(AuthorizationError, match="belongs to another user"):
@@ -137,7 +150,10 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "fchmod", lambda *_: pytest.fail("a device is changed"))
     link = tmp_path / "tokens.json"
     link.symlink_to(os.devnull)
-    for attempt in (lambda: TokenFile(link).get("token a"), lambda: TokenFile(link).put("token a", TOKEN)):
+    for attempt in (
+        lambda: TokenFile(link).get("token a"),
+        lambda: TokenFile(link).put("token a", TOKEN),
+    ):
         with pytest.raises(AuthorizationError, match="is no file: tokens cannot be kept there"):
             attempt()
     assert link.is_symlink()
@@ -154,7 +170,9 @@ def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes
     file.put("token a", TOKEN)
     file.path.write_bytes(content)
     for attempt in (lambda: file.get("token a"), lambda: file.put("token a", TOKEN)):
-        with pytest.raises(AuthorizationError, match="is no file of tokens: delete it, and sign in again") as told:
+        with pytest.raises(
+            AuthorizationError, match="is no file of tokens: delete it, and sign in again"
+        ) as told:
             attempt()
         assert "kW9" not in str(told.value)
     assert file.path.read_bytes() == content
@@ -170,7 +188,9 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         TokenFile(tmp_path / "folder").get("token a")
 
 
-def test_writing_that_fails_leaves_the_old_file(file: TokenFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_that_fails_leaves_the_old_file(
+    file: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.put("token a", TOKEN)
 
     def refuse(*_: object) -> None:
@@ -247,7 +267,9 @@ with minimcp.TokenFile(sys.argv[1]).lock("token a", 60):
 
 def test_a_process_that_is_killed_leaves_no_lock(file: TokenFile) -> None:
     command = [sys.executable, "-c", HOLD, str(file.path)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None and child.stdout.readline().strip() == b"inside"
         with pytest.raises(AuthorizationError, match="another process"):
             with file.lock("token a", 0):
@@ -290,7 +312,9 @@ def test_a_process_that_was_forked_inside_holds_no_lock(file: TokenFile) -> None
 def changing(monkeypatch: pytest.MonkeyPatch, name: str, *values: Any) -> Dict[str, Any]:
     """Have other threads change an attribute of `Authorizer`: each look sees the next value; what was set last."""
     seen, kept = iter(values), {"set": "nothing"}
-    look = property(lambda self: next(seen, values[-1]), lambda self, value: kept.update({"set": value}))
+    look = property(
+        lambda self: next(seen, values[-1]), lambda self, value: kept.update({"set": value})
+    )
     monkeypatch.setattr(Authorizer, name, look, raising=False)
     return kept
 
@@ -349,12 +373,17 @@ def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
 def test_the_token_of_another_process_is_waited_for_until_the_call_is_given_up_or_it_takes_too_long(
     file: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authorizer, request = Grant(TokenFile(file.path)).for_server("https://example.com/mcp"), AbortableRequest()
+    authorizer, request = (
+        Grant(TokenFile(file.path)).for_server("https://example.com/mcp"),
+        AbortableRequest(),
+    )
     with file.lock(f"server {authorizer._key}", WAIT):  # as another process has it
         waiting = Task(authorizer.authorize, "POST", "https://example.com/mcp", request)
         request.abort()
         assert isinstance(waiting.ended(), ConnectionLost)
         monkeypatch.setattr("minimcp.auth.authorizer.RENEW_SECONDS", 0.05)
-        with pytest.raises(AuthorizationError, match="another process has been getting a token for 0.05 s"):
+        with pytest.raises(
+            AuthorizationError, match="another process has been getting a token for 0.05 s"
+        ):
             authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
     assert authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest()) == {}

@@ -56,16 +56,23 @@ def nameless() -> Any:
 
 
 @pytest.mark.requirement("TOOL-05", "JSCH-06", "M:SCH-11")
-@for_each(("options", "kind", "text"), [
-    ({"timeout": float("nan")}, ValueError, "timeout"),
-    ({"output_schema": {}, "structured": False}, ValueError, "contradict"),
-    ({"input_schema": {"type": 5}}, ValueError, "type"),
-    ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
-    ({"icons": ["https://example.com"]}, TypeError, "icons"),
-    ({"scopes": (5,)}, ValueError, "a scope is text without blanks and quotes, unlike 5"),
-    ({"scopes": ("a b",)}, ValueError, "a scope is text without blanks and quotes, unlike 'a b'"),
-    ({"function": nameless()}, TypeError, "name"),
-])
+@for_each(
+    ("options", "kind", "text"),
+    [
+        ({"timeout": float("nan")}, ValueError, "timeout"),
+        ({"output_schema": {}, "structured": False}, ValueError, "contradict"),
+        ({"input_schema": {"type": 5}}, ValueError, "type"),
+        ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
+        ({"icons": ["https://example.com"]}, TypeError, "icons"),
+        ({"scopes": (5,)}, ValueError, "a scope is text without blanks and quotes, unlike 5"),
+        (
+            {"scopes": ("a b",)},
+            ValueError,
+            "a scope is text without blanks and quotes, unlike 'a b'",
+        ),
+        ({"function": nameless()}, TypeError, "name"),
+    ],
+)
 def test_what_registration_refuses(options: Any, kind: Any, text: str) -> None:
     made, given = registry(), dict(options)
     with pytest.raises(kind, match=text):
@@ -102,7 +109,9 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     start(late)
     assert eventually(lambda: answers(late))
     assert answers(late)[0]["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
-    assert eventually(lambda: late.cancelled and "0 waiting" in repr(main)), "it has left the queue, after its answer"
+    assert eventually(lambda: late.cancelled and "0 waiting" in repr(main)), (
+        "it has left the queue, after its answer"
+    )
     assert main.pump() == 0
     made.add("tool", echo, {"timeout": WAIT, "executor": "main", "replace": True})
     quick.route = made.tools.items["echo"].route
@@ -116,15 +125,21 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
         raise NotImplementedError
 
     for module, words in (
-        ("lib.wire.server.context", "this Context is from lib.wire, and the server from minimcp: import both from"),
+        (
+            "lib.wire.server.context",
+            "this Context is from lib.wire, and the server from minimcp: import both from",
+        ),
         ("plans.context", "(?!this Context)"),
     ):
-        ask.__annotations__["ctx"] = type("Context", (), {"__module__": module, "__init__": lambda self: None})
+        ask.__annotations__["ctx"] = type(
+            "Context", (), {"__module__": module, "__init__": lambda self: None}
+        )
         with pytest.raises(TypeError, match=f"parameter 'ctx': {words}"):
             added(ask)
 
 
 # ------------------------------------------------------------ results
+
 
 def result(value: Any, revision: str = R4, annotation: Any = None, **options: Any) -> Any:
     """What is sent of a tool that returns this, with this annotation and these options."""
@@ -133,7 +148,9 @@ def result(value: Any, revision: str = R4, annotation: Any = None, **options: An
         return value
 
     function.__annotations__ = {} if annotation is None else {"return": annotation}
-    return read(added(function, **options).handle(exchange(params={"name": "function"}, revision=revision)))
+    return read(
+        added(function, **options).handle(exchange(params={"name": "function"}, revision=revision))
+    )
 
 
 def test_blocks_and_values() -> None:
@@ -150,21 +167,28 @@ def test_blocks_and_values() -> None:
 LINK, LINK_WIRE = ResourceLink("a:b", "b"), {"type": "resource_link", "uri": "a:b", "name": "b"}
 
 
-@for_each(("value", "wrapped"), [({"a": 1}, {"a": 1}), ([1], {"result": [1]}), (None, {"result": None})])
+@for_each(
+    ("value", "wrapped"), [({"a": 1}, {"a": 1}), ([1], {"result": [1]}), (None, {"result": None})]
+)
 def test_a_whole_result_fits_its_revision(value: Any, wrapped: Any) -> None:
     whole = CallToolResult([], structured_content=value)
-    assert [result(whole, revision).get("structuredContent", "none") for revision in (R1, R4, R5)] == [
-        "none", wrapped, value
-    ]
+    assert [
+        result(whole, revision).get("structuredContent", "none") for revision in (R1, R4, R5)
+    ] == ["none", wrapped, value]
 
 
 def test_a_handwritten_schema_is_checked() -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     assert result({"a": 1}, output_schema=schema)["structuredContent"] == {"a": 1}
-    for value, words in (({"a": 2}, "returned a wrong value"), (Text("a"), "returned a wrong value")):
+    for value, words in (
+        ({"a": 2}, "returned a wrong value"),
+        (Text("a"), "returned a wrong value"),
+    ):
         failed = result(value, output_schema=schema)
         assert failed["isError"] and words in failed["content"][0]["text"]
-    assert result(CallToolResult([Text("a")]), output_schema=schema) == {"content": [{"type": "text", "text": "a"}]}
+    assert result(CallToolResult([Text("a")]), output_schema=schema) == {
+        "content": [{"type": "text", "text": "a"}]
+    }
 
 
 def test_blocks_fit_a_schema_that_takes_any_object() -> None:
@@ -183,4 +207,6 @@ def test_failures() -> None:
     found = read(added(fails).handle(exchange()))
     assert found["isError"] and found["content"] == []
     for revision in (R4, R5):
-        assert ("resultType" in read(error_result("why", BY_NAME[revision], config()))) is (revision == R5)
+        assert ("resultType" in read(error_result("why", BY_NAME[revision], config()))) is (
+            revision == R5
+        )

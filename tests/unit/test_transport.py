@@ -43,6 +43,7 @@ def pair() -> Iterator[Pair]:
 
 # ------------------------------------------------------------ lines
 
+
 @pytest.mark.requirement("M:STD-2", "M:STD-3")
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 @pytest.mark.parametrize(("data", "lines"), [
@@ -120,7 +121,11 @@ def test_the_end_of_a_process_is_the_end_of_its_stream() -> None:
     os.write(held, b"said\nlast")
     os.close(ending)
     try:
-        assert [transport.receive(), transport.receive(), transport.receive()] == [[b"said"], [b"last"], []]
+        assert [transport.receive(), transport.receive(), transport.receive()] == [
+            [b"said"],
+            [b"last"],
+            [],
+        ]
     finally:
         transport.close()
         for number in (held, sink):
@@ -159,7 +164,9 @@ def test_the_flag_of_a_file_is_put_back() -> None:
 
 
 def test_descriptors_that_broke() -> None:
-    transport = StreamTransport("broken", os.open("/", os.O_RDONLY), -1, None)  # a folder cannot be read
+    transport = StreamTransport(
+        "broken", os.open("/", os.O_RDONLY), -1, None
+    )  # a folder cannot be read
     assert transport.receive() == [] and not transport.is_heard()
     transport.close()
     close_quietly(-1)
@@ -184,7 +191,9 @@ def used(transport: Any) -> Iterator[None]:
     holding.result()
 
 
-def test_descriptors_that_a_thread_does_not_leave_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptors_that_a_thread_does_not_leave_are_left_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transport_module, "LEAVING_SECONDS", 0.01)
     (reading, held), (ended, ending), (sink, writing) = os.pipe(), os.pipe(), os.pipe()
     transport = StreamTransport("child", reading, writing, None, ended=ended)
@@ -210,7 +219,9 @@ def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
     os.close(flag)
 
 
-def test_without_poll_reads_and_writes_end_when_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_poll_reads_and_writes_end_when_the_peer_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(transport_module, "_HAS_POLL", False)
     ours, theirs = memory_pair(None)
     assert ours.send(b"one\n", 0) == 0 and ours.is_heard()
@@ -271,7 +282,9 @@ class OverSocket(minimcp.Server):
 
 def conversation(server: minimcp.Server, revision: str) -> List[str]:
     said: List[str] = []
-    with minimcp.connect(server, revision=revision, trace=lambda arrow, text: said.append(f"{arrow} {text}")) as client:
+    with minimcp.connect(
+        server, revision=revision, trace=lambda arrow, text: said.append(f"{arrow} {text}")
+    ) as client:
         assert client.call_tool("echo", {"text": "é" * 10_000}).text == "é" * 10_000
         assert [tool.name for tool in client.list_tools()] == ["echo"]
     return said

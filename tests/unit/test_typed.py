@@ -20,7 +20,9 @@ def scripted(revision: str = R4, **answers: Any) -> Any:
     begin = {"initialize": initialized(revision, **ALL), "server/discover": discovered()}
     if revision == R5:
         begin["server/discover"] = result(supportedVersions=[R5], capabilities=ALL)
-    server = Answering({**begin, **{name.replace("__", "/"): answer for name, answer in answers.items()}})
+    server = Answering(
+        {**begin, **{name.replace("__", "/"): answer for name, answer in answers.items()}}
+    )
     return server, minimcp.connect(server, revision=revision)
 
 
@@ -34,11 +36,21 @@ def sent(server: Any) -> Any:
 def test_lists() -> None:
     resources = [
         result(resources=[{"uri": "a:b", "name": "n", "new": 1}], nextCursor=""),
-        result(resources=[{"uri": "db://users/{userId}", "name": "u", "icons": [{"src": "x:y", "sizes": "1x1 2x2"}]}]),
+        result(
+            resources=[
+                {
+                    "uri": "db://users/{userId}",
+                    "name": "u",
+                    "icons": [{"src": "x:y", "sizes": "1x1 2x2"}],
+                }
+            ]
+        ),
     ]
     server, client = scripted(
         resources__list=resources,
-        resources__templates__list=result(resourceTemplates=[{"uriTemplate": "a:{b}", "name": "n"}]),
+        resources__templates__list=result(
+            resourceTemplates=[{"uriTemplate": "a:{b}", "name": "n"}]
+        ),
         prompts__list=result(prompts=[{"name": "p", "arguments": [{"name": "a"}]}]),
     )
     with client:
@@ -48,7 +60,8 @@ def test_lists() -> None:
         assert [each.uri_template for each in client.list_resource_templates()] == ["a:{b}"]
         assert client.list_prompts()[0].arguments[0].required is False
     server, client = scripted(
-        resources__list=result(resources=[{"uri": "a:b"}]), prompts__list=result(prompts=[5]),
+        resources__list=result(resources=[{"uri": "a:b"}]),
+        prompts__list=result(prompts=[5]),
         resources__templates__list=result(resources=[]),
     )
     with client:
@@ -61,7 +74,10 @@ def test_lists() -> None:
 def test_reading_and_getting() -> None:
     odd = "A:%7e%c3%A9/../?b#c d"
     server, client = scripted(
-        resources__read=[result(contents=[{"uri": odd, "text": "t"}], other=1), result(contents=[{"uri": "a:b"}])],
+        resources__read=[
+            result(contents=[{"uri": odd, "text": "t"}], other=1),
+            result(contents=[{"uri": "a:b"}]),
+        ],
         prompts__get=[
             result(messages=[{"role": "assistant", "content": {"type": "resource", "uri": "a:b"}}]),
             result(messages=[{"role": "system", "content": {"type": "text", "text": "t"}}]),
@@ -75,7 +91,10 @@ def test_reading_and_getting() -> None:
         with pytest.raises(ProtocolViolation, match="a result of resources/read"):
             client.read_resource("a:b")
         got = client.get_prompt("p", {"a": "x", "b": 5, "c": True, "d": 2.5, "e": 1e30})
-        assert sent(server) == {"name": "p", "arguments": {"a": "x", "b": "5", "c": "true", "d": "2.5", "e": "1e+30"}}
+        assert sent(server) == {
+            "name": "p",
+            "arguments": {"a": "x", "b": "5", "c": "true", "d": "2.5", "e": "1e+30"},
+        }
         assert got.messages[0].content == minimcp.ResourceLink("a:b", "a:b")
         for _ in range(2):
             with pytest.raises(ProtocolViolation, match="a result of prompts/get"):
@@ -86,14 +105,23 @@ def test_reading_and_getting() -> None:
 @pytest.mark.requirement("COMP-02", "COMP-03", "COMP-04", "COMP-10", "COMP-12")
 def test_completing() -> None:
     for revision in (R1, R3, R5):
-        server, client = scripted(revision, completion__complete=result(completion={"values": ["a"]}))
+        server, client = scripted(
+            revision, completion__complete=result(completion={"values": ["a"]})
+        )
         with client:
             assert client.complete("city", "O", prompt="p", arguments={"x": 5}) == Completion(["a"])
             context = {} if revision == R1 else {"context": {"arguments": {"x": "5"}}}
             argument = {"name": "city", "value": "O"}
-            assert sent(server) == {"ref": {"type": "ref/prompt", "name": "p"}, "argument": argument, **context}
+            assert sent(server) == {
+                "ref": {"type": "ref/prompt", "name": "p"},
+                "argument": argument,
+                **context,
+            }
             client.complete("city", "O", template="a:{b}")
-            assert sent(server) == {"ref": {"type": "ref/resource", "uri": "a:{b}"}, "argument": argument}
+            assert sent(server) == {
+                "ref": {"type": "ref/resource", "uri": "a:{b}"},
+                "argument": argument,
+            }
     server, client = scripted(completion__complete=result(completion={"values": "a"}))
     with client, pytest.raises(ProtocolViolation, match="completion"):
         client.complete("a", "b", prompt="p")
@@ -130,8 +158,12 @@ def test_what_is_refused_before_anything_is_sent() -> None:
         assert len(server.pipe.messages) == before
     with minimcp.connect(Answering(), revision=R4) as bare:
         for ask in (
-            bare.list_resources, bare.list_resource_templates, lambda: bare.read_resource("a:b"), bare.list_prompts,
-            lambda: bare.get_prompt("p"), lambda: bare.complete("a", "b", prompt="p"),
+            bare.list_resources,
+            bare.list_resource_templates,
+            lambda: bare.read_resource("a:b"),
+            bare.list_prompts,
+            lambda: bare.get_prompt("p"),
+            lambda: bare.complete("a", "b", prompt="p"),
         ):
             with pytest.raises(CapabilityNotSupported):
                 ask()
@@ -146,7 +178,7 @@ def test_an_old_servers_code_for_a_tool_that_failed() -> None:
         assert caught.value.result.text == "why"
         said = client.call_tool("t", raise_on_error=False)
         assert said.is_error and said.content == [Text("why")]
-        outcome, = client.call_tools([("t", None)], return_exceptions=True)
+        (outcome,) = client.call_tools([("t", None)], return_exceptions=True)
         assert isinstance(outcome, ToolError)
 
     def fail(_: Any) -> None:

@@ -22,7 +22,12 @@ from minimcp.types import ABSENT, Wire, base
 from ..support import ROOT
 
 META = {"example.com/a": 1}
-ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
+ICON = {
+    "src": "https://example.com/i.png",
+    "mimeType": "image/png",
+    "sizes": ["48x48"],
+    "theme": "dark",
+}
 NOTE = {"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"}
 NAMED = {"name": "n", "title": "T", "description": "d", "icons": [ICON]}
 BLOCK = {"annotations": NOTE, "_meta": META}
@@ -32,9 +37,24 @@ TEXT_CONTENTS = {"uri": "a://t", "mimeType": "text/plain", "text": "t", "_meta":
 BLOB_CONTENTS = {"uri": "a://b", "mimeType": "image/png", "blob": "AAEC", "_meta": META}
 TOOL_USE = {"type": "tool_use", "id": "u1", "name": "add", "input": {"a": 1}, "_meta": META}
 RESULT = {"content": [TEXT], "structuredContent": [1, None], "isError": True, "_meta": META}
-HINTS = {"title": "T", "readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-TOOL = {"inputSchema": {"properties": {"camelCase": {}}}, "outputSchema": {"type": "object"}, "annotations": HINTS}
-PREFERENCES = {"hints": [{"name": "son"}, {}], "costPriority": 0, "speedPriority": 0.25, "intelligencePriority": 1}
+HINTS = {
+    "title": "T",
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+TOOL = {
+    "inputSchema": {"properties": {"camelCase": {}}},
+    "outputSchema": {"type": "object"},
+    "annotations": HINTS,
+}
+PREFERENCES = {
+    "hints": [{"name": "son"}, {}],
+    "costPriority": 0,
+    "speedPriority": 0.25,
+    "intelligencePriority": 1,
+}
 
 FULL: List[Tuple[Type[Wire], Dict[str, Any]]] = [
     (types.Text, TEXT),
@@ -84,7 +104,9 @@ every = pytest.mark.parametrize(("cls", "wire"), FULL, ids=[cls.__name__ for cls
 
 # These two do not read their members from the top of the object; their own tests show what they refuse.
 PLAIN = [pair for pair in FULL if pair[0] not in (types.UnknownContent, types.Completion)]
-every_plain = pytest.mark.parametrize(("cls", "wire"), PLAIN, ids=[cls.__name__ for cls, _ in PLAIN])
+every_plain = pytest.mark.parametrize(
+    ("cls", "wire"), PLAIN, ids=[cls.__name__ for cls, _ in PLAIN]
+)
 
 
 @pytest.mark.requirement("META-02", "TOOL-12", "RES-03", "PRM-03", "ICON-01", "ICON-02")
@@ -104,7 +126,11 @@ def test_everything_set_goes_round(cls: Type[Wire], wire: Dict[str, Any]) -> Non
 @every
 def test_unknown_members_are_kept_and_written_back(cls: Type[Wire], wire: Dict[str, Any]) -> None:
     odd: Dict[str, Any] = {"x-extra": [1, {"a": None}], "nothing": None}
-    more = {"completion": {**wire["completion"], **odd}, "_meta": META} if cls is types.Completion else {**wire, **odd}
+    more = (
+        {"completion": {**wire["completion"], **odd}, "_meta": META}
+        if cls is types.Completion
+        else {**wire, **odd}
+    )
     made = cls.from_wire(more)
     assert made.to_wire() == more
     assert made != cls.from_wire(wire)
@@ -114,7 +140,9 @@ def test_unknown_members_are_kept_and_written_back(cls: Type[Wire], wire: Dict[s
 
 
 @every_plain
-def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(cls: Type[Wire], wire: Dict[str, Any]) -> None:
+def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(
+    cls: Type[Wire], wire: Dict[str, Any]
+) -> None:
     required = {member for _, member, _, default in cls._plan if default is MISSING}
     for member in required:
         with pytest.raises(ValueError, match=f"^{cls.__name__}: {member} is missing$"):
@@ -125,21 +153,33 @@ def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(cls: Type[Wire],
             wrong: Any = {"a": 1} if bool in kind.wire else True
             with pytest.raises(ValueError) as caught:
                 cls.from_wire({**wire, member: wrong})
-            assert re.match(f"^{cls.__name__}: {member} must be .*, not (a boolean|an object)$", str(caught.value))
+            assert re.match(
+                f"^{cls.__name__}: {member} must be .*, not (a boolean|an object)$",
+                str(caught.value),
+            )
 
 
 @every_plain
 def test_an_optional_member_may_be_left_out_or_null(cls: Type[Wire], wire: Dict[str, Any]) -> None:
     least = {key: value for key, value in wire.items() if key == "type"}
-    least.update({member: wire[member] for _, member, _, default in cls._plan if default is MISSING})
+    least.update(
+        {member: wire[member] for _, member, _, default in cls._plan if default is MISSING}
+    )
     optional = [(member, kind) for _, member, kind, default in cls._plan if default is not MISSING]
-    made = cls.from_wire({**least, **{member: None for member, kind in optional if type(None) not in kind.wire}})
+    made = cls.from_wire(
+        {**least, **{member: None for member, kind in optional if type(None) not in kind.wire}}
+    )
     assert made == cls.from_wire(least) and made.extra == {}
-    assert made.to_wire() == ({**least, "required": False} if cls is types.PromptArgument else least)
+    assert made.to_wire() == (
+        {**least, "required": False} if cls is types.PromptArgument else least
+    )
 
 
 def test_which_members_are_required() -> None:
-    required = {cls.__name__: [name for name, _, _, default in cls._plan if default is MISSING] for cls, _ in FULL}
+    required = {
+        cls.__name__: [name for name, _, _, default in cls._plan if default is MISSING]
+        for cls, _ in FULL
+    }
     assert {name: " ".join(fields) for name, fields in required.items() if fields} == {
         "Text": "text", "Image": "data mime_type", "Audio": "data mime_type", "ResourceLink": "uri name",
         "EmbeddedResource": "resource", "UnknownContent": "raw", "ToolUse": "id name input",
@@ -159,9 +199,14 @@ def test_equality_needs_the_same_class_and_repr_shows_what_is_set() -> None:
     with pytest.raises(TypeError):
         hash(image)
     assert repr(types.Text("x")) == "Text(text='x')"
-    assert repr(types.Image(b"12345", "image/png")) == "Image(data=<5 bytes>, mime_type='image/png')"
+    assert (
+        repr(types.Image(b"12345", "image/png")) == "Image(data=<5 bytes>, mime_type='image/png')"
+    )
     assert len(repr(types.Text("x" * 5000))) < 300 and repr(types.Text("x" * 5000)).endswith("...)")
-    assert repr(types.CallToolResult(structured_content=1)) == "CallToolResult(content=[], structured_content=1)"
+    assert (
+        repr(types.CallToolResult(structured_content=1))
+        == "CallToolResult(content=[], structured_content=1)"
+    )
     assert not ABSENT and repr(ABSENT) == "ABSENT"
     assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT is copy.deepcopy(ABSENT)
 
@@ -225,7 +270,9 @@ def test_an_author_who_gives_the_wrong_type_is_told_which() -> None:
     (("a", {}), {"titel": "b"}, "Tool: got an unexpected keyword argument 'titel'"),
     (("a", {}, *"cdefghij"), {}, "Tool: too many positional arguments"),
 ])  # fmt: skip
-def test_wrong_arguments_are_named(args: tuple[Any, ...], given: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_named(
+    args: tuple[Any, ...], given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TypeError, match=re.escape(message)):
         types.Tool(*args, **given)
 
@@ -248,7 +295,9 @@ print(len(done))
 
 
 def test_threads_that_use_a_class_for_the_first_time_at_once() -> None:
-    done = subprocess.run([sys.executable, "-c", FIRST_USES], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_USES], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
     assert (done.stdout, done.stderr) == ("8\n", "")
 
 

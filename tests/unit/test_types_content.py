@@ -32,10 +32,19 @@ def test_the_type_decides() -> None:
 
 @pytest.mark.requirement("TOOL-39")
 def test_a_future_kind_is_kept_raw() -> None:
-    wire = {"type": "hologram", "beam": {"snake_case": 1}, "annotations": {"priority": 1}, "_meta": {"a": 1}}
+    wire = {
+        "type": "hologram",
+        "beam": {"snake_case": 1},
+        "annotations": {"priority": 1},
+        "_meta": {"a": 1},
+    }
     block = content_from_wire(wire)
     assert isinstance(block, t.UnknownContent) and block.raw == wire == block.to_wire()
-    assert (block.type, block.meta, block.annotations) == ("hologram", {"a": 1}, t.Annotations(priority=1))
+    assert (block.type, block.meta, block.annotations) == (
+        "hologram",
+        {"a": 1},
+        t.Annotations(priority=1),
+    )
     assert block == t.UnknownContent(dict(wire)) == t.UnknownContent.from_wire(wire)
     odd = content_from_wire({"type": "x", "_meta": 5, "annotations": 5})
     assert (odd.meta, odd.annotations) == (None, None)
@@ -52,7 +61,9 @@ def test_a_resource_block_without_content_is_read_as_a_link() -> None:
     block = content_from_wire({"type": "resource", "uri": "db://users/1", "mimeType": "text/plain"})
     assert block == t.ResourceLink("db://users/1", "db://users/1", mime_type="text/plain")
     assert block.to_wire()["type"] == "resource_link"
-    assert content_from_wire({"type": "resource", "uri": "a:b", "name": "n"}) == t.ResourceLink("a:b", "n")
+    assert content_from_wire({"type": "resource", "uri": "a:b", "name": "n"}) == t.ResourceLink(
+        "a:b", "n"
+    )
     with pytest.raises(ValueError, match="^EmbeddedResource: resource is missing$"):
         content_from_wire({"type": "resource"})
 
@@ -61,12 +72,18 @@ def test_a_resource_block_without_content_is_read_as_a_link() -> None:
 def test_annotations_inside_the_resource_count_as_the_blocks() -> None:
     inner = {"uri": "a:b", "text": "x", "annotations": {"priority": 0.5}}
     block = t.EmbeddedResource.from_wire({"type": "resource", "resource": inner})
-    assert block == t.EmbeddedResource(t.TextResourceContents("a:b", "x"), annotations=t.Annotations(priority=0.5))
+    assert block == t.EmbeddedResource(
+        t.TextResourceContents("a:b", "x"), annotations=t.Annotations(priority=0.5)
+    )
     assert "annotations" in inner
-    both = t.EmbeddedResource.from_wire({"type": "resource", "resource": inner, "annotations": {"priority": 1}})
+    both = t.EmbeddedResource.from_wire(
+        {"type": "resource", "resource": inner, "annotations": {"priority": 1}}
+    )
     assert both.annotations == t.Annotations(priority=1)
     assert both.resource.extra == {"annotations": {"priority": 0.5}}
-    odd = t.EmbeddedResource.from_wire({"type": "resource", "resource": {**inner, "annotations": 5}})
+    odd = t.EmbeddedResource.from_wire(
+        {"type": "resource", "resource": {**inner, "annotations": 5}}
+    )
     assert odd.annotations is None
 
 
@@ -99,28 +116,50 @@ def test_an_image_is_made_of_bytes_or_from_a_file(tmp_path: Path) -> None:
     picture.write_bytes(b"\x89PNG")
     sound.write_bytes(b"ID3")
     noise.write_bytes(b"????")
-    assert t.Image.from_file(picture) == t.Image.from_file(str(picture)) == t.Image(b"\x89PNG", "image/png")
+    assert (
+        t.Image.from_file(picture)
+        == t.Image.from_file(str(picture))
+        == t.Image(b"\x89PNG", "image/png")
+    )
     assert t.Image.from_file(picture, "image/x-own").mime_type == "image/x-own"
     assert t.Audio.from_file(sound) == t.Audio(b"ID3", "audio/mpeg")
-    with pytest.raises(ValueError, match=r"^a\.PNG is image/png, no audio: say mime_type= if it is one$"):
+    with pytest.raises(
+        ValueError, match=r"^a\.PNG is image/png, no audio: say mime_type= if it is one$"
+    ):
         t.Audio.from_file(picture)
-    with pytest.raises(ValueError, match="^noise: neither its bytes nor its suffix are known as audio: say mime_type="):
+    with pytest.raises(
+        ValueError,
+        match="^noise: neither its bytes nor its suffix are known as audio: say mime_type=",
+    ):
         t.Audio.from_file(noise)
     with pytest.raises(FileNotFoundError):
         t.Image.from_file(tmp_path / "none.png")
-    with pytest.raises(TypeError, match=r"^Audio: data must be bytes, not str: Audio\.from_file\(...\) reads a file$"):
+    with pytest.raises(
+        TypeError,
+        match=r"^Audio: data must be bytes, not str: Audio\.from_file\(...\) reads a file$",
+    ):
         t.Audio("oven.png", "image/png")  # type: ignore[arg-type]
-    assert t.Image(bytearray(b"ab"), "a/b") == t.Image(memoryview(b"ab"), "a/b") == t.Image(b"ab", "a/b")
+    assert (
+        t.Image(bytearray(b"ab"), "a/b")
+        == t.Image(memoryview(b"ab"), "a/b")
+        == t.Image(b"ab", "a/b")
+    )
 
 
 @pytest.mark.requirement("RES-16")
 def test_annotations_are_checked_when_made_and_kept_when_read() -> None:
     made = t.Annotations(("user", "assistant"), 1, "2025-01-12T15:00:58Z")
-    assert (made.audience, made.priority, made.last_modified) == (["user", "assistant"], 1, "2025-01-12T15:00:58Z")
+    assert (made.audience, made.priority, made.last_modified) == (
+        ["user", "assistant"],
+        1,
+        "2025-01-12T15:00:58Z",
+    )
     for priority in (-0.1, 1.01, float("nan")):
         with pytest.raises(ValueError, match="^Annotations: priority must lie between 0 and 1"):
             t.Annotations(priority=priority)
-    with pytest.raises(ValueError, match="^Annotations: audience must be one of user, assistant, not 'system'$"):
+    with pytest.raises(
+        ValueError, match="^Annotations: audience must be one of user, assistant, not 'system'$"
+    ):
         t.Annotations(["user", "system"])  # type: ignore[list-item]
     assert t.Annotations.from_wire({"priority": 5, "audience": ["all"]}).priority == 5
 
@@ -129,7 +168,11 @@ def test_annotations_are_checked_when_made_and_kept_when_read() -> None:
 def test_icon_sizes_may_come_as_one_string() -> None:
     icon = t.Icon.from_wire({"src": "https://e.com/i.png", "sizes": "48x48  96x96"})
     assert icon.to_wire() == {"src": "https://e.com/i.png", "sizes": ["48x48", "96x96"]}
-    assert icon == t.Icon("https://e.com/i.png", sizes="48x48 96x96") == t.Icon("https://e.com/i.png", None, icon.sizes)
+    assert (
+        icon
+        == t.Icon("https://e.com/i.png", sizes="48x48 96x96")
+        == t.Icon("https://e.com/i.png", None, icon.sizes)
+    )
     with pytest.raises(ValueError, match="^Icon: sizes: must hold strings"):
         t.Icon.from_wire({"src": "x", "sizes": [48]})
     with pytest.raises(ValueError, match="^Icon: theme must be one of light, dark, not 'pink'$"):
@@ -140,7 +183,13 @@ def test_icon_sizes_may_come_as_one_string() -> None:
 @pytest.mark.requirement("ICON-04", "X-16")
 def test_only_some_icon_urls_are_safe() -> None:
     safe = ("https://e.com/i.png", "HTTPS://e.com/i.png", "data:image/png;base64,AA==")
-    unsafe = ("data:text/html,x", "http://e.com/i.png", "javascript:alert(1)", "file:///etc/passwd", "")
+    unsafe = (
+        "data:text/html,x",
+        "http://e.com/i.png",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "",
+    )
     assert [src for src in (*safe, *unsafe) if t.Icon(src).is_safe] == list(safe)
 
 
@@ -155,16 +204,31 @@ def test_uris_stay_as_they_are_and_titles_are_shown() -> None:
 @pytest.mark.requirement("RES-05", "RES-06")
 def test_reading_gives_several_items() -> None:
     items = [{"uri": "a:b", "blob": "AAEC"}, {"uri": "a:t", "text": "t", "mimeType": "text/plain"}]
-    result = t.ReadResourceResult.from_wire({"contents": items, "resultType": "complete", "ttlMs": 5})
+    result = t.ReadResourceResult.from_wire(
+        {"contents": items, "resultType": "complete", "ttlMs": 5}
+    )
     assert (result.text, result.data, result.ttl_ms, result.extra) == (None, b"\x00\x01\x02", 5, {})
-    assert [(item.text, item.data) for item in result.contents] == [(None, b"\x00\x01\x02"), ("t", None)]
+    assert [(item.text, item.data) for item in result.contents] == [
+        (None, b"\x00\x01\x02"),
+        ("t", None),
+    ]
     for wrong in ({"ttl_ms": -1}, {"cache_scope": "secret"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             t.ReadResourceResult([], **wrong)  # type: ignore[arg-type]
-    assert t.ReadResourceResult.from_wire({"contents": [], "cacheScope": "new"}).cache_scope == "new"
+    assert (
+        t.ReadResourceResult.from_wire({"contents": [], "cacheScope": "new"}).cache_scope == "new"
+    )
     assert t.ReadResourceResult([], ttl_ms=0, cache_scope="private").to_wire()["ttlMs"] == 0
-    first, nothing = t.ReadResourceResult([t.TextResourceContents("a:t", "t")]), t.ReadResourceResult([])
+    first, nothing = (
+        t.ReadResourceResult([t.TextResourceContents("a:t", "t")]),
+        t.ReadResourceResult([]),
+    )
     assert (first.text, first.data, nothing.text, nothing.data) == ("t", None, None, None)
-    for item, words in (("x", "must be an object, not a string"), ({"uri": "a:b"}, "neither text nor blob is there")):
-        with pytest.raises(ValueError, match=f"^ReadResourceResult: contents: resource contents: {words}$"):
+    for item, words in (
+        ("x", "must be an object, not a string"),
+        ({"uri": "a:b"}, "neither text nor blob is there"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"^ReadResourceResult: contents: resource contents: {words}$"
+        ):
             t.ReadResourceResult.from_wire({"contents": [item]})

@@ -13,7 +13,11 @@ from minimcp.protocol.lifecycle import LOG_LEVELS
 @pytest.mark.requirement("TOOL-11", "M:TOOL-16")
 def test_the_display_name_is_title_then_annotated_title_then_name() -> None:
     hints = t.ToolAnnotations(title="hinted")
-    tools = [t.Tool("n", {}, title="T", annotations=hints), t.Tool("n", {}, annotations=hints), t.Tool("n", {})]
+    tools = [
+        t.Tool("n", {}, title="T", annotations=hints),
+        t.Tool("n", {}, annotations=hints),
+        t.Tool("n", {}),
+    ]
     assert [tool.display_name for tool in tools] == ["T", "hinted", "n"]
 
 
@@ -37,7 +41,14 @@ def test_completion_stands_in_a_member_of_the_result() -> None:
     assert made.to_wire() == {"completion": {"values": ["a", "b"], "total": 2, "hasMore": False}}
     assert t.Completion.from_wire({"completion": {"values": []}, "_meta": 5}) == t.Completion([])
     assert t.Completion.from_wire(t.Completion([], meta={"a": 1}).to_wire()).meta == {"a": 1}
-    for wire in (None, [], {}, {"completion": []}, {"completion": {}}, {"completion": {"values": [1]}}):
+    for wire in (
+        None,
+        [],
+        {},
+        {"completion": []},
+        {"completion": {}},
+        {"completion": {"values": [1]}},
+    ):
         with pytest.raises(ValueError, match="^Completion: "):
             t.Completion.from_wire(wire)
 
@@ -52,7 +63,9 @@ def test_a_log_message_has_any_data_and_one_of_eight_levels() -> None:
         message = t.LogMessage("warning", data, "l")
         assert message.to_wire() == {"level": "warning", "logger": "l", "data": data}
         assert t.LogMessage.from_wire(message.to_wire()) == message
-    with pytest.raises(ValueError, match="^LogMessage: level must be one of debug, .*, not 'loud'$"):
+    with pytest.raises(
+        ValueError, match="^LogMessage: level must be one of debug, .*, not 'loud'$"
+    ):
         t.LogMessage("loud", 0)
 
 
@@ -60,8 +73,13 @@ def test_a_change_is_read_from_its_notification() -> None:
     for method, kind in t.CHANGES.items():
         params: Any = {"_meta": {"a": 1}, **({"uri": "a:b"} if kind == "resource_updated" else {})}
         change = t.Change.from_notice(method, params)
-        assert change == t.Change(kind, params.get("uri"), meta={"a": 1}) and change.to_wire() == params
-    assert t.Change.from_notice("notifications/tools/list_changed", None) == t.Change("tools_list_changed")
+        assert (
+            change == t.Change(kind, params.get("uri"), meta={"a": 1})
+            and change.to_wire() == params
+        )
+    assert t.Change.from_notice("notifications/tools/list_changed", None) == t.Change(
+        "tools_list_changed"
+    )
     with pytest.raises(ValueError, match="^notifications/other tells of no change$"):
         t.Change.from_notice("notifications/other", {})
     with pytest.raises(ValueError, match="^Change: uri is missing$"):

@@ -9,7 +9,13 @@ from typing import Any, Optional
 import pytest
 from hypothesis import given, strategies as st
 
-from minimcp.protocol.uri_template import UriTemplate, check_uri, has_parent_segment, is_safe_segment, parse_web_url
+from minimcp.protocol.uri_template import (
+    UriTemplate,
+    check_uri,
+    has_parent_segment,
+    is_safe_segment,
+    parse_web_url,
+)
 
 from ..drawn import drawn
 from ..rows import for_each
@@ -17,13 +23,69 @@ from ..rows import for_each
 # ---------------------------------------------------------------- templates
 
 
-@for_each("template", [
-    "{", "}", "a{b", "a}b", "{}", "{a", "{a{b}}", "{a}}", "{,}", "{a,}", "{,a}", "{a b}", "{ a}", "{a }", "{a-b}",
-    "{~a}", "{=a}", "{!a}", "{@a}", "{|a}", "{$a}", "{??a}", "{+}", "{?}", "{a:}", "{a:0}", "{a:01}", "{a:10000}",
-    "{a:x}", "{a:-1}", "{a*:2}", "{a:2*}", "{a**}", "{a.}", "{.a.}", "{a..b}", "{..a}", "{%2x}", "{a%}", "{é}",
-    "{a=1}", "{a?}", "{a\n}", "{a:1\u0661}", "a b", "a\tb", "a<b", "a>b", 'a"b', "a\\b", "a^b", "a`b", "a|b", "50%",
-    "%zz", "a\nb", "a\x7f", "\ud800",
-])
+@for_each(
+    "template",
+    [
+        "{",
+        "}",
+        "a{b",
+        "a}b",
+        "{}",
+        "{a",
+        "{a{b}}",
+        "{a}}",
+        "{,}",
+        "{a,}",
+        "{,a}",
+        "{a b}",
+        "{ a}",
+        "{a }",
+        "{a-b}",
+        "{~a}",
+        "{=a}",
+        "{!a}",
+        "{@a}",
+        "{|a}",
+        "{$a}",
+        "{??a}",
+        "{+}",
+        "{?}",
+        "{a:}",
+        "{a:0}",
+        "{a:01}",
+        "{a:10000}",
+        "{a:x}",
+        "{a:-1}",
+        "{a*:2}",
+        "{a:2*}",
+        "{a**}",
+        "{a.}",
+        "{.a.}",
+        "{a..b}",
+        "{..a}",
+        "{%2x}",
+        "{a%}",
+        "{é}",
+        "{a=1}",
+        "{a?}",
+        "{a\n}",
+        "{a:1\u0661}",
+        "a b",
+        "a\tb",
+        "a<b",
+        "a>b",
+        'a"b',
+        "a\\b",
+        "a^b",
+        "a`b",
+        "a|b",
+        "50%",
+        "%zz",
+        "a\nb",
+        "a\x7f",
+        "\ud800",
+    ],
+)
 def test_what_is_no_template(template: str) -> None:
     with pytest.raises(ValueError, match="URI template"):
         UriTemplate(template)
@@ -92,8 +154,26 @@ def test_no_match(template: str, uri: str) -> None:
 
 
 ASTRAY = [
-    "..", ".", "%2e%2e", "%2E.", ".%2e", "%2e", "a%2Fb", "a%2fb", "%2Fetc", "..%2Fx", "a%5Cb", "a%5cb", "..%5C..",
-    "%00", "a%00b", "%C0%AE%C0%AE", "%C0%AF", "%E0%80%AF", "%FF", "%ED%A0%80",
+    "..",
+    ".",
+    "%2e%2e",
+    "%2E.",
+    ".%2e",
+    "%2e",
+    "a%2Fb",
+    "a%2fb",
+    "%2Fetc",
+    "..%2Fx",
+    "a%5Cb",
+    "a%5cb",
+    "..%5C..",
+    "%00",
+    "a%00b",
+    "%C0%AE%C0%AE",
+    "%C0%AF",
+    "%E0%80%AF",
+    "%FF",
+    "%ED%A0%80",
 ]
 
 
@@ -106,10 +186,26 @@ def test_a_segment_stays_a_segment(template: str, text: str) -> None:
     assert UriTemplate(template).match(before + text) is None
 
 
-@for_each("path", [
-    "..", "../x", "x/..", "a/../../etc", "a/%2e%2e/etc", "a/.%2E/b", "a%2F..%2Fb", "a/..%2fb", "a%5C..%5Cb", "..%5cx",
-    "a/..?x", "a/..#x", "a%00b", "%FF", "a\\..\\b",
-])
+@for_each(
+    "path",
+    [
+        "..",
+        "../x",
+        "x/..",
+        "a/../../etc",
+        "a/%2e%2e/etc",
+        "a/.%2E/b",
+        "a%2F..%2Fb",
+        "a/..%2fb",
+        "a%5C..%5Cb",
+        "..%5cx",
+        "a/..?x",
+        "a/..#x",
+        "a%00b",
+        "%FF",
+        "a\\..\\b",
+    ],
+)
 @for_each("template", ["file:///{+path}", "file:///{+a}{+b}", "file:///{a}/{+path}"])
 def test_no_path_climbs(template: str, path: str) -> None:
     assert UriTemplate(template).match("file:///" + path) is None
@@ -133,24 +229,41 @@ def test_the_names_stand_in_order() -> None:
     assert repr(template) == "<UriTemplate '{b}/{a:3}{?c*,b}{&d.e}'>"
 
 
-@pytest.mark.parametrize(("template", "example"), [
-    ("", ""), ("{user}", "x"), ("f:/{a}/{+b}{#c}", "f:/x/x#x"),
-    ("f:/caf\u00e9/%7e{/a,b}{.c*}", "f:/caf%C3%A9/%7E/x/x.x"),
-    ("f:{;a}?b=1{&c}", "f:;x?b=1&x"), ("f:y{?a}{&b,c}", "f:y?x"), ("{?a}{&b}", "?x"),
-])
+@pytest.mark.parametrize(
+    ("template", "example"),
+    [
+        ("", ""),
+        ("{user}", "x"),
+        ("f:/{a}/{+b}{#c}", "f:/x/x#x"),
+        ("f:/caf\u00e9/%7e{/a,b}{.c*}", "f:/caf%C3%A9/%7E/x/x.x"),
+        ("f:{;a}?b=1{&c}", "f:;x?b=1&x"),
+        ("f:y{?a}{&b,c}", "f:y?x"),
+        ("{?a}{&b}", "?x"),
+    ],
+)
 def test_an_example_shows_what_stands_around_the_variables(template: str, example: str) -> None:
     assert UriTemplate(template).example == example
 
 
 PARTS = {
-    "a": "a", "b": "b", "/": "/", "-": "-", "%41": "%41", "{v}": "((?:[ab41-]|%41)+)", "{+v}": "((?:[ab41/-]|%41)+)",
-    "{/v}": "/((?:[ab41-]|%41)+)", "{v,v}": "((?:[ab41-]|%41)+),((?:[ab41-]|%41)+)",
+    "a": "a",
+    "b": "b",
+    "/": "/",
+    "-": "-",
+    "%41": "%41",
+    "{v}": "((?:[ab41-]|%41)+)",
+    "{+v}": "((?:[ab41/-]|%41)+)",
+    "{/v}": "/((?:[ab41-]|%41)+)",
+    "{v,v}": "((?:[ab41-]|%41)+),((?:[ab41-]|%41)+)",
 }
 
 
 def _numbered(parts: list[str]) -> str:
     pieces = "".join(parts).split("v")
-    return "".join(piece + (f"v{number}" if number < len(pieces) - 1 else "") for number, piece in enumerate(pieces))
+    return "".join(
+        piece + (f"v{number}" if number < len(pieces) - 1 else "")
+        for number, piece in enumerate(pieces)
+    )
 
 
 @drawn(100)
@@ -162,7 +275,9 @@ def test_the_match_is_that_of_a_pattern_that_tries_everything(parts: list[str], 
     found = re.fullmatch("".join(PARTS[part] for part in parts), uri)
     wanted: Optional[dict[str, str]] = None
     if found:
-        wanted = {f"v{number}": text.replace("%41", "A") for number, text in enumerate(found.groups())}
+        wanted = {
+            f"v{number}": text.replace("%41", "A") for number, text in enumerate(found.groups())
+        }
     assert UriTemplate(_numbered(parts)).match(uri) == wanted
 
 
@@ -178,9 +293,17 @@ def test_whatever_comes_nothing_but_safe_values_are_yielded(template: str, tail:
         assert not has_parent_segment(value)
 
 
-@for_each("template", [
-    "{/a*}", "{a*}{b*}{c*}", "{?a*}{&b*}", "{+a}{+b}{+c}x", "x{.a*}{.b*}{.c*}!", "{a}{b}{c}{d}",
-])
+@for_each(
+    "template",
+    [
+        "{/a*}",
+        "{a*}{b*}{c*}",
+        "{?a*}{&b*}",
+        "{+a}{+b}{+c}x",
+        "x{.a*}{.b*}{.c*}!",
+        "{a}{b}{c}{d}",
+    ],
+)
 @for_each("piece", ["a", "/a", ",", "&a=1", ".", "%41", "?a=1&"])
 def test_long_uris_are_no_trouble(template: str, piece: str) -> None:
     """A matcher that backtracks does not come back from these within the limit of a hanging test."""
@@ -193,8 +316,12 @@ def test_long_uris_are_no_trouble(template: str, piece: str) -> None:
 
 
 def test_safe_segments() -> None:
-    assert all(is_safe_segment(text) for text in ("", "a", "...", ".a", "a..b", "%2e%2e", "a:b", "-"))
-    assert not any(is_safe_segment(text) for text in (".", "..", "/", "a/b", "\\", "a\\b", "\0", "a\0"))
+    assert all(
+        is_safe_segment(text) for text in ("", "a", "...", ".a", "a..b", "%2e%2e", "a:b", "-")
+    )
+    assert not any(
+        is_safe_segment(text) for text in (".", "..", "/", "a/b", "\\", "a\\b", "\0", "a\0")
+    )
 
 
 def test_parent_segments() -> None:
@@ -204,28 +331,78 @@ def test_parent_segments() -> None:
     assert not any(has_parent_segment(text) for text in harmless)
 
 
-@for_each("uri", [
-    "a:", "a:b", "urn:isbn:0451450523", "mailto:a@b.c", "file:///etc/hosts", "file:///a/../b", "db://users/42?x=1#y",
-    "x+y-z.1:a", "http://h:80/", "http://h:/", "http://u:p@h/", "http://[::1]:80/", "http://[::ffff:1.2.3.4]",
-    "http://[v1.a:b]/", "a://", "a:?", "a:#", "a:/?/?#/?", "x:%C3%9F", "x:!$&'()*+,;=:@-._~", "http://%41/",
-    "x:a//b", "A:b",
-])
+@for_each(
+    "uri",
+    [
+        "a:",
+        "a:b",
+        "urn:isbn:0451450523",
+        "mailto:a@b.c",
+        "file:///etc/hosts",
+        "file:///a/../b",
+        "db://users/42?x=1#y",
+        "x+y-z.1:a",
+        "http://h:80/",
+        "http://h:/",
+        "http://u:p@h/",
+        "http://[::1]:80/",
+        "http://[::ffff:1.2.3.4]",
+        "http://[v1.a:b]/",
+        "a://",
+        "a:?",
+        "a:#",
+        "a:/?/?#/?",
+        "x:%C3%9F",
+        "x:!$&'()*+,;=:@-._~",
+        "http://%41/",
+        "x:a//b",
+        "A:b",
+    ],
+)
 def test_uris(uri: str) -> None:
     check_uri(uri)
 
 
-@for_each(("uri", "why"), [
-    ("", "scheme"), ("a", "scheme"), ("/a/b", "scheme"), (":a", "scheme"), ("1a:b", "scheme"), ("a_b:c", "scheme"),
-    ("é:c", "scheme"), (" a:b", "scheme"), ("a:b c", "' ' at character 4 must be"), ("a:b\n", "'\\\\n' at character 4"),
-    ("a:\0", "percent-encoded"), ("a:é", "percent-encoded"), ("a:\ud800", "percent-encoded"),
-    ("a:{x}", "'{' at character 3"), ("a:b\\c", "percent-encoded"), ("a:<b>", "percent-encoded"),
-    ("a:%", "'%' at character 3"), ("a:%4", "percent-encoded"), ("a:%zz", "percent-encoded"),
-    ("a:b#c#d", "'#' once"), ("a:[b]", "brackets"), ("a:b?[", "brackets"), ("a:b#]", "brackets"),
-    ("a://h/[", "brackets"), ("a://h:x/", "host or port"), ("a://h:1:2/", "host or port"),
-    ("a://a@b@c/", "host or port"), ("a://[::1/", "host or port"), ("a://[]/", "host or port"),
-    ("a://[::g]/", "host or port"), ("a://[1.2.3.4]/", "host or port"), ("a://[fe80::1%25eth0]/", "host or port"),
-    ("a://[::1]x/", "host or port"), ("a://x[::1]/", "host or port"), ("a://[v1.]/", "host or port"),
-])
+@for_each(
+    ("uri", "why"),
+    [
+        ("", "scheme"),
+        ("a", "scheme"),
+        ("/a/b", "scheme"),
+        (":a", "scheme"),
+        ("1a:b", "scheme"),
+        ("a_b:c", "scheme"),
+        ("é:c", "scheme"),
+        (" a:b", "scheme"),
+        ("a:b c", "' ' at character 4 must be"),
+        ("a:b\n", "'\\\\n' at character 4"),
+        ("a:\0", "percent-encoded"),
+        ("a:é", "percent-encoded"),
+        ("a:\ud800", "percent-encoded"),
+        ("a:{x}", "'{' at character 3"),
+        ("a:b\\c", "percent-encoded"),
+        ("a:<b>", "percent-encoded"),
+        ("a:%", "'%' at character 3"),
+        ("a:%4", "percent-encoded"),
+        ("a:%zz", "percent-encoded"),
+        ("a:b#c#d", "'#' once"),
+        ("a:[b]", "brackets"),
+        ("a:b?[", "brackets"),
+        ("a:b#]", "brackets"),
+        ("a://h/[", "brackets"),
+        ("a://h:x/", "host or port"),
+        ("a://h:1:2/", "host or port"),
+        ("a://a@b@c/", "host or port"),
+        ("a://[::1/", "host or port"),
+        ("a://[]/", "host or port"),
+        ("a://[::g]/", "host or port"),
+        ("a://[1.2.3.4]/", "host or port"),
+        ("a://[fe80::1%25eth0]/", "host or port"),
+        ("a://[::1]x/", "host or port"),
+        ("a://x[::1]/", "host or port"),
+        ("a://[v1.]/", "host or port"),
+    ],
+)
 def test_what_is_no_uri(uri: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:
         check_uri(uri)
@@ -234,22 +411,63 @@ def test_what_is_no_uri(uri: str, why: str) -> None:
 
 
 @pytest.mark.requirement("SEC-09")
-@pytest.mark.parametrize(("url", "where"), [
-    ("http://a.example", ("http", "a.example", 80)),
-    ("HTTPS://A.example:8443/b?c@d#\xe9", ("https", "a.example", 8443)),
-    ("http://127.0.0.1:1/", ("http", "127.0.0.1", 1)), ("https://[0:0::1]:65535?", ("https", "::1", 65535)),
-    ("http://1a.b_c-d.", ("http", "1a.b_c-d.", 80)),
-    *((url, None) for url in (
-        "", "http://", "ftp://a", "http:a", "http://a:0", "http://a:65536", "http://a:", "http://1", "http://127.1/",
-        "http://127.0.0.1./", "http://0x7f000001", "http://a.0X1", "http://[::1", "http://[:::]", "http://[fe80::1%25e]",
-        "http://a\\b", "http://a/b\\c", "http://a/ ", " http://a", "http://a\n", "http://a/\x85", "http://\xe9",
-        "http://%61", "http:///a", "ms-msdt://a", "http://b\u0430nk", "http://a\u3002b", "\x01http://a", "http://a%2eb",
-        "http://u@a", "http://\u212a", "http\u017f://a", "http://a b", "http://-a", "http://.a",
-    )),
-])
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("http://a.example", ("http", "a.example", 80)),
+        ("HTTPS://A.example:8443/b?c@d#\xe9", ("https", "a.example", 8443)),
+        ("http://127.0.0.1:1/", ("http", "127.0.0.1", 1)),
+        ("https://[0:0::1]:65535?", ("https", "::1", 65535)),
+        ("http://1a.b_c-d.", ("http", "1a.b_c-d.", 80)),
+        *(
+            (url, None)
+            for url in (
+                "",
+                "http://",
+                "ftp://a",
+                "http:a",
+                "http://a:0",
+                "http://a:65536",
+                "http://a:",
+                "http://1",
+                "http://127.1/",
+                "http://127.0.0.1./",
+                "http://0x7f000001",
+                "http://a.0X1",
+                "http://[::1",
+                "http://[:::]",
+                "http://[fe80::1%25e]",
+                "http://a\\b",
+                "http://a/b\\c",
+                "http://a/ ",
+                " http://a",
+                "http://a\n",
+                "http://a/\x85",
+                "http://\xe9",
+                "http://%61",
+                "http:///a",
+                "ms-msdt://a",
+                "http://b\u0430nk",
+                "http://a\u3002b",
+                "\x01http://a",
+                "http://a%2eb",
+                "http://u@a",
+                "http://\u212a",
+                "http\u017f://a",
+                "http://a b",
+                "http://-a",
+                "http://.a",
+            )
+        ),
+    ],
+)
 def test_a_url_is_taken_apart_in_the_one_way_in_which_all_programs_do(url: str, where: Any) -> None:
     if where is not None:
-        assert parse_web_url(url) == where == parse_web_url(url.replace("//", "//me:x@", 1), userinfo=True)
+        assert (
+            parse_web_url(url)
+            == where
+            == parse_web_url(url.replace("//", "//me:x@", 1), userinfo=True)
+        )
         return
     with pytest.raises(ValueError, match="names a host in ASCII"):
         parse_web_url(url)

@@ -26,6 +26,7 @@ if not jwt.algorithms.has_crypto:
 
 RESOURCE = "https://mcp.example.com/mcp"
 
+
 class Issuer:
     """Says what a test wants, over HTTP, and keeps what it was asked."""
 
@@ -106,7 +107,9 @@ def clock(monkeypatch: Any) -> List[float]:
     return now
 
 
-def signed(key: Any, issuer: str, kid: Optional[str] = "a", algorithm: str = "ES256", **claims: Any) -> str:
+def signed(
+    key: Any, issuer: str, kid: Optional[str] = "a", algorithm: str = "ES256", **claims: Any
+) -> str:
     given = {"iss": issuer, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 60, **claims}
     given = {name: value for name, value in given.items() if value is not None}
     return str(jwt.encode(given, key, algorithm, headers={"kid": kid} if kid else {}))
@@ -156,7 +159,14 @@ def test_a_key_serves_what_it_is_for(issuer: Issuer, key: Any) -> None:
     other, document = rsa(), {"keys": [{"kid": "a", "use": "enc", **public(key)}]}
     bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)
     assert status_of(bearer, signed(key, issuer.url)) == 401
-    document = {"keys": [{"kid": "a", "alg": "RS512", **public(other)}, {"kty": "odd"}, 5, {"kid": "a", **public(key)}]}
+    document = {
+        "keys": [
+            {"kid": "a", "alg": "RS512", **public(other)},
+            {"kty": "odd"},
+            5,
+            {"kid": "a", **public(key)},
+        ]
+    }
     bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)
     assert admit(bearer, signed(key, issuer.url)).subject == "ada"
     assert admit(bearer, signed(other, issuer.url, algorithm="RS512")).subject == "ada"
@@ -166,13 +176,17 @@ def test_a_key_serves_what_it_is_for(issuer: Issuer, key: Any) -> None:
     assert issuer.asked == []
 
 
-def test_keys_are_asked_for_again_and_not_too_often(issuer: Issuer, key: Any, clock: List[float], caplog: Any) -> None:
+def test_keys_are_asked_for_again_and_not_too_often(
+    issuer: Issuer, key: Any, clock: List[float], caplog: Any
+) -> None:
     issuer.keys["a"] = key
     bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
     assert admit(bearer, signed(key, issuer.url)).subject == "ada"
     newer = elliptic()
     issuer.keys["b"] = newer
-    assert status_of(bearer, signed(newer, issuer.url, "b")) == 401  # it was asked less than 10 seconds ago
+    assert (
+        status_of(bearer, signed(newer, issuer.url, "b")) == 401
+    )  # it was asked less than 10 seconds ago
     assert len(issuer.asked) == 1
     clock[0] += 11
     assert admit(bearer, signed(newer, issuer.url, "b")).subject == "ada"
@@ -208,9 +222,19 @@ def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog:
 
 def test_a_token_is_introspected_each_time(issuer: Issuer) -> None:
     bearer = Bearer.introspection(
-        issuer.url + "/introspect", "mcp server", "s:cret", resource=RESOURCE, authorization_servers=[issuer.url]
+        issuer.url + "/introspect",
+        "mcp server",
+        "s:cret",
+        resource=RESOURCE,
+        authorization_servers=[issuer.url],
     )
-    issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": [RESOURCE], "scope": "read", "exp": time.time() + 60}
+    issuer.tokens["t-1"] = {
+        "active": True,
+        "sub": "ada",
+        "aud": [RESOURCE],
+        "scope": "read",
+        "exp": time.time() + 60,
+    }
     issuer.tokens["t-2"] = {"active": "true", "sub": "ada", "aud": [RESOURCE]}
     issuer.tokens["t-3"] = {"active": True, "sub": "ada"}
     assert admit(bearer, "t-1").scopes == {"read"}
@@ -222,7 +246,11 @@ def test_a_token_is_introspected_each_time(issuer: Issuer) -> None:
 
 def test_an_endpoint_that_fails_lets_nobody_in(issuer: Issuer, caplog: Any) -> None:
     bearer = Bearer.introspection(
-        issuer.url + "/introspect", "app", "s3cret", resource=RESOURCE, authorization_servers=[issuer.url]
+        issuer.url + "/introspect",
+        "app",
+        "s3cret",
+        resource=RESOURCE,
+        authorization_servers=[issuer.url],
     )
     issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": RESOURCE}
     issuer.status = 401

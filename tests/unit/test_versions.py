@@ -14,20 +14,33 @@ R1, R2, R3, R4, R5 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "20
 NAMES = (R1, R2, R3, R4, R5)
 
 FACTS: dict[str, tuple[Any, Any, Any, Any, Any]] = {
-    "name": NAMES, "handshake": (True, True, True, True, False), "batches": (True, True, False, False, False),
-    "polling": (False, False, False, True, False), "error_without_id": (False, False, False, True, True),
-    "progress_message": (False, True, True, True, True), "structured": ("none", "none", "object", "object", "any"),
+    "name": NAMES,
+    "handshake": (True, True, True, True, False),
+    "batches": (True, True, False, False, False),
+    "polling": (False, False, False, True, False),
+    "error_without_id": (False, False, False, True, True),
+    "progress_message": (False, True, True, True, True),
+    "structured": ("none", "none", "object", "object", "any"),
     "argument_errors_are_results": (False, False, False, True, True),
-    "completions_capability": (False, True, True, True, True), "completion_context": (False, False, True, True, True),
-    "result_type": (False, False, False, False, True), "cache_hints": (False, False, False, False, True),
-    "url_errors": (False, False, False, True, False), "elicitation_ids": (False, False, False, True, False),
-    "full_forms": (False, False, False, True, True), "sampling_tools": (False, False, False, True, True),
+    "completions_capability": (False, True, True, True, True),
+    "completion_context": (False, False, True, True, True),
+    "result_type": (False, False, False, False, True),
+    "cache_hints": (False, False, False, False, True),
+    "url_errors": (False, False, False, True, False),
+    "elicitation_ids": (False, False, False, True, False),
+    "full_forms": (False, False, False, True, True),
+    "sampling_tools": (False, False, False, True, True),
     "tasks": ("none", "none", "none", "core", "extension"),
     "resource_missing": (-32002, -32002, -32002, -32002, -32602),
     "client_capabilities": (
-        {"sampling": (), "roots": ("listChanged",)}, {"sampling": (), "roots": ("listChanged",)},
+        {"sampling": (), "roots": ("listChanged",)},
+        {"sampling": (), "roots": ("listChanged",)},
         {"sampling": (), "roots": ("listChanged",), "elicitation": ()},
-        {"sampling": ("tools", "context"), "roots": ("listChanged",), "elicitation": ("form", "url")},
+        {
+            "sampling": ("tools", "context"),
+            "roots": ("listChanged",),
+            "elicitation": ("form", "url"),
+        },
         {"sampling": ("tools", "context"), "roots": (), "elicitation": ("form", "url")},
     ),
 }
@@ -65,7 +78,11 @@ SETS: dict[str, tuple[str, str, str, str, str]] = {
 
 @pytest.mark.requirement("LIFE-12")
 def test_there_are_five_revisions_and_the_table_knows_every_fact() -> None:
-    assert dict(zip(NAMES, REVISIONS)) == BY_NAME and len(REVISIONS) == 5 and NEWEST_HANDSHAKE is BY_NAME[R4]
+    assert (
+        dict(zip(NAMES, REVISIONS)) == BY_NAME
+        and len(REVISIONS) == 5
+        and NEWEST_HANDSHAKE is BY_NAME[R4]
+    )
     assert set(Revision._fields) == {*FACTS, *SETS}
     with pytest.raises(AttributeError):
         NEWEST_HANDSHAKE.batches = True  # type: ignore[misc]
@@ -82,13 +99,17 @@ def test_a_set_has_its_members_in_each_revision(fact: str) -> None:
     for revision, changes in zip(REVISIONS, SETS[fact]):
         for change in changes.split():
             (expected.discard if change[0] == "-" else expected.add)(change.lstrip("+-"))
-        assert getattr(revision, fact) == expected and isinstance(getattr(revision, fact), frozenset), revision.name
+        assert getattr(revision, fact) == expected and isinstance(
+            getattr(revision, fact), frozenset
+        ), revision.name
 
 
 def test_an_unknown_revision_is_refused_by_name() -> None:
     odd: list[Any] = ["2099-01-01", "", "2025-11-26", "latest", 20251125, None]
     for unknown in odd:
-        with pytest.raises(ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"):
+        with pytest.raises(
+            ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"
+        ):
             choose([R1, unknown])
     with pytest.raises(ValueError, match=f"^name one of {', '.join(NAMES)}$"):
         choose([])

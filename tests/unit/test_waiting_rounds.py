@@ -22,7 +22,11 @@ class Effects:
     """A server whose tool does something before it asks, and keeps what happened to it."""
 
     def __init__(self, **options: Any) -> None:
-        self.server, self.began, self.ended = Server("effects", **options), Semaphore(0), SimpleQueue()
+        self.server, self.began, self.ended = (
+            Server("effects", **options),
+            Semaphore(0),
+            SimpleQueue(),
+        )
         self.runs = 0
 
         @self.server.tool
@@ -34,7 +38,9 @@ class Effects:
                 said = [ctx.elicit(f"{number}?", {"n": int}) for number in range(questions)]
                 ctx.progress(1)
                 self.ended.put("")
-                return " ".join([name, *(f"{answer.action}{answer.content or ''}" for answer in said)])
+                return " ".join(
+                    [name, *(f"{answer.action}{answer.content or ''}" for answer in said)]
+                )
             except BaseException as error:
                 self.ended.put(f"{type(error).__name__}: {error}")
                 raise
@@ -43,9 +49,16 @@ class Effects:
 def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
-        first = client.once("tools/call", name="act", arguments={}, _meta={"progressToken": "one"})["result"]
-        params = {"requestState": first["requestState"], "inputResponses": {"elicit-1": {"action": "cancel"}}}
-        last = client.once("tools/call", name="act", arguments={}, **params, _meta={"progressToken": "two"})
+        first = client.once("tools/call", name="act", arguments={}, _meta={"progressToken": "one"})[
+            "result"
+        ]
+        params = {
+            "requestState": first["requestState"],
+            "inputResponses": {"elicit-1": {"action": "cancel"}},
+        }
+        last = client.once(
+            "tools/call", name="act", arguments={}, **params, _meta={"progressToken": "two"}
+        )
         assert last["result"]["content"][0]["text"] == "x cancel"
         assert [notice["params"]["progressToken"] for notice in client.notices] == ["two"]
     effects.server.close()
@@ -70,7 +83,10 @@ def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
     effects = Effects(limits=Limits(ask_timeout=0.05))
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
-        assert effects.ended.get(timeout=WAIT) == "RequestTimeout: tools/call act: no answer to elicit-1 within 0.05 s"
+        assert (
+            effects.ended.get(timeout=WAIT)
+            == "RequestTimeout: tools/call act: no answer to elicit-1 within 0.05 s"
+        )
         late = client.once("tools/call", name="act", arguments={}, requestState=state)["error"]
         assert late["data"] == {"reason": "invalid_request_state"} and effects.runs == 1
         channel = next(iter(effects.server._connections.values()))
@@ -133,7 +149,12 @@ def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
 
 def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_and_steps() -> None:
     server, steps, messages = Server("payments"), [], []
-    wanted = {"mode": "url", "message": "Pay", "url": "https://example.com/pay", "elicitationId": "e1"}
+    wanted = {
+        "mode": "url",
+        "message": "Pay",
+        "url": "https://example.com/pay",
+        "elicitationId": "e1",
+    }
 
     @server.tool
     def buy(ctx: Context) -> str:
@@ -148,7 +169,9 @@ def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_an
         messages.append(question["params"]["message"])
         return user(question)
 
-    with RawClient(server, R5, {"elicitation/create": reply}, {"elicitation": {"form": {}, "url": {}}}) as client:
+    with RawClient(
+        server, R5, {"elicitation/create": reply}, {"elicitation": {"form": {}, "url": {}}}
+    ) as client:
         assert client.call("buy") == "3 in round 2"
     assert messages == ["how many?", "Pay"] and steps == [3]
     server.close()
@@ -160,7 +183,9 @@ def test_one_of_many_that_come_with_one_state_goes_on() -> None:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
         answers = {"elicit-1": {"action": "decline"}}
         for _ in range(10):
-            client.begin("tools/call", name="act", arguments={}, requestState=state, inputResponses=answers)
+            client.begin(
+                "tools/call", name="act", arguments={}, requestState=state, inputResponses=answers
+            )
         assert sorted("result" in client.peer.expect() for _ in range(10)) == [False] * 9 + [True]
     assert effects.runs == 1
     effects.server.close()

@@ -32,22 +32,42 @@ class Host:
     def __call__(self, request: HttpRequest, **environ: Any) -> Tuple[int, Dict[str, str], Any]:
         names = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
         given: Dict[str, Any] = {
-            names.get(name, "HTTP_" + name.upper().replace("-", "_")): value for name, value in request.headers.items()
+            names.get(name, "HTTP_" + name.upper().replace("-", "_")): value
+            for name, value in request.headers.items()
         }
         path, _, query = request.path.partition("?")
         started: List[Any] = []
 
-        def start_response(status: str, headers: List[Tuple[str, str]], exc_info: Any = None) -> Any:
+        def start_response(
+            status: str, headers: List[Tuple[str, str]], exc_info: Any = None
+        ) -> Any:
             started.append((int(status[:3]), dict(headers)))
             return lambda data: None
 
-        body: Iterable[bytes] = self.app({
-            "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "PATH_INFO": path, "QUERY_STRING": query,
-            "SERVER_NAME": "localhost", "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body), "wsgi.errors": io.StringIO(),
-            "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False, "REMOTE_ADDR": "127.0.0.1",
-            "CONTENT_LENGTH": str(len(request.body)), **given, **self.environ, **environ,
-        }, start_response)
+        body: Iterable[bytes] = self.app(
+            {
+                "REQUEST_METHOD": request.method,
+                "SCRIPT_NAME": "",
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "SERVER_NAME": "localhost",
+                "SERVER_PORT": "80",
+                "SERVER_PROTOCOL": "HTTP/1.1",
+                "wsgi.version": (1, 0),
+                "wsgi.url_scheme": "http",
+                "wsgi.input": io.BytesIO(request.body),
+                "wsgi.errors": io.StringIO(),
+                "wsgi.multithread": True,
+                "wsgi.multiprocess": False,
+                "wsgi.run_once": False,
+                "REMOTE_ADDR": "127.0.0.1",
+                "CONTENT_LENGTH": str(len(request.body)),
+                **given,
+                **self.environ,
+                **environ,
+            },
+            start_response,
+        )
         return (*started[0], body)
 
 
@@ -67,7 +87,11 @@ def test_it_is_an_application_of_the_standard(server: Server) -> None:
     assert status == 200 and headers["Content-Length"] == str(len(body))
     assert json.loads(body)["result"]["structuredContent"] == 3
     status, headers, body = whole(host(call("count", token=1)))
-    assert status == 200 and headers["Content-Type"] == "text/event-stream" and len(read_events(body)) == 4
+    assert (
+        status == 200
+        and headers["Content-Type"] == "text/event-stream"
+        and len(read_events(body)) == 4
+    )
 
 
 def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> None:
@@ -86,9 +110,12 @@ def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> No
 @pytest.mark.parametrize(
     ("environ", "status"),
     [
-        ({"PATH_INFO": "/mcp"}, 200), ({"SCRIPT_NAME": "/tools", "PATH_INFO": "/mcp"}, 200),
-        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": ""}, 200), ({"SCRIPT_NAME": "/mcp", "PATH_INFO": "/"}, 404),
-        ({"PATH_INFO": "/other"}, 404), ({"PATH_INFO": "/mcp", "QUERY_STRING": "a=1"}, 200),
+        ({"PATH_INFO": "/mcp"}, 200),
+        ({"SCRIPT_NAME": "/tools", "PATH_INFO": "/mcp"}, 200),
+        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": ""}, 200),
+        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": "/"}, 404),
+        ({"PATH_INFO": "/other"}, 404),
+        ({"PATH_INFO": "/mcp", "QUERY_STRING": "a=1"}, 200),
     ],
 )
 def test_it_answers_wherever_it_is_mounted(server: Server, environ: Any, status: int) -> None:
@@ -96,7 +123,9 @@ def test_it_answers_wherever_it_is_mounted(server: Server, environ: Any, status:
 
 
 def test_the_answer_to_head_has_no_body_whatever_the_host_would_do_with_one(server: Server) -> None:
-    status, headers, body = whole(Host(validator(server.wsgi()))(HttpRequest("HEAD", "/mcp", {"Host": "localhost"})))
+    status, headers, body = whole(
+        Host(validator(server.wsgi()))(HttpRequest("HEAD", "/mcp", {"Host": "localhost"}))
+    )
     assert status == 405 and "POST" in headers["Allow"] and body == b""
 
 
@@ -120,14 +149,16 @@ class Drip(io.BytesIO):
 
 
 def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_sees_why(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wsgi, "SKIPPED_BYTES", 1000)
     with closing(Server("small", http=HttpOptions(body_bytes=100))) as server:
         host, request = Host(server.wsgi()), alone("server/discover")
         for path, length, left in (("/mcp", 900, 50), ("/mcp", 5000, 4050), ("/other", 900, 50)):
             body = io.BytesIO(b" " * (length + 50))
-            answer = whole(host(request, CONTENT_LENGTH=str(length), PATH_INFO=path, **{"wsgi.input": body}))
+            answer = whole(
+                host(request, CONTENT_LENGTH=str(length), PATH_INFO=path, **{"wsgi.input": body})
+            )
             assert answer[0] == (404 if path == "/other" else 413)
             assert len(body.read()) == left
         assert whole(host(request, CONTENT_LENGTH="900", **{"wsgi.input": Drip()}))[0] == 413
@@ -140,7 +171,9 @@ def test_hosts_may_be_named_for_one_mount(server: Server) -> None:
     assert whole(host(alone("server/discover")))[0] == 421
 
 
-def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(server: Server, stage: Stage) -> None:
+def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(
+    server: Server, stage: Stage
+) -> None:
     @server.tool
     def begun(ctx: Context) -> str:
         ctx.on_cancel(stage.cancelled.set)
@@ -236,9 +269,15 @@ def test_without_a_stream_progress_is_dropped_and_nobody_is_asked(server: Server
     assert b"progress" not in server.handle_http(call("count", token=1)).body
     opening = post(message("initialize", hello("2025-06-18", elicitation={})))
     session = dict(server.handle_http(opening).headers)["Mcp-Session-Id"]
-    asked = server.handle_http(post(message("tools/call", {"name": "name"}), {"Mcp-Session-Id": session}))
+    asked = server.handle_http(
+        post(message("tools/call", {"name": "name"}), {"Mcp-Session-Id": session})
+    )
     assert json.loads(asked.body)["result"]["isError"]
-    get = HttpRequest("GET", "/mcp", {"Host": "localhost", "Mcp-Session-Id": session, "Accept": "text/event-stream"})
+    get = HttpRequest(
+        "GET",
+        "/mcp",
+        {"Host": "localhost", "Mcp-Session-Id": session, "Accept": "text/event-stream"},
+    )
     assert server.handle_http(get).status == 405
     stream = server.handle_http(get, stream=True)
     assert stream.status == 200

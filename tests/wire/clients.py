@@ -96,7 +96,9 @@ class ScriptedServer:
             if "method" in message and "id" in message:
                 seen = requests.setdefault(record["pid"], [])
                 identity = (type(message["id"]), message["id"])
-                assert type(message["id"]) in (int, str) and identity not in seen, f"id used twice: {text}"
+                assert type(message["id"]) in (int, str) and identity not in seen, (
+                    f"id used twice: {text}"
+                )
                 seen.append(identity)
                 meta = message.get("params", {}).get("_meta", {})
                 assert (VERSION_KEY in meta) == (CAPABILITIES_KEY in meta), text

@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import Any, Optional, Sequence
 
 from ..support import WAIT, status_of
-from .messages import ABSENT, MODERN, check, decode, encode, hello, modern, notification, request, same
+from .messages import (
+    ABSENT,
+    MODERN,
+    check,
+    decode,
+    encode,
+    hello,
+    modern,
+    notification,
+    request,
+    same,
+)
 
 HERE = Path(__file__).resolve().parent
 PLAIN = HERE / "servers" / "plain.py"
@@ -159,7 +170,9 @@ class RawServer:
             return self._lines.popleft()
         if self.ended:
             raise Gone(f"the server closed its output: {self.stderr()[-2000:]}")
-        raise AssertionError(f"nothing came within {self.seconds(wait):g} s: {self.stderr()[-2000:]}")
+        raise AssertionError(
+            f"nothing came within {self.seconds(wait):g} s: {self.stderr()[-2000:]}"
+        )
 
     def rest(self, wait: Optional[float] = None) -> list[Any]:
         """Every message up to the end of the server's output, checked."""
@@ -191,7 +204,9 @@ class RawServer:
         """An id that was not used before."""
         return f"n{next(self._ids)}"
 
-    def begin(self, method: str, params: Optional[dict[str, Any]] = None, *, id: Any = ABSENT) -> Any:
+    def begin(
+        self, method: str, params: Optional[dict[str, Any]] = None, *, id: Any = ABSENT
+    ) -> Any:
         """Send a request in the revision spoken and return its id; the answer is waited for with `answer`."""
         chosen = self.number() if id is ABSENT else id
         self.write(request(chosen, method, modern(params) if self.revision == MODERN else params))
@@ -213,22 +228,32 @@ class RawServer:
                 return kept
         while True:
             message = self.message(max(0.0, until - time.monotonic()))
-            if isinstance(message, dict) and "method" not in message and same(message.get("id"), id):
+            if (
+                isinstance(message, dict)
+                and "method" not in message
+                and same(message.get("id"), id)
+            ):
                 return message
             self.aside.append(message)
 
-    def ask(self, method: str, params: Optional[dict[str, Any]] = None, **more: Any) -> dict[str, Any]:
+    def ask(
+        self, method: str, params: Optional[dict[str, Any]] = None, **more: Any
+    ) -> dict[str, Any]:
         """A request and its response."""
         return self.answer(self.begin(method, params, **more))
 
-    def result(self, method: str, params: Optional[dict[str, Any]] = None, **more: Any) -> dict[str, Any]:
+    def result(
+        self, method: str, params: Optional[dict[str, Any]] = None, **more: Any
+    ) -> dict[str, Any]:
         """A request and its result; an error fails the test."""
         reply = self.ask(method, params, **more)
         assert "result" in reply, reply
         found: dict[str, Any] = reply["result"]
         return found
 
-    def call(self, tool: str, arguments: Optional[dict[str, Any]] = None, **more: Any) -> dict[str, Any]:
+    def call(
+        self, tool: str, arguments: Optional[dict[str, Any]] = None, **more: Any
+    ) -> dict[str, Any]:
         """A tool call and its result, which may have `isError`."""
         reply = self.answer(self.begin_call(tool, arguments, **more))
         assert "result" in reply, reply
@@ -309,7 +334,9 @@ class RawServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still running after {self.seconds(wait):g} s: {self.stderr()[-2000:]}") from None
+            raise AssertionError(
+                f"still running after {self.seconds(wait):g} s: {self.stderr()[-2000:]}"
+            ) from None
 
     def signal(self, number: int) -> None:
         """Send the process a signal."""

@@ -101,4 +101,8 @@ def check(message: Any) -> Any:
 
 def hello(revision: Any, **capabilities: Any) -> dict[str, Any]:
     """The params of `initialize`."""
-    return {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": {"name": "raw", "version": "0"}}
+    return {
+        "protocolVersion": revision,
+        "capabilities": capabilities,
+        "clientInfo": {"name": "raw", "version": "0"},
+    }

@@ -92,8 +92,14 @@ class Peer:
                 yield line
                 end = buffer.find(b"\n")
             looked = len(buffer)
-            if looked > SHOWN and self.script.get("start") == "duplex" and not self.steps.get("duplex"):
-                self.steps["duplex"] = 1  # once, in the middle of a long line: write 5 MB before reading on
+            if (
+                looked > SHOWN
+                and self.script.get("start") == "duplex"
+                and not self.steps.get("duplex")
+            ):
+                self.steps["duplex"] = (
+                    1  # once, in the middle of a long line: write 5 MB before reading on
+                )
                 self.notify("notifications/message", {"level": "info", "data": "y" * 5_000_000})
 
     # Messages.
@@ -102,8 +108,17 @@ class Peer:
         """Answer a request, in the shape that its era asks for."""
         meta = request.get("params", {}).get("_meta", {})
         if VERSION_KEY in meta and isinstance(result, dict):
-            more = {"ttlMs": 0, "cacheScope": "private"} if self.script.get("cacheable") and "tools" in result else {}
-            result = {"resultType": "complete", "_meta": {SERVER_KEY: SERVER_INFO}, **more, **result}
+            more = (
+                {"ttlMs": 0, "cacheScope": "private"}
+                if self.script.get("cacheable") and "tools" in result
+                else {}
+            )
+            result = {
+                "resultType": "complete",
+                "_meta": {SERVER_KEY: SERVER_INFO},
+                **more,
+                **result,
+            }
         self.send(id=request["id"], result=result)
 
     def error(self, request: Json, code: Any, data: Any = None, message: str = "refused") -> None:
@@ -126,12 +141,19 @@ class Peer:
     def progress(self, request: Json, progress: Any, **more: Any) -> None:
         """Report progress of a request, under its own token."""
         token = request["params"]["_meta"]["progressToken"]
-        self.notify("notifications/progress", {"progressToken": token, "progress": progress, **more})
+        self.notify(
+            "notifications/progress", {"progressToken": token, "progress": progress, **more}
+        )
 
     def about(self) -> Json:
         """What it says of itself in either era."""
-        told = {"instructions": self.script["instructions"]} if "instructions" in self.script else {}
-        return {"capabilities": self.script.get("capabilities", {"tools": {}, "logging": {}}), **told}
+        told = (
+            {"instructions": self.script["instructions"]} if "instructions" in self.script else {}
+        )
+        return {
+            "capabilities": self.script.get("capabilities", {"tools": {}, "logging": {}}),
+            **told,
+        }
 
     # What the script says.
 
@@ -167,13 +189,19 @@ class Peer:
             self.follow(message, self.step("initialize", "agree"), HANDSHAKES)
         elif method == "tools/list":
             listed = self.script.get("list", "one")
-            self.result(message, listed) if isinstance(listed, dict) else LISTS[listed](self, message)
+            self.result(message, listed) if isinstance(listed, dict) else LISTS[listed](
+                self, message
+            )
         elif method == "tools/call":
             step = self.step("tool_errors", None)
             self.follow(message, message["params"]["name"] if step is None else step, TOOLS)
         elif method == "notifications/cancelled":
-            for request in [held for held in self.held if held["id"] == message["params"].get("requestId")]:
-                self.held.remove(request)  # answered all the same, as by a server that did not see it in time
+            for request in [
+                held for held in self.held if held["id"] == message["params"].get("requestId")
+            ]:
+                self.held.remove(
+                    request
+                )  # answered all the same, as by a server that did not see it in time
                 self.text(request, "too late")
         elif method is not None and "id" in message and not method.endswith("silent"):
             self.result(message, {})
@@ -249,7 +277,9 @@ def helper(peer: Peer) -> None:
 
 def stderr_flood(peer: Peer) -> None:
     """Write 20 MB to stderr before reading anything."""
-    block = b"".join(b"line %07d of a very talkative server, up to 64 bytes in all..\n" % n for n in range(16384))
+    block = b"".join(
+        b"line %07d of a very talkative server, up to 64 bytes in all..\n" % n for n in range(16384)
+    )
     for _ in range(20):
         view = memoryview(block)
         while view:
@@ -284,7 +314,9 @@ ENDS: Acts = {"exit": leave(0), "hang": hang}
 def discovered(*versions: str) -> Callable[[Peer, Json], None]:
     """A server of these revisions."""
     hints = {"supportedVersions": list(versions), "ttlMs": 0, "cacheScope": "private"}
-    return lambda peer, request: peer.result(request, {**hints, **peer.about(), **peer.script.get("more", {})})
+    return lambda peer, request: peer.result(
+        request, {**hints, **peer.about(), **peer.script.get("more", {})}
+    )
 
 
 discover_modern = discovered(MODERN, *reversed(HANDSHAKE_VERSIONS))
@@ -319,7 +351,12 @@ def shake(peer: Peer, request: Json, version: str = "") -> None:
     tell_late(peer)
     asked = request["params"]["protocolVersion"]
     agreed = version or (asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1])
-    found = {"protocolVersion": agreed, "serverInfo": SERVER_INFO, **peer.about(), **peer.script.get("more", {})}
+    found = {
+        "protocolVersion": agreed,
+        "serverInfo": SERVER_INFO,
+        **peer.about(),
+        **peer.script.get("more", {}),
+    }
     peer.result(request, found)
 
 
@@ -333,7 +370,9 @@ def ping_first(peer: Peer, request: Json) -> None:
 def locked(peer: Peer, request: Json) -> None:
     """Refuse the handshake: the pipe was locked to the new era by the probe."""
     tell_late(peer)
-    peer.error(request, -32022, {"supported": [MODERN], "requested": request["params"]["protocolVersion"]})
+    peer.error(
+        request, -32022, {"supported": [MODERN], "requested": request["params"]["protocolVersion"]}
+    )
 
 
 HANDSHAKES: Answers = {
@@ -391,7 +430,9 @@ def circle(peer: Peer, request: Json) -> None:
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 LISTS: Answers = {
-    "one": result(tools=[tool("echo", description="says it again", **{"x-extra": [1]})], **{"x-more": 2}),
+    "one": result(
+        tools=[tool("echo", description="says it again", **{"x-extra": [1]})], **{"x-more": 2}
+    ),
     "pages": pages(["next ", "", "\u00fc=&/?\u2028"], [2, 0, 5, 1]),
     "null-cursor": pages(["a"], [1, 1], {"nextCursor": None}),
     "same-cursor": result(tools=[], nextCursor="again"),
@@ -399,8 +440,12 @@ LISTS: Answers = {
     "endless-pages": endless,
     "slow-pages": lambda peer, request: endless(peer, request, seconds=0.05),
     "silent": nothing,
-    "schemas": result(tools=[tool(name, outputSchema=SCHEMA) for name in ("structured", "echo", "fails")]),
-    "ten-thousand": lambda peer, request: peer.result(request, {"tools": [tool(f"t{n}") for n in range(10_000)]}),
+    "schemas": result(
+        tools=[tool(name, outputSchema=SCHEMA) for name in ("structured", "echo", "fails")]
+    ),
+    "ten-thousand": lambda peer, request: peer.result(
+        request, {"tools": [tool(f"t{n}") for n in range(10_000)]}
+    ),
 }
 
 
@@ -511,8 +556,14 @@ def flood(peer: Peer, request: Json) -> None:
     """Report progress and log as fast as it goes, until something comes from the client."""
     token = request["params"]["_meta"]["progressToken"]
     progress = {"progressToken": token, "progress": 1, "message": "x" * 20_000}
-    both = ("notifications/progress", progress), ("notifications/message", {"level": "info", "data": "x" * 2_000})
-    lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n" for method, params in both]
+    both = (
+        ("notifications/progress", progress),
+        ("notifications/message", {"level": "info", "data": "x" * 2_000}),
+    )
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + "\n"
+        for method, params in both
+    ]
     block = "".join(lines).encode() * 20
     while not select.select([0], [], [], 0)[0]:
         peer.write(block)
@@ -520,7 +571,12 @@ def flood(peer: Peer, request: Json) -> None:
 
 def unknown_notes(peer: Peer, request: Json) -> None:
     """Send notifications that nobody knows or that are malformed, then answer."""
-    for method in ("notifications/nope", "nope", "notifications/cancelled", "notifications/message"):
+    for method in (
+        "notifications/nope",
+        "nope",
+        "notifications/cancelled",
+        "notifications/message",
+    ):
         peer.send(method=method)
         peer.send(method=method, params=[1])
         peer.send(method=method, params={"requestId": request["id"], "level": 3})
@@ -560,7 +616,9 @@ def asks(peer: Peer, request: Json) -> None:
 def logs(peer: Peer, request: Json) -> None:
     """Send a log message of each level, then answer."""
     for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
-        peer.notify("notifications/message", {"level": level, "data": {"of": level}, "logger": "peer"})
+        peer.notify(
+            "notifications/message", {"level": level, "data": {"of": level}, "logger": "peer"}
+        )
     echo(peer, request)
 
 
@@ -622,7 +680,9 @@ def said(text: bytes, more: bytes = b"}}") -> bytes:
 
 TOOLS: Answers = {
     "echo": echo,
-    "hold": lambda peer, request: peer.held.append(request),  # until it is cancelled, which is too late
+    "hold": lambda peer, request: peer.held.append(
+        request
+    ),  # until it is cancelled, which is too late
     "reverse": reverse,
     "count": count,
     "stray-progress": stray_progress,
@@ -632,9 +692,17 @@ TOOLS: Answers = {
     "half-line-exit": lambda peer, request: (half_line(peer, request), os._exit(0)),
     "half-line-hang": half_line,
     "close-stdout": lambda peer, request: os.close(1),
-    "unknown-ids": wrong_ids(10**6, "nobody", lambda id: id + 1000 if isinstance(id, int) else id + "x"),
+    "unknown-ids": wrong_ids(
+        10**6, "nobody", lambda id: id + 1000 if isinstance(id, int) else id + "x"
+    ),
     "id-types": wrong_ids(
-        lambda id: str(id) if isinstance(id, int) else 1, lambda id: [id], True, 1.0, None, {}, lambda id: [[id]]
+        lambda id: str(id) if isinstance(id, int) else 1,
+        lambda id: [id],
+        True,
+        1.0,
+        None,
+        {},
+        lambda id: [[id]],
     ),
     "dup-reply": dup_reply,
     **{name: raw(line) for name, line in SHAPES.items()},
@@ -644,17 +712,25 @@ TOOLS: Answers = {
     "content-number": result(content=[1]),
     "content-untyped": result(content=[{"text": "no type"}]),
     "content-textless": result(content=[{"type": "text"}]),
-    "content-base64": result(content=[{"type": "image", "data": "not base64!", "mimeType": "image/png"}]),
+    "content-base64": result(
+        content=[{"type": "image", "data": "not base64!", "mimeType": "image/png"}]
+    ),
     "is-error-text": result(content=[], isError="yes"),
     "banana": result(content=[], resultType="banana"),
     "task": result(content=[], resultType="task", task={"taskId": "1"}),
     "number-type": result(content=[], resultType=5),
-    "untyped": raw(b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"complete"}]}}'),
-    "fails": result(content=[{"type": "text", "text": "it "}, {"type": "text", "text": "broke"}], isError=True),
+    "untyped": raw(
+        b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"complete"}]}}'
+    ),
+    "fails": result(
+        content=[{"type": "text", "text": "it "}, {"type": "text", "text": "broke"}], isError=True
+    ),
     "fails-empty": result(content=[], isError=True),
     "invalid-utf8-reply": line_first(b'{"jsonrpc":"2.0","id":ID,"result":{"content":"\xc3\x28"}}'),
     "surrogate": raw(said(b"half a pair: \\ud800")),
-    "batch-reply": raw(b'[{"jsonrpc":"2.0","id":"nobody","result":{}},' + said(b"in a batch") + b",7]"),
+    "batch-reply": raw(
+        b'[{"jsonrpc":"2.0","id":"nobody","result":{}},' + said(b"in a batch") + b",7]"
+    ),
     "blank": line_first(b"\r\n\n   \n\x00"),
     "crlf": raw(said(b"crlf") + b"\r"),
     "lines": raw(said("a\\nb\\r\\nc\u2028d\u0085e\\rf".encode())),

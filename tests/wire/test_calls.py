@@ -23,7 +23,9 @@ def told(server: RawServer, kind: str) -> list[dict[str, Any]]:
 
 def levels(server: RawServer, **meta: Any) -> list[str]:
     """The levels of the log lines of a call that logs on all."""
-    server.result("tools/call", {"name": "log_all", "arguments": {}, **({"_meta": meta} if meta else {})})
+    server.result(
+        "tools/call", {"name": "log_all", "arguments": {}, **({"_meta": meta} if meta else {})}
+    )
     return [one["level"] for one in told(server, "message")]
 
 
@@ -37,12 +39,18 @@ def test_the_token_comes_back_as_it_went(server: RawServer, token: Any) -> None:
     assert server.call("count", {"n": 3}, token=token)["content"][0]["text"] == "3"
     found = told(server, "progress")
     assert [(one["progress"], one["total"]) for one in found] == [(1, 3), (2, 3), (3, 3)]
-    assert all(type(one["progressToken"]) is type(token) and one["progressToken"] == token for one in found)
+    assert all(
+        type(one["progressToken"]) is type(token) and one["progressToken"] == token for one in found
+    )
     named = server.revision != "2024-11-05"
-    assert [one.get("message") for one in found] == [f"step {n}" if named else None for n in (1, 2, 3)]
+    assert [one.get("message") for one in found] == [
+        f"step {n}" if named else None for n in (1, 2, 3)
+    ]
 
 
-@pytest.mark.requirement("PROG-07", "PROG-08", "PROG-09", "M:PROG-5", "M:PROG-8", "PROG-01", "M:PROG-1")
+@pytest.mark.requirement(
+    "PROG-07", "PROG-08", "PROG-09", "M:PROG-5", "M:PROG-8", "PROG-01", "M:PROG-1"
+)
 @every
 def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
     """Refused or ignored, never sent back; and progress from a client that was asked nothing is dropped."""
@@ -57,7 +65,9 @@ def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
 # ---------------------------------------------------------------- log lines
 
 
-@pytest.mark.requirement("LOG-01", "LOG-02", "LOG-04", "LOG-05", "LOG-06", "LOG-03", "LOG-07", "M:LOG-7", "SEED-08")
+@pytest.mark.requirement(
+    "LOG-01", "LOG-02", "LOG-04", "LOG-05", "LOG-06", "LOG-03", "LOG-07", "M:LOG-7", "SEED-08"
+)
 @pytest.mark.parametrize("revision", HANDSHAKES)
 def test_a_session_has_a_level(serve: Serve, revision: str) -> None:
     server = serve()
@@ -73,7 +83,9 @@ def test_a_session_has_a_level(serve: Serve, revision: str) -> None:
     assert levels(server) == LEVELS[3:]
 
 
-@pytest.mark.requirement("M:LOG-1", "M:LOG-2", "M:LOG-3", "M:LOG-6", "M:LOG-8", "M:BASE-11", "LOG-11", "M:LOG-4")
+@pytest.mark.requirement(
+    "M:LOG-1", "M:LOG-2", "M:LOG-3", "M:LOG-6", "M:LOG-8", "M:BASE-11", "LOG-11", "M:LOG-4"
+)
 def test_a_modern_request_has_a_level_of_its_own(serve: Serve) -> None:
     """In a session too, and without one it hears nothing."""
     server = serve("2025-06-18")
@@ -104,14 +116,18 @@ def test_logging_switched_off(serve: Serve) -> None:
 # ---------------------------------------------------------------- C18, C19: cancellation
 
 
-@pytest.mark.requirement("CANC-04", "CANC-13", "M:STD-7", "M:STD-8", "M:STD-17", "M:CAN-1", "M:CAN-3", "M:CAN-10")
+@pytest.mark.requirement(
+    "CANC-04", "CANC-13", "M:STD-7", "M:STD-8", "M:STD-17", "M:CAN-1", "M:CAN-3", "M:CAN-10"
+)
 @pytest.mark.requirement("PROG-11", "M:CAN-11", "M:PROG-4")
 @every
 def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> None:
     """Progress before the cancel is sent; after it, progress raises in the handler and no result is sent."""
     server.begin_call("watch", {"name": "seen"}, id="cancelled")
     server.text("wait_for", {"name": "seen", "what": "begin"})
-    server.notify("notifications/cancelled", {"requestId": "cancelled", "reason": "changed my mind"})
+    server.notify(
+        "notifications/cancelled", {"requestId": "cancelled", "reason": "changed my mind"}
+    )
     assert server.text("wait_for", {"name": "seen", "what": "end"}) == "cancelled True"
     assert server.fence() == []
     server.begin_call("report_when_released", {"name": "late"}, id="late", token="t")
@@ -130,7 +146,9 @@ WAYS = ["print", "os.write", "sys.__stdout__", "buffer", "child", "system"]
 
 @pytest.mark.requirement("STDIO-04", "STDIO-06", "M:STD-2", "M:STD-4")
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
-def test_c23_stray_output_goes_to_stderr_and_a_tool_reads_no_input(serve: Serve, revision: str) -> None:
+def test_c23_stray_output_goes_to_stderr_and_a_tool_reads_no_input(
+    serve: Serve, revision: str
+) -> None:
     server = serve(revision)
     for way in WAYS:
         assert server.text("prints", {"kind": way}) == "printed", way

@@ -23,10 +23,14 @@ CANCELLED = "notifications/cancelled"
 # ---------------------------------------------------------------- pages
 
 
-@pytest.mark.requirement("SEED-27", "PAGE-01", "PAGE-02", "PAGE-04", "PAGE-05", "PAGE-06", "PAGE-10")
+@pytest.mark.requirement(
+    "SEED-27", "PAGE-01", "PAGE-02", "PAGE-04", "PAGE-05", "PAGE-06", "PAGE-10"
+)
 @pytest.mark.requirement("M:PAG-1", "M:PAG-2", "M:PAG-6")
 @pytest.mark.parametrize("revision", ERAS)
-def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(scripted: Script, revision: str) -> None:
+def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(
+    scripted: Script, revision: str
+) -> None:
     for mode, cursors, names in (
         ("pages", ["none", "next ", "", "\u00fc=&/?\u2028"], ["t0-0", "t0-1", *(f"t2-{n}" for n in range(5)), "t3-0"]),
         ("null-cursor", ["none", "a"], ["t0-0", "t1-0"]), ("one", ["none"], ["echo"]),
@@ -34,12 +38,17 @@ def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(scri
         server = scripted(list=mode)
         with server.connect(revision) as client:
             assert [tool.name for tool in client.list_tools()] == names
-        sent = [message.get("params", {}).get("cursor", "none") for message in server.messages("tools/list")]
+        sent = [
+            message.get("params", {}).get("cursor", "none")
+            for message in server.messages("tools/list")
+        ]
         assert sent == cursors
 
 
 @pytest.mark.requirement("PAGE-11", "M:PAG-5")
-@pytest.mark.parametrize("mode, requests", [("same-cursor", 2), ("circle", 4), ("endless-pages", 1000)])
+@pytest.mark.parametrize(
+    "mode, requests", [("same-cursor", 2), ("circle", 4), ("endless-pages", 1000)]
+)
 def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, requests: int) -> None:
     for revision in ERAS if requests < 1000 else ERAS[:1]:
         server = scripted(list=mode)
@@ -53,13 +62,22 @@ def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, reque
 # ---------------------------------------------------------------- progress
 
 
-@pytest.mark.requirement("PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2")
+@pytest.mark.requirement(
+    "PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2"
+)
 @pytest.mark.requirement("PROG-07", "PROG-11", "M:PROG-4")
-def test_progress_comes_in_order_on_the_callers_thread_before_the_return(talking_both: Both) -> None:
-    server, client = talking_both  # fewer reports than wait at most (MOST_PROGRESS): none is dropped
+def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
+    talking_both: Both,
+) -> None:
+    server, client = (
+        talking_both  # fewer reports than wait at most (MOST_PROGRESS): none is dropped
+    )
     seen: List[Any] = []
     result = client.call_tool(
-        "count", {"total": 900}, timeout=NEVER, on_progress=lambda p: seen.append((p, threading.current_thread()))
+        "count",
+        {"total": 900},
+        timeout=NEVER,
+        on_progress=lambda p: seen.append((p, threading.current_thread())),
     )
     count = len(seen)
     assert client.call_tool("echo").text == "well"
@@ -73,7 +91,10 @@ def test_progress_comes_in_order_on_the_callers_thread_before_the_return(talking
     assert type(with_token["params"]["_meta"]["progressToken"]) in (int, str)
     assert "progressToken" not in without["params"].get("_meta", {})
     odd: List[Any] = []
-    assert client.call_tool("stray-progress", on_progress=lambda p: odd.append(p.progress)).text == "done"
+    assert (
+        client.call_tool("stray-progress", on_progress=lambda p: odd.append(p.progress)).text
+        == "done"
+    )
     assert client.call_tool("echo").text == "well" and odd == [1], "for nobody, and in odd shapes"
 
 
@@ -81,18 +102,26 @@ def test_progress_comes_in_order_on_the_callers_thread_before_the_return(talking
 def test_each_running_call_has_a_token_of_its_own(talking_both: Both) -> None:
     server, client = talking_both
     arguments = [{"calls": 8, "number": n} for n in range(8)]
-    calls = [Task(client.call_tool, "reverse", each, on_progress=lambda p: None) for each in arguments]
+    calls = [
+        Task(client.call_tool, "reverse", each, on_progress=lambda p: None) for each in arguments
+    ]
     assert [call.ended().text for call in calls] == [str(n) for n in range(8)]
-    tokens = [message["params"]["_meta"]["progressToken"] for message in server.messages("tools/call")]
+    tokens = [
+        message["params"]["_meta"]["progressToken"] for message in server.messages("tools/call")
+    ]
     assert len({(type(token), token) for token in tokens}) == 8
 
 
 # ---------------------------------------------------------------- ping, log level, anything else
 
 
-@pytest.mark.requirement("PING-01", "PING-02", "PING-08", "LIFE-17", "CANC-03", "M:VER-C11", "LOG-07", "M:LOG-3")
+@pytest.mark.requirement(
+    "PING-01", "PING-02", "PING-08", "LIFE-17", "CANC-03", "M:VER-C11", "LOG-07", "M:LOG-3"
+)
 @pytest.mark.parametrize("revision, method", [(HANDSHAKE, "ping"), (MODERN, "server/discover")])
-def test_ping_takes_the_time_and_in_the_new_era_is_not_cancelled(scripted: Script, revision: str, method: str) -> None:
+def test_ping_takes_the_time_and_in_the_new_era_is_not_cancelled(
+    scripted: Script, revision: str, method: str
+) -> None:
     server = scripted(discover=["modern", "modern", "silent"])
     with server.connect(revision) as client:
         assert 0 < client.ping() < WAIT
@@ -123,7 +152,9 @@ def test_in_the_older_era_the_log_level_is_set_once(talking: Talking, revision: 
 # ---------------------------------------------------------------- timeouts
 
 
-@pytest.mark.requirement("LIFE-18", "LIFE-19", "LIFE-20", "LIFE-23", "CANC-06", "M:CAN-5", "M:CAN-7", "M:CAN-8")
+@pytest.mark.requirement(
+    "LIFE-18", "LIFE-19", "LIFE-20", "LIFE-23", "CANC-06", "M:CAN-5", "M:CAN-7", "M:CAN-8"
+)
 @pytest.mark.requirement("M:ERR-7", "M:STD-7", "CANC-01")
 def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(talking_both: Both) -> None:
     server, client = talking_both
@@ -154,7 +185,9 @@ def test_progress_does_not_extend_a_timeout(talking_both: Both) -> None:
 
 @pytest.mark.requirement("LIFE-20", "LIFE-18", "M:CAN-7")
 @pytest.mark.parametrize("revision", ERAS)
-def test_the_connections_timeout_is_the_default_and_covers_all_pages(scripted: Script, revision: str) -> None:
+def test_the_connections_timeout_is_the_default_and_covers_all_pages(
+    scripted: Script, revision: str
+) -> None:
     for listed in ("silent", "slow-pages"):
         with scripted(list=listed).connect(revision, timeout=0.12) as client:
             for call in (
@@ -172,11 +205,20 @@ def test_the_connections_timeout_is_the_default_and_covers_all_pages(scripted: S
 def test_call_tools_sends_all_at_once_and_returns_in_order(talking_both: Both) -> None:
     _, client = talking_both
     # The server answers only when all have come, the last one first.
-    results = client.call_tools([("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER)
-    assert [result.text for result in results] == [str(n) for n in range(50)] and client.call_tools([]) == []
+    results = client.call_tools(
+        [("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER
+    )
+    assert [result.text for result in results] == [str(n) for n in range(50)] and client.call_tools(
+        []
+    ) == []
     calls = [("reverse", {"calls": 4, "number": n}) for n in (0, -1, 2, -3)]
     found = client.call_tools(calls, return_exceptions=True, timeout=NEVER)
-    assert [getattr(one, "data", None) for one in found] == [None, {"number": -1}, None, {"number": -3}]
+    assert [getattr(one, "data", None) for one in found] == [
+        None,
+        {"number": -1},
+        None,
+        {"number": -3},
+    ]
     with pytest.raises(minimcp.RpcError) as caught:
         client.call_tools(calls, timeout=NEVER)
     assert caught.value.data == {"number": -1}
@@ -186,7 +228,9 @@ def test_call_tools_sends_all_at_once_and_returns_in_order(talking_both: Both) -
 
 @pytest.mark.requirement("LIFE-25", "LIFE-27")
 @pytest.mark.parametrize("revision", ERAS)
-def test_close_ends_what_waits_and_refuses_what_comes_later(scripted: Script, revision: str) -> None:
+def test_close_ends_what_waits_and_refuses_what_comes_later(
+    scripted: Script, revision: str
+) -> None:
     server = scripted(instructions="Be kind.")
     client = server.connect(revision)
     futures = [client.submit(client.call_tool, "hold", timeout=NEVER) for _ in range(10)]
@@ -203,9 +247,14 @@ def test_close_ends_what_waits_and_refuses_what_comes_later(scripted: Script, re
             later()
     with pytest.raises(minimcp.ConnectionLost), client:
         client.ping()
-    notices = [notice["params"]["requestId"] for notice in server.messages("notifications/cancelled")]
+    notices = [
+        notice["params"]["requestId"] for notice in server.messages("notifications/cancelled")
+    ]
     assert sorted(notices) == sorted(call["id"] for call in server.messages("tools/call"))
-    assert "closed" in repr(client) and (client.revision, client.instructions) == (revision, "Be kind.")
+    assert "closed" in repr(client) and (client.revision, client.instructions) == (
+        revision,
+        "Be kind.",
+    )
     assert client.server_info and client.server_info.name == "scripted" and client.stderr_tail == ""
 
 
@@ -221,5 +270,9 @@ def test_a_client_that_is_collected_while_open_warns(scripted: Script, closed: b
         del client
         gc.collect()
         assert eventually(lambda: bool(server.journal("eof")))
-    kinds = [one.category for one in caught if "close" in str(one.message) or "Client" in str(one.message)]
+    kinds = [
+        one.category
+        for one in caught
+        if "close" in str(one.message) or "Client" in str(one.message)
+    ]
     assert kinds == [ResourceWarning] * (not closed)

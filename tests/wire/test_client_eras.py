@@ -28,7 +28,9 @@ requirement = pytest.mark.requirement
 
 def row(name: str, *expected: Any, connect: Any = None, **script: Any) -> Any:
     """A server that follows a script, and what comes of it; the last positional argument is the mark."""
-    return pytest.param(*expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-"))
+    return pytest.param(
+        *expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-")
+    )
 
 
 SPOKEN = [
@@ -61,7 +63,10 @@ def test_what_is_spoken_and_by_which_messages(
     with server.connect(mode, **options) as client:
         assert client.revision == revision
         assert client.server_info and client.server_info.name == "scripted"
-        assert client.list_tools()[0].name == "echo" and client.call_tool("echo", {"text": "still"}).text == "still"
+        assert (
+            client.list_tools()[0].name == "echo"
+            and client.call_tool("echo", {"text": "still"}).text == "still"
+        )
         with pytest.raises(minimcp.MethodNotFound):
             client.call_tool("code", {"code": -32601})
         assert client.revision == revision, "as long as the connection"
@@ -71,9 +76,13 @@ def test_what_is_spoken_and_by_which_messages(
         assert message["params"]["protocolVersion"] == (mode if mode in HANDSHAKES else HANDSHAKE)
     for message in server.messages()[-3:] if revision != MODERN else ():
         assert "_meta" not in message.get("params", {})
-    for message in server.messages("server/discover") + (server.messages() if revision == MODERN else []):
+    for message in server.messages("server/discover") + (
+        server.messages() if revision == MODERN else []
+    ):
         meta = message["params"]["_meta"]
-        assert (meta[VERSION_KEY], meta[CAPABILITIES_KEY]) == (MODERN, {}), "nothing was given that answers a question"
+        assert (meta[VERSION_KEY], meta[CAPABILITIES_KEY]) == (MODERN, {}), (
+            "nothing was given that answers a question"
+        )
         assert set(meta[CLIENT_KEY]) >= {"name", "version"}
 
 
@@ -118,7 +127,11 @@ def test_what_comes_to_nothing(
         server.connect(mode, **options)
     if methods is not None:
         assert server.methods() == methods
-    allowed = {"server/discover"} if script.get("initialize") != "silent" else {"server/discover", "initialize"}
+    allowed = (
+        {"server/discover"}
+        if script.get("initialize") != "silent"
+        else {"server/discover", "initialize"}
+    )
     assert methods is not None or (set(server.methods()) <= allowed and len(server.methods()) <= 3)
     assert len(server.journal("eof")) <= 1
 
@@ -126,14 +139,18 @@ def test_what_comes_to_nothing(
 @requirement("M:META-10", "M:META-9", "BASE-16", "M:BASE-19")
 @pytest.mark.parametrize("info", [5, None, {}, {"name": 1}])
 def test_a_malformed_server_name_reads_as_none(scripted: Script, info: Any) -> None:
-    server = scripted(more={"_meta": {"io.modelcontextprotocol/serverInfo": info, "com.example/x": 1}})
+    server = scripted(
+        more={"_meta": {"io.modelcontextprotocol/serverInfo": info, "com.example/x": 1}}
+    )
     with server.connect() as client:
         assert (client.revision, client.server_info) == (MODERN, None)
 
 
 @requirement("M:VER-C12")
 @pytest.mark.parametrize("discover", [["silent", "modern"], ["late", "modern"]])
-def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(scripted: Script, discover: Any) -> None:
+def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(
+    scripted: Script, discover: Any
+) -> None:
     for seconds in PATIENCE:  # the second probe has no more time than that either
         server = scripted(discover=discover, initialize="locked")
         try:
@@ -174,7 +191,11 @@ def test_before_the_handshake_is_answered_pings_are(scripted: Script) -> None:
 def test_what_both_say_of_themselves_arrives(scripted: Script, mode: str) -> None:
     for capabilities in (
         {"tools": {}, "experimental": {"x": {"deep": [1]}}, "vendor": {}, "logging": {}},
-        {"tools": {"listChanged": "yes", "x": 1}, "logging": None, "experimental": 5},  # odd values do no harm
+        {
+            "tools": {"listChanged": "yes", "x": 1},
+            "logging": None,
+            "experimental": 5,
+        },  # odd values do no harm
     ):
         server = scripted(capabilities=capabilities, instructions="Be kind.")
         with server.connect(mode, client_info={"name": "mine", "version": "9"}) as client:

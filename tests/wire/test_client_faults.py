@@ -25,7 +25,9 @@ from .messages import MODERN
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
 @pytest.mark.parametrize("mode", ["auto", "handshake"])
-def test_k01_a_server_that_dies_at_its_start_is_told_with_code_and_last_words(scripted: Script, mode: str) -> None:
+def test_k01_a_server_that_dies_at_its_start_is_told_with_code_and_last_words(
+    scripted: Script, mode: str
+) -> None:
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         scripted(start="dies-at-start").connect(mode, connect_timeout=NEVER, probe_timeout=NEVER)
     error = caught.value
@@ -46,7 +48,9 @@ def test_k09_a_loud_stderr_is_drained_and_its_end_is_kept(scripted: Script) -> N
     """And a consumer that takes nothing stops nothing."""
     release = threading.Event()
     try:
-        with scripted(start="stderr-flood").connect("handshake", stderr=lambda line: release.wait(WAIT)) as client:
+        with scripted(start="stderr-flood").connect(
+            "handshake", stderr=lambda line: release.wait(WAIT)
+        ) as client:
             lives(client)
             release.set()
             assert eventually(lambda: client.stderr_tail.endswith("the last words\n"))
@@ -67,14 +71,18 @@ def kill(client: minimcp.Client, pid: int) -> None:
 
 @pytest.mark.requirement("M:STD-12")
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_server_killed_between_calls_is_started_anew_by_the_next(scripted: Script, revision: str) -> None:
+def test_a_server_killed_between_calls_is_started_anew_by_the_next(
+    scripted: Script, revision: str
+) -> None:
     server = scripted()
     with server.connect(revision, restart=True, timeout=WAIT) as client:
         for number in (1, 2):
             lives(client)
             assert len(server.journal("start")) == number
             kill(client, server.journal("start")[-1]["pid"])
-            assert len(server.journal("start")) == number and eventually(lambda: not child_processes())
+            assert len(server.journal("start")) == number and eventually(
+                lambda: not child_processes()
+            )
         lives(client)
         kill(client, server.journal("start")[-1]["pid"])
     with pytest.raises(minimcp.ConnectionLost):
@@ -85,7 +93,9 @@ def test_a_server_killed_between_calls_is_started_anew_by_the_next(scripted: Scr
 
 @pytest.mark.requirement("M:STD-12")
 @pytest.mark.parametrize("tool", ["exit-mid-call", "half-line-exit", "close-stdout"])
-def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_dies_in_a_call(
+    scripted: Script, tool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if tool == "close-stdout":
         monkeypatch.setattr(child, "SETTLE_SECONDS", 0.05)  # it lives on, until its input ends
     server = scripted()
@@ -98,8 +108,11 @@ def test_a_server_that_dies_in_a_call(scripted: Script, tool: str, monkeypatch: 
         lives(client)
         old, new = (record["pid"] for record in server.journal("start"))
         assert not os.path.exists(f"/proc/{old}"), "the old one has ended before the new one starts"
-    called = [json.loads(record["text"])["params"]["name"] for record in server.journal("line")
-              if record["pid"] == new and "tools/call" in record["text"]]
+    called = [
+        json.loads(record["text"])["params"]["name"]
+        for record in server.journal("line")
+        if record["pid"] == new and "tools/call" in record["text"]
+    ]
     assert called == ["echo"], "what was lost is not sent again"
 
 

@@ -47,13 +47,19 @@ LINES = (
 )  # fmt: skip
 
 
-@pytest.mark.requirement("BASE-05", "BASE-19", "BASE-20", "BATCH-15", "M:BASE-3", "M:BASE-5", "M:BASE-21", "M:BASE-22")
+@pytest.mark.requirement(
+    "BASE-05", "BASE-19", "BASE-20", "BATCH-15", "M:BASE-3", "M:BASE-5", "M:BASE-21", "M:BASE-22"
+)
 @pytest.mark.requirement("STDIO-03", "M:STD-15", "CANC-07", "CANC-13", "M:CAN-12")
-def test_k07_a_line_that_is_no_answer_of_ours_is_dropped_and_the_call_lives(talking_both: Both) -> None:
+def test_k07_a_line_that_is_no_answer_of_ours_is_dropped_and_the_call_lives(
+    talking_both: Both,
+) -> None:
     server, client = talking_both
     wanted = {**dict.fromkeys(LINES, "fine"), "unknown-ids": "yours", "id-types": "yours"}
     assert {mode: end_of(client, mode, text="fine") for mode in wanted} == wanted
-    assert [end_of(client, "dup-reply") for _ in range(5)] == ["first"] * 5, "the others are dropped"
+    assert [end_of(client, "dup-reply") for _ in range(5)] == ["first"] * 5, (
+        "the others are dropped"
+    )
     assert end_of(client, "surrogate").startswith(("half a pair: ", "ProtocolViolation"))
     assert server.messages("answer") == []  # it tells the server nothing
 
@@ -104,11 +110,15 @@ def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Tal
     kinds = ("banana", "task", "number-type")
     assert {end_of(talking(MODERN)[1], mode) for mode in kinds} == {"ProtocolViolation"}
     assert talking(MODERN)[1].call_tool("untyped").text == "complete"
-    assert [end_of(talking("handshake")[1], mode) for mode in kinds] == [""] * 3, "where it means nothing"
+    assert [end_of(talking("handshake")[1], mode) for mode in kinds] == [""] * 3, (
+        "where it means nothing"
+    )
 
 
 @pytest.mark.requirement("BASE-10", "M:BASE-8", "CANC-09", "CANC-05", "M:CAN-4")
-@pytest.mark.requirement("PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16", "M:BASE-10", "M:STD-5")
+@pytest.mark.requirement(
+    "PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16", "M:BASE-10", "M:STD-5"
+)
 def test_what_a_server_asks_and_tells_unasked(talking_both: Both) -> None:
     """In the new era a request is dropped without a word; notifications that nobody knows always are."""
     server, client = talking_both
@@ -128,7 +138,9 @@ def test_what_a_server_asks_and_tells_unasked(talking_both: Both) -> None:
 # ---------------------------------------------------------------- errors
 
 
-@pytest.mark.requirement("BASE-07", "BASE-14", "M:BASE-7", "M:ERR-1", "M:ERR-5", "LIFE-23", "TOOL-24", "M:TOOL-26")
+@pytest.mark.requirement(
+    "BASE-07", "BASE-14", "M:BASE-7", "M:ERR-1", "M:ERR-5", "LIFE-23", "TOOL-24", "M:TOOL-26"
+)
 @for_each("code, kind", [
     (-32600, minimcp.InvalidRequest), (-32601, minimcp.MethodNotFound), (-32602, minimcp.InvalidParams),
     (-32603, minimcp.InternalError), (-32002, minimcp.ResourceNotFound), (-32021, minimcp.CapabilityNotSupported),
@@ -136,7 +148,9 @@ def test_what_a_server_asks_and_tells_unasked(talking_both: Both) -> None:
     *((code, minimcp.RpcError) for code in (-32000, -32099, 7, 0, -1)),
 ])  # fmt: skip
 @for_each("data", [{"why": [1]}, None, 0, "text", [1], False])
-def test_an_error_of_the_server_is_raised_as_its_kind(talking: Talking, code: int, kind: Any, data: Any) -> None:
+def test_an_error_of_the_server_is_raised_as_its_kind(
+    talking: Talking, code: int, kind: Any, data: Any
+) -> None:
     with pytest.raises(minimcp.RpcError) as caught:
         talking("handshake")[1].call_tool("code", {"code": code, "data": data}, timeout=NEVER)
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
@@ -160,7 +174,10 @@ def test_a_tool_that_fails_raises_with_its_result(talking_both: Both) -> None:
     _, client = talking_both
     with pytest.raises(minimcp.ToolError, match="it") as caught:
         client.call_tool("fails")
-    assert not isinstance(caught.value, minimcp.RpcError) and end_of(client, "fails-empty") == "ToolError"
+    assert (
+        not isinstance(caught.value, minimcp.RpcError)
+        and end_of(client, "fails-empty") == "ToolError"
+    )
     for found in (caught.value.result, client.call_tool("fails", raise_on_error=False)):
         assert found.is_error and "it " in found.text and "broke" in found.text
         assert [block.type for block in found.content] == ["text", "text"]
@@ -168,7 +185,9 @@ def test_a_tool_that_fails_raises_with_its_result(talking_both: Both) -> None:
 
 @pytest.mark.requirement("TOOL-28", "TOOL-38", "M:TOOL-9")
 @pytest.mark.parametrize("revision", ["2025-06-18", *ERAS])
-def test_structured_content_is_checked_against_the_listed_schema(scripted: Script, revision: str) -> None:
+def test_structured_content_is_checked_against_the_listed_schema(
+    scripted: Script, revision: str
+) -> None:
     with scripted(list="schemas").connect(revision) as client:
         unlisted = client.call_tool("structured", {"structuredContent": {"n": "any"}})
         assert unlisted.structured_content == {"n": "any"}

@@ -67,14 +67,19 @@ def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(
     client = server.connect("handshake")
     client.close()
     [told] = server.happened("signal")
-    assert (told["pid"], told["number"]) == (server.journal("grandchild")[0]["child"], signal.SIGTERM)
+    assert (told["pid"], told["number"]) == (
+        server.journal("grandchild")[0]["child"],
+        signal.SIGTERM,
+    )
 
 
 # ---------------------------------------------------------------- K23: how a server is started
 
 
 @pytest.mark.requirement("STDIO-01", "STDIO-09", "M:STD-18")
-def test_k23_a_server_gets_its_environment_and_no_descriptor_of_ours(scripted: Script, tmp_path: Path) -> None:
+def test_k23_a_server_gets_its_environment_and_no_descriptor_of_ours(
+    scripted: Script, tmp_path: Path
+) -> None:
     server = scripted()
     held = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -98,5 +103,7 @@ def test_k23_a_command_is_a_sequence_a_line_or_a_description(
     scripted: Script, form: Callable[[List[str]], Any]
 ) -> None:
     server = scripted()
-    with minimcp.connect(form(server.command), revision="handshake", stderr=lambda line: None) as client:
+    with minimcp.connect(
+        form(server.command), revision="handshake", stderr=lambda line: None
+    ) as client:
         assert client.call_tool("echo").text == "well"

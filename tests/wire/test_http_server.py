@@ -72,7 +72,11 @@ class Endpoint:
 
 
 def serving(
-    endpoint: Any, *, body_bytes: int = 4 * 1024 * 1024, max_connections: Optional[int] = 1000, **options: Any
+    endpoint: Any,
+    *,
+    body_bytes: int = 4 * 1024 * 1024,
+    max_connections: Optional[int] = 1000,
+    **options: Any,
 ) -> RunningHttp:
     http = HttpOptions(body_bytes=body_bytes, max_connections=max_connections)
     return RunningHttp(endpoint, None, http, **{"timeouts": PATIENT, **options})
@@ -118,7 +122,11 @@ def test_a_request_and_its_response(endpoint: Endpoint, running: RunningHttp) ->
         found = peer.get("/look", more="X-A: 1\r\nx-a: 2\r\n").response()
         address = "{}:{}".format(*peer.socket.getsockname())
     assert (found.status, found.body) == (204, b"") and "content-length" not in found.headers
-    assert (seen[0].method, seen[0].client, seen[0].headers.all("X-A")) == ("GET", address, ["1", "2"])
+    assert (seen[0].method, seen[0].client, seen[0].headers.all("X-A")) == (
+        "GET",
+        address,
+        ["1", "2"],
+    )
 
 
 def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
@@ -128,7 +136,9 @@ def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
         assert (status, headers["content-length"]) == (200, str(len("HEAD / ")))
         assert peer.send(b"HEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n").head()[0] == 200
         assert peer.get().response().body == b"GET / "
-        assert peer.send(b"HEAD /no HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").head()[0] == 403
+        assert (
+            peer.send(b"HEAD /no HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").head()[0] == 403
+        )
         assert peer.rest() == b""
 
 
@@ -158,7 +168,9 @@ def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
             if kept:
                 assert peer.get("/before").response().status == 200
             peer.send(POST + framing + first)
-        assert eventually(lambda: endpoint.checked == ["/"] * 8 and "0 requests, 8 waiting" in repr(running)), running
+        assert eventually(
+            lambda: endpoint.checked == ["/"] * 8 and "0 requests, 8 waiting" in repr(running)
+        ), running
         assert "/" not in endpoint.served
         held = held_bytes(running)
         for peer in peers:
@@ -174,7 +186,9 @@ def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
 def test_a_request_may_be_refused_before_its_body_comes(more: bytes) -> None:
     endpoint = Endpoint()
     with serving(endpoint) as running, Peer(running.port) as peer:
-        found = peer.send(POST.replace(b"/", b"/no", 1) + more + b"Content-Length: 1000\r\n\r\n").response()
+        found = peer.send(
+            POST.replace(b"/", b"/no", 1) + more + b"Content-Length: 1000\r\n\r\n"
+        ).response()
         assert (found.status, found.headers["connection"], found.body) == (403, "close", b"no\n")
         assert peer.finish().rest() == b"" and not endpoint.served
 
@@ -185,7 +199,9 @@ def test_a_refused_body_that_has_come_is_skipped(running: RunningHttp) -> None:
         assert peer.get("/b").response().body == b"GET /b "
 
 
-@for_each("framing", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n186a0\r\n"])
+@for_each(
+    "framing", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n186a0\r\n"]
+)
 @for_each("kept", [False, True])
 def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes, kept: bool) -> None:
     """Long ones: a short one always finds room, or 16 peers could keep all others out."""
@@ -197,13 +213,17 @@ def test_bodies_that_do_not_end_have_a_bound_together(framing: bytes, kept: bool
             if kept:
                 assert peer.get().response().status == 200
             peer.send(head + b"x" * 99_000)
-        assert eventually(lambda: most <= held_bytes(running) < most + 100 * HALF_BODIES), held_bytes(running)
+        assert eventually(lambda: most <= held_bytes(running) < most + 100 * HALF_BODIES), (
+            held_bytes(running)
+        )
         with Peer(running.port) as another:
             found = another.send(head + b"x" * 90_000).response()
             assert found.status == 503 and b"HttpOptions.body_bytes" in found.body
         with Peer(running.port) as short:
             short.send(POST + b"Content-Length: 30000\r\n\r\n" + b"y" * 20_000)
-            assert eventually(lambda: held_bytes(running) > HALF_BODIES * 100_000), held_bytes(running)
+            assert eventually(lambda: held_bytes(running) > HALF_BODIES * 100_000), held_bytes(
+                running
+            )
             assert short.send(b"y" * 10_000).response().status == 200
         peers.pop().send(rest).response()
         assert eventually(lambda: held_bytes(running) < most - 98_000), held_bytes(running)
@@ -258,7 +278,9 @@ def test_each_piece_goes_out_at_once(endpoint: Endpoint, running: RunningHttp) -
         assert peer.chunk() == b""
 
 
-def test_after_its_end_nothing_is_written_to_a_response(endpoint: Endpoint, running: RunningHttp) -> None:
+def test_after_its_end_nothing_is_written_to_a_response(
+    endpoint: Endpoint, running: RunningHttp
+) -> None:
     kept: List[ResponseWriter] = []
     told: List[int] = []
 
@@ -311,7 +333,9 @@ def test_a_fault_of_the_endpoint_is_not_told_to_the_peer(misuse: Serve) -> None:
         logging.getLogger("minimcp.http").disabled = False
 
 
-def test_a_fault_is_logged_once(endpoint: Endpoint, running: RunningHttp, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_is_logged_once(
+    endpoint: Endpoint, running: RunningHttp, caplog: pytest.LogCaptureFixture
+) -> None:
     def twice(request: HttpRequest, writer: ResponseWriter) -> None:
         writer.send(200, TEXT, b"first")
         writer.send(200, TEXT, b"second")
@@ -321,7 +345,11 @@ def test_a_fault_is_logged_once(endpoint: Endpoint, running: RunningHttp, caplog
         assert peer.get().response().body == b"first"
         assert peer.get("/b").response().body == b"GET /b "
     errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(errors) == 1 and errors[0].exc_info is not None and "RuntimeError" in errors[0].getMessage()
+    assert (
+        len(errors) == 1
+        and errors[0].exc_info is not None
+        and "RuntimeError" in errors[0].getMessage()
+    )
 
 
 def test_an_endpoint_may_return_while_another_thread_begins_the_response(
@@ -363,7 +391,10 @@ def test_a_response_that_breaks_off_ends_the_connection(
 
 
 def test_a_fault_of_ours_ends_one_connection(
-    endpoint: Endpoint, running: RunningHttp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    endpoint: Endpoint,
+    running: RunningHttp,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(endpoint, "check", lambda request: 1 / 0)
     with Peer(running.port) as peer:
@@ -379,7 +410,11 @@ class Held:
     """A response that is held until the peer has gone, and what was seen meanwhile."""
 
     def __init__(self, endpoint: Endpoint, *, begins: bool = True) -> None:
-        self.running, self.told, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.running, self.told, self.ended = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.release = threading.Event()
         self.lost: List[bool] = []
         self._begins = begins
@@ -427,7 +462,9 @@ def test_that_a_peer_leaves_is_noticed_while_its_request_runs(
     assert held.lost == ([True, True] if begins else held.lost)
 
 
-def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(endpoint: Endpoint) -> None:
+def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(
+    endpoint: Endpoint,
+) -> None:
     with ExitStack() as stack:
         running = stack.enter_context(serving(endpoint, max_connections=5))
         kept = stack.enter_context(Peer(running.port))
@@ -497,7 +534,9 @@ def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("flag", [0, server_module._DONT_WAIT])
-def test_a_refusal_waits_for_nobody(running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int) -> None:
+def test_a_refusal_waits_for_nobody(
+    running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
+) -> None:
     """Where a call on a socket may block too, as on Windows."""
     monkeypatch.setattr(server_module, "_DONT_WAIT", flag)
     ours, theirs = socket.socketpair()
@@ -507,7 +546,9 @@ def test_a_refusal_waits_for_nobody(running: RunningHttp, monkeypatch: pytest.Mo
             while True:
                 ours.send(b"x" * 1000)
         ours.setblocking(True)
-        refusing = threading.Thread(target=HttpConnection(ours, "peer", running).refuse, args=(HttpError(400, "no"),))
+        refusing = threading.Thread(
+            target=HttpConnection(ours, "peer", running).refuse, args=(HttpError(400, "no"),)
+        )
         refusing.start()
         refusing.join(WAIT)
         waits = refusing.is_alive()
@@ -516,7 +557,9 @@ def test_a_refusal_waits_for_nobody(running: RunningHttp, monkeypatch: pytest.Mo
         assert not waits
 
 
-def test_whether_a_peer_takes_something_can_be_seen(endpoint: Endpoint, running: RunningHttp) -> None:
+def test_whether_a_peer_takes_something_can_be_seen(
+    endpoint: Endpoint, running: RunningHttp
+) -> None:
     seen: List[bool] = []
     full, gone = threading.Event(), threading.Event()
 
@@ -524,7 +567,9 @@ def test_whether_a_peer_takes_something_can_be_seen(endpoint: Endpoint, running:
         writer.on_gone(gone.set)
         writer.begin(200, TEXT)
         seen.append(writer.has_room())
-        while eventually(writer.has_room, 0.1):  # the system still moves what was sent from buffer to buffer
+        while eventually(
+            writer.has_room, 0.1
+        ):  # the system still moves what was sent from buffer to buffer
             writer.write(b"x" * 1000)
         seen.append(writer.has_room())
         full.set()
@@ -548,10 +593,14 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
 
 @pytest.mark.requirement("SEC-06")
 @pytest.mark.parametrize("begins", [b"GET /", POST + b"Content-Length: 100000\r\n\r\n", CHUNKS])
-def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_drips_is_told_that_its_time_is_over(
+    begins: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent, accept = threading.Event(), RunningHttp._accept
     monkeypatch.setattr(RunningHttp, "_accept", lambda running: (sent.wait(WAIT), accept(running)))
-    with serving(Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=WAIT)) as running:
+    with serving(
+        Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=WAIT)
+    ) as running:
         with Peer(running.port) as peer:
             peer.send(begins)
             sent.set()  # who sends nothing in its time is told nothing
@@ -566,7 +615,9 @@ def test_a_peer_that_drips_is_told_that_its_time_is_over(begins: bytes, monkeypa
 
 @pytest.mark.parametrize("begins", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
-    with serving(Endpoint(), timeouts=Timeouts(head=0.4, body=WAIT, idle=0.4, leave=0.2)) as running:
+    with serving(
+        Endpoint(), timeouts=Timeouts(head=0.4, body=WAIT, idle=0.4, leave=0.2)
+    ) as running:
         with Peer(running.port) as peer:
             assert peer.send(begins).rest().partition(b"\r\n\r\n")[2] in (b"", b"GET / ")
 
@@ -589,7 +640,9 @@ def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
-def test_no_descriptor_is_left_for_a_connection(running: RunningHttp, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_descriptor_is_left_for_a_connection(
+    running: RunningHttp, caplog: pytest.LogCaptureFixture
+) -> None:
     waiting, fillers = [socket.socket() for _ in range(3)], []
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -617,7 +670,9 @@ def test_no_descriptor_is_left_for_a_connection(running: RunningHttp, caplog: py
 
 
 def test_where_nobody_can_listen(running: RunningHttp) -> None:
-    with pytest.raises(OSError, match=f"cannot listen on port {running.port} of 127.0.0.1: another program") as caught:
+    with pytest.raises(
+        OSError, match=f"cannot listen on port {running.port} of 127.0.0.1: another program"
+    ) as caught:
         serving(Endpoint(), port=running.port)
     assert caught.value.errno == errno.EADDRINUSE
     for port in (65536, "80"):
@@ -715,7 +770,9 @@ def test_a_second_close_cuts_what_runs_only_when_its_time_is_over(
         assert running.ended
 
 
-def test_what_does_not_end_is_named(endpoint: Endpoint, running: RunningHttp, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_does_not_end_is_named(
+    endpoint: Endpoint, running: RunningHttp, caplog: pytest.LogCaptureFixture
+) -> None:
     release, entered = threading.Event(), threading.Event()
 
     def deaf(request: HttpRequest, writer: ResponseWriter) -> None:

@@ -26,7 +26,9 @@ NO_JSON = [
 # ---------------------------------------------------------------- C01, C02, C04: what is no JSON
 
 
-@pytest.mark.requirement("STDIO-10", "BASE-13", "BASE-14", "BASE-20", "M:BASE-21", "M:STD-15", "SEC-07")
+@pytest.mark.requirement(
+    "STDIO-10", "BASE-13", "BASE-14", "BASE-20", "M:BASE-21", "M:STD-15", "SEC-07"
+)
 @pytest.mark.parametrize("server", [*EVERY, None], indirect=True)
 def test_c01_a_line_that_is_not_json(server: RawServer) -> None:
     assert {line: server.error(line) for line in NO_JSON} == dict.fromkeys(NO_JSON, PARSE)
@@ -54,7 +56,12 @@ def test_c13_the_limit_is_met_exactly(serve: Serve) -> None:
     limit = 10_000
     server = serve("2025-06-18", limits={"message_bytes": limit})
     empty = len(sized(1, 0)) - 1  # the line feed is not part of the message
-    for size, found in ((limit - 1, "result"), (limit, "result"), (limit + 1, REQUEST), (2 * limit, REQUEST)):
+    for size, found in (
+        (limit - 1, "result"),
+        (limit, "result"),
+        (limit + 1, REQUEST),
+        (2 * limit, REQUEST),
+    ):
         server.send(sized(1, size - empty))
         message = server.answer(1)
         assert message.get("error", {}).get("code", "result") == found, (size, message)

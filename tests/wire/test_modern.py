@@ -38,11 +38,20 @@ def ask(server: RawServer, method: str, params: Any) -> dict[str, Any]:
     (None, [MODERN, *reversed(HANDSHAKES)]), ("Read me.", [MODERN, "2025-06-18"]), (None, [MODERN]),
 ])  # fmt: skip
 def test_discover_is_served_first_thing(serve: Serve, instructions: Any, revisions: Any) -> None:
-    server = serve(MODERN, revisions=revisions, **({"instructions": instructions} if instructions else {}))
+    server = serve(
+        MODERN, revisions=revisions, **({"instructions": instructions} if instructions else {})
+    )
     found = server.result("server/discover")
-    assert (found["resultType"], found["supportedVersions"]) == ("complete", revisions)  # newest first
+    assert (found["resultType"], found["supportedVersions"]) == (
+        "complete",
+        revisions,
+    )  # newest first
     assert "tools" in found["capabilities"] and "tasks" not in found["capabilities"]
-    assert type(found["ttlMs"]) is int and found["ttlMs"] >= 0 and found["cacheScope"] in ("private", "public")
+    assert (
+        type(found["ttlMs"]) is int
+        and found["ttlMs"] >= 0
+        and found["cacheScope"] in ("private", "public")
+    )
     assert found.get("instructions", ABSENT) == (instructions or ABSENT)
     info = found["_meta"][SERVER_KEY]
     assert (info["name"], info["version"]) == ("plain", "1.2.3")
@@ -92,12 +101,28 @@ def test_an_earlier_request_decides_nothing(newer: RawServer) -> None:
 
 
 @pytest.mark.requirement("M:BASE-20", "M:VER-S14", "M:TOOL-7", "M:TOOL-8")
-def test_older_sessions_see_nothing_of_it(older: RawServer, newer: RawServer, shared: Serve) -> None:
-    calls = (("tools/list", {}), ("tools/call", CALL), ("tools/call", {"name": "fail", "arguments": {"message": "x"}}))
+def test_older_sessions_see_nothing_of_it(
+    older: RawServer, newer: RawServer, shared: Serve
+) -> None:
+    calls = (
+        ("tools/list", {}),
+        ("tools/call", CALL),
+        ("tools/call", {"name": "fail", "arguments": {"message": "x"}}),
+    )
     for method, params in calls:
         found = older.result(method, params)
-        assert not {"resultType", "ttlMs", "cacheScope"} & set(found) and SERVER_KEY not in found.get("_meta", {})
-    for value in ([1, 2], 5, True, False, 0, "", {"a": None}):  # `take` gives an object: it travels as it is in both
+        assert not {"resultType", "ttlMs", "cacheScope"} & set(
+            found
+        ) and SERVER_KEY not in found.get("_meta", {})
+    for value in (
+        [1, 2],
+        5,
+        True,
+        False,
+        0,
+        "",
+        {"a": None},
+    ):  # `take` gives an object: it travels as it is in both
         for server in (older, newer):
             assert server.call("take", {"value": value})["structuredContent"] == {"value": value}
         assert "structuredContent" not in shared("2024-11-05").call("take", {"value": value})
@@ -105,20 +130,31 @@ def test_older_sessions_see_nothing_of_it(older: RawServer, newer: RawServer, sh
     assert older.call("add", {"a": 1, "b": 2})["structuredContent"] == {"result": 3}
 
 
-@pytest.mark.requirement("M:BASE-9", "M:STD-5", "M:VER-S15", "M:TOOL-2", "M:TOOL-3", "M:CACHE-1", "M:CACHE-3")
+@pytest.mark.requirement(
+    "M:BASE-9", "M:STD-5", "M:VER-S15", "M:TOOL-2", "M:TOOL-3", "M:CACHE-1", "M:CACHE-3"
+)
 def test_the_server_never_asks_and_lists_its_tools_in_order(serve: Serve) -> None:
     """Nothing that a modern server writes has both a method and an id."""
     server = serve(MODERN)
     listed = server.result("tools/list")
     assert type(listed["ttlMs"]) is int and listed["cacheScope"] == "private"
     assert all(tool["inputSchema"]["type"] == "object" for tool in listed["tools"])
-    for tool, arguments in (("count", {"n": 3}), ("log_all", {}), ("grow", {"name": "g"}), ("fail", {"message": "x"})):
+    for tool, arguments in (
+        ("count", {"n": 3}),
+        ("log_all", {}),
+        ("grow", {"name": "g"}),
+        ("fail", {"message": "x"}),
+    ):
         server.call(tool, arguments, token="t")
     told = server.fence()
-    assert {message["method"] for message in told} == {"notifications/progress"}, "no unsolicited notice in this era"
+    assert {message["method"] for message in told} == {"notifications/progress"}, (
+        "no unsolicited notice in this era"
+    )
     assert all("id" not in message for message in told)
     names = [*(tool["name"] for tool in listed["tools"]), "g"]
-    assert all([tool["name"] for tool in server.result("tools/list")["tools"]] == names for _ in range(5))
+    assert all(
+        [tool["name"] for tool in server.result("tools/list")["tools"]] == names for _ in range(5)
+    )
 
 
 @pytest.mark.requirement("M:META-8", "META-01")
@@ -146,13 +182,18 @@ def notice(message: Any) -> Any:
     return message["method"].partition("/")[2], message["params"]["_meta"][ID]
 
 
-@pytest.mark.requirement("M:SUB-2", "M:SUB-4", "M:SUB-7", "M:SUB-8", "M:SUB-10", "M:SUB-6", "M:CAN-6", "M:TOOL-18")
+@pytest.mark.requirement(
+    "M:SUB-2", "M:SUB-4", "M:SUB-7", "M:SUB-8", "M:SUB-10", "M:SUB-6", "M:CAN-6", "M:TOOL-18"
+)
 def test_streams_are_told_apart_and_end_one_by_one(serve: Serve) -> None:
     server = serve(MODERN)
     first = listen(server, 7, toolsListChanged=True)
     assert notice(first) == ("subscriptions/acknowledged", 7)
     assert first["params"]["notifications"] == {"toolsListChanged": True}
-    assert notice(listen(server, "seven", toolsListChanged=True)) == ("subscriptions/acknowledged", "seven")
+    assert notice(listen(server, "seven", toolsListChanged=True)) == (
+        "subscriptions/acknowledged",
+        "seven",
+    )
     server.call("grow", {"name": "a"})
     told = [notice(message) for message in server.fence()]
     assert sorted(told, key=str) == [("tools/list_changed", "seven"), ("tools/list_changed", 7)]
@@ -162,7 +203,10 @@ def test_streams_are_told_apart_and_end_one_by_one(serve: Serve) -> None:
     assert [notice(message) for message in server.fence()] == [("tools/list_changed", "seven")]
     server.close_input()
     ended = server.rest()
-    assert [message.get("id", message.get("method")) for message in ended] == ["seven", "notifications/cancelled"]
+    assert [message.get("id", message.get("method")) for message in ended] == [
+        "seven",
+        "notifications/cancelled",
+    ]
     assert ended[0]["result"]["_meta"][ID] == "seven" and ended[1]["params"]["requestId"] == "seven"
     assert server.exit() == 0
 
@@ -175,4 +219,6 @@ def test_streams_keep_no_worker_and_bad_ones_are_refused(serve: Serve) -> None:
     assert server.text("echo", {"text": "x"}) == "x"
     for wrong in ({}, {"notifications": []}):
         assert ask(server, "subscriptions/listen", modern(wrong))["error"]["code"] == PARAMS
-    assert len(server.finish()) == 2 * 100, "each stream ends with its answer, and a word that it was cancelled"
+    assert len(server.finish()) == 2 * 100, (
+        "each stream ends with its answer, and a word that it was cancelled"
+    )

@@ -35,14 +35,20 @@ ENDS = ("2024-11-05", "2025-11-25")
 # ---------------------------------------------------------------- the handshake
 
 
-@pytest.mark.requirement("LIFE-02", "LIFE-08", "BASE-01", "SEED-16", "SEED-31", "SEED-01", "SEED-30")
-@pytest.mark.parametrize("revision, instructions", [*((each, "Read me.") for each in HANDSHAKES), (NEWEST, None)])
+@pytest.mark.requirement(
+    "LIFE-02", "LIFE-08", "BASE-01", "SEED-16", "SEED-31", "SEED-01", "SEED-30"
+)
+@pytest.mark.parametrize(
+    "revision, instructions", [*((each, "Read me.") for each in HANDSHAKES), (NEWEST, None)]
+)
 def test_the_whole_flow_in_eleven_steps(serve: Serve, revision: str, instructions: Any) -> None:
     server = serve(**({"instructions": instructions} if instructions else {}))
     server.write(request(1, "initialize", hello(revision)))  # 1
     opened = server.message()  # 2
     found = opened["result"]
-    assert (opened["id"], found["protocolVersion"]) == (1, revision) and "tools" in found["capabilities"]
+    assert (opened["id"], found["protocolVersion"]) == (1, revision) and "tools" in found[
+        "capabilities"
+    ]
     assert (found["serverInfo"]["name"], found["serverInfo"]["version"]) == ("plain", "1.2.3")
     assert found.get("instructions", ABSENT) == (instructions or ABSENT)
     assert set(found) <= {"protocolVersion", "serverInfo", "capabilities", "instructions", "_meta"}
@@ -54,7 +60,9 @@ def test_the_whole_flow_in_eleven_steps(serve: Serve, revision: str, instruction
     assert (called["id"], called["result"]["content"]) == (3, [{"type": "text", "text": "hello"}])
     server.write(request(4, "shutdown"))  # 8
     assert server.message() == {"jsonrpc": "2.0", "id": 4, "result": {}}  # 9
-    assert server.rest() == [] and server.exit() == 0  # 10: the server ends its output by itself, 11
+    assert (
+        server.rest() == [] and server.exit() == 0
+    )  # 10: the server ends its output by itself, 11
 
 
 @pytest.mark.requirement("PING-08", "LIFE-05", "SEED-18", "LIFE-31", "CANC-03", "LIFE-17")
@@ -62,10 +70,20 @@ def test_what_hurries_past_initialized_is_served(serve: Serve) -> None:
     """The server says nothing of its own accord, and `initialize` cannot be cancelled."""
     server = serve()
     cancel = notification("notifications/cancelled", {"requestId": 2})
-    server.write(request(1, "ping"), request(2, "initialize", hello("2025-06-18")), cancel, request(3, "tools/list"))
+    server.write(
+        request(1, "ping"),
+        request(2, "initialize", hello("2025-06-18")),
+        cancel,
+        request(3, "tools/list"),
+    )
     assert sorted(server.message()["id"] for _ in range(3)) == [1, 2, 3]
-    server.write(request(4, "initialize", hello(NEWEST)), request(5, "initialize", hello("2025-06-18")))
-    assert [server.answer(id)["result"]["protocolVersion"] for id in (4, 5)] == [NEWEST, "2025-06-18"]
+    server.write(
+        request(4, "initialize", hello(NEWEST)), request(5, "initialize", hello("2025-06-18"))
+    )
+    assert [server.answer(id)["result"]["protocolVersion"] for id in (4, 5)] == [
+        NEWEST,
+        "2025-06-18",
+    ]
     server.notify("notifications/initialized")
     server.revision = "2025-06-18"
     server.lives()
@@ -79,7 +97,9 @@ def test_a_server_without_any_feature(serve: Serve, revision: str) -> None:
     assert server.result("ping") == {} and server.ask("tools/list")["error"]["code"] == METHOD
 
 
-@pytest.mark.requirement("LIFE-16", "BASE-17", "BASE-18", "PING-01", "PING-02", "BASE-10", "SEED-15")
+@pytest.mark.requirement(
+    "LIFE-16", "BASE-17", "BASE-18", "PING-01", "PING-02", "BASE-10", "SEED-15"
+)
 @speaking(*HANDSHAKES)
 def test_methods_that_are_not_there_ping_and_notifications_that_are_none(server: RawServer) -> None:
     for method in (
@@ -91,7 +111,13 @@ def test_methods_that_are_not_there_ping_and_notifications_that_are_none(server:
         assert server.ask(method, {})["error"]["code"] == METHOD, method
     for params in (None, {}, {"_meta": {"progressToken": 1}}, {"extra": 1}):
         assert server.result("ping", params) == {}
-    for method in ("notifications/nope", "tools/list", "ping", "initialize", "notifications/message"):
+    for method in (
+        "notifications/nope",
+        "tools/list",
+        "ping",
+        "initialize",
+        "notifications/message",
+    ):
         for given in ({}, {"params": {}}, {"params": {"x": 1}}, {"params": [1]}, {"params": "x"}):
             server.write({"jsonrpc": "2.0", "method": method, **given})
 
@@ -118,7 +144,9 @@ def test_after_shutdown_what_runs_finishes_and_nothing_new_begins(serve: Serve) 
     assert {server.answer(refused)["error"]["code"] for refused in ("late", "again")} == {REQUEST}
     assert {len(server.answer(id)["result"]["content"][0]["text"]) for id in running} == {100_000}
     assert not server.ended
-    server.write(notification("notifications/cancelled", {"requestId": held}))  # notices are still heard: that ends it
+    server.write(
+        notification("notifications/cancelled", {"requestId": held})
+    )  # notices are still heard: that ends it
     assert server.rest() == [] and server.exit() == 0
 
 
@@ -147,7 +175,9 @@ def call(id: Any, text: str) -> dict[str, Any]:
     return request(id, "tools/call", {"name": "echo", "arguments": {"text": text}})
 
 
-@pytest.mark.requirement("BATCH-01", "BATCH-04", "BATCH-05", "BATCH-09", "BATCH-16", "X-11", "BASE-10", "SEED-09")
+@pytest.mark.requirement(
+    "BATCH-01", "BATCH-04", "BATCH-05", "BATCH-09", "BATCH-16", "X-11", "BASE-10", "SEED-09"
+)
 @speaking(*BATCHING)
 def test_c06_one_line_one_array_one_answer_each(server: RawServer) -> None:
     wrong = request("no", "no/such/method"), request(2, "tools/call", {"name": "nobody"})
@@ -161,8 +191,15 @@ def test_c06_one_line_one_array_one_answer_each(server: RawServer) -> None:
     assert by_id[(str, "1")]["result"]["content"][0]["text"] == "two"
     assert by_id[(int, 3)]["result"] == {}
     assert [by_id[key]["error"]["code"] for key in ((str, "no"), (int, 2))] == [METHOD, PARAMS]
-    server.write([notification("notifications/a"), notification("notifications/cancelled", {"requestId": 9})])
-    server.write([request(1, "tools/call", {"name": "hold", "arguments": {"name": "twice"}}), call(1, "again")])
+    server.write(
+        [notification("notifications/a"), notification("notifications/cancelled", {"requestId": 9})]
+    )
+    server.write(
+        [
+            request(1, "tools/call", {"name": "hold", "arguments": {"name": "twice"}}),
+            call(1, "again"),
+        ]
+    )
     server.text("release", {"name": "twice"})
     (batch,) = server.fence() or [server.message()]
     assert sorted("error" in message for message in batch) == [False, True]
@@ -173,14 +210,18 @@ def test_c06_one_line_one_array_one_answer_each(server: RawServer) -> None:
 def test_c06_an_invalid_element_has_an_entry_of_its_own(server: RawServer) -> None:
     found = exchange(server, 1, request("p", "ping"), "x", None, [], [request("q", "ping")])
     refused = [(message["error"]["code"], message["id"]) for message in found if "error" in message]
-    assert refused == [(REQUEST, None)] * 5 and [one["id"] for one in found if "result" in one] == ["p"]
+    assert refused == [(REQUEST, None)] * 5 and [one["id"] for one in found if "result" in one] == [
+        "p"
+    ]
     assert [message["error"]["code"] for message in exchange(server, 1, 2, 3)] == [REQUEST] * 3
 
 
 @pytest.mark.requirement("BATCH-03", "X-10")
 @speaking("2025-03-26")
 def test_c06_answers_in_a_batch_are_taken_or_refused_but_never_served(server: RawServer) -> None:
-    server.write([{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": {}}])
+    server.write(
+        [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": {}}]
+    )
     assert server.fence() == []  # strays, dropped
     server.write([{"jsonrpc": "2.0", "id": 1, "result": {}}, request("mixed", "ping")])
     for message in server.fence():
@@ -192,7 +233,11 @@ def test_c06_answers_in_a_batch_are_taken_or_refused_but_never_served(server: Ra
 def test_c06_initialize_is_never_inside_a_batch(serve: Serve) -> None:
     server = serve()
     for number in range(2):
-        found = exchange(server, request("hello", "initialize", hello("2025-03-26")), *[request("p", "ping")] * number)
+        found = exchange(
+            server,
+            request("hello", "initialize", hello("2025-03-26")),
+            *[request("p", "ping")] * number,
+        )
         refused = [one for one in (found if isinstance(found, list) else [found]) if "error" in one]
         assert [one["error"]["code"] for one in refused] == [REQUEST]
         if not number:
@@ -222,28 +267,55 @@ def pages(server: RawServer) -> list[dict[str, Any]]:
 @pytest.mark.requirement("PAGE-01", "PAGE-03", "PAGE-10", "M:PAG-1", "M:CACHE-2")
 @pytest.mark.parametrize("revision", ["2024-11-05", MODERN])
 @for_each("size, lengths", [(10, [10, 10, 3]), (23, [23])])
-def test_pages_hold_everything_once(serve: Serve, revision: str, size: int, lengths: list[int]) -> None:
-    server = serve(revision, tools=False, preset="many", list_cache_scope="public", list_ttl=60, page_size=size)
+def test_pages_hold_everything_once(
+    serve: Serve, revision: str, size: int, lengths: list[int]
+) -> None:
+    server = serve(
+        revision, tools=False, preset="many", list_cache_scope="public", list_ttl=60, page_size=size
+    )
     found = pages(server)
     assert [len(page["tools"]) for page in found] == lengths
-    assert [tool["name"] for page in found for tool in page["tools"]] == [f"many-{index:02}" for index in range(23)]
+    assert [tool["name"] for page in found for tool in page["tools"]] == [
+        f"many-{index:02}" for index in range(23)
+    ]
     assert all(isinstance(page["nextCursor"], str) for page in found[:-1])
     assert "nextCursor" not in found[-1]  # absent, not null
     hints = {(page.get("cacheScope"), page.get("ttlMs")) for page in found}
-    assert hints == {("public", 60_000) if revision == MODERN else (None, None)}, "the pages agree on who may keep them"
+    assert hints == {("public", 60_000) if revision == MODERN else (None, None)}, (
+        "the pages agree on who may keep them"
+    )
 
 
 @pytest.mark.requirement("PAGE-07", "PAGE-08", "M:PAG-4", "M:PAG-3")
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-def test_a_cursor_is_stable_belongs_to_no_process_and_no_other_text_is_one(serve: Serve, revision: str) -> None:
+def test_a_cursor_is_stable_belongs_to_no_process_and_no_other_text_is_one(
+    serve: Serve, revision: str
+) -> None:
     first, second = (serve(revision, tools=False, preset="many", page_size=10) for _ in range(2))
     cursor = first.result("tools/list")["nextCursor"]
     page = first.result("tools/list", {"cursor": cursor})
     assert first.result("tools/list", {"cursor": cursor}) == page
     assert second.result("tools/list", {"cursor": cursor})["tools"] == page["tools"]
-    strange = ("zzz", "", "0", "-1", "999999", "9" * 5000, "\x00", "\u00e9", "\ufffd", "x" * 100_000, 5, [], {}, True)
+    strange = (
+        "zzz",
+        "",
+        "0",
+        "-1",
+        "999999",
+        "9" * 5000,
+        "\x00",
+        "\u00e9",
+        "\ufffd",
+        "x" * 100_000,
+        5,
+        [],
+        {},
+        True,
+    )
     for wrong in strange:
-        assert first.ask("tools/list", {"cursor": wrong})["error"]["code"] == PARAMS, ascii(wrong)[:20]
+        assert first.ask("tools/list", {"cursor": wrong})["error"]["code"] == PARAMS, ascii(wrong)[
+            :20
+        ]
     for index in range(len(cursor)):  # one letter changed: refused, or another cursor
         changed = cursor[:index] + ("A" if cursor[index] != "A" else "B") + cursor[index + 1 :]
         reply = first.ask("tools/list", {"cursor": changed})

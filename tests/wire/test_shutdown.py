@@ -52,12 +52,16 @@ def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
 
 @pytest.mark.parametrize("number", STOPS)
 def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: int) -> None:
-    server, idle = (serve("2025-06-18", limits={"drain_grace": 600}, preset="patient") for _ in range(2))
+    server, idle = (
+        serve("2025-06-18", limits={"drain_grace": 600}, preset="patient") for _ in range(2)
+    )
     server.begin_call("slow", {"seconds": 600}, id=1)
     for each in (server, idle):
         each.lives()
         each.signal(number)
-    assert [(message["id"], message["error"]["code"]) for message in last_words(server)] == [(1, INTERNAL)]
+    assert [(message["id"], message["error"]["code"]) for message in last_words(server)] == [
+        (1, INTERNAL)
+    ]
     assert last_words(idle) == []
 
 

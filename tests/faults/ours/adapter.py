@@ -47,14 +47,20 @@ class Adapter:
             self.client = minimcp.connect(command["url"], headers=command.get("headers"), **common)
             return {}
         self.client = minimcp.connect(
-            command["command"], cwd=command.get("cwd"), env=command.get("env"), stderr=lambda line: None, **common
+            command["command"],
+            cwd=command.get("cwd"),
+            env=command.get("env"),
+            stderr=lambda line: None,
+            **common,
         )
         return {}
 
     def callback(self, what: str, seconds: float = 10) -> Callable[[Any], Any]:
         """What is done at each log message, question or step of progress."""
         return {
-            "call": lambda message: self.connected().call_tool("echo", {"text": "from a callback"}, timeout=5),
+            "call": lambda message: self.connected().call_tool(
+                "echo", {"text": "from a callback"}, timeout=5
+            ),
             "raise": lambda message: 1 / 0,
             "block": lambda message: threading.Event().wait(10),
             "slow": lambda message: threading.Event().wait(0.01),
@@ -78,7 +84,9 @@ class Adapter:
         return {"text": result.text}
 
     def do_list(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        return {"count": len(self.connected().list_tools(timeout=command["timeout"], cache="refresh"))}
+        return {
+            "count": len(self.connected().list_tools(timeout=command["timeout"], cache="refresh"))
+        }
 
     def do_close(self, command: Dict[str, Any]) -> Dict[str, Any]:
         if self.client is not None:

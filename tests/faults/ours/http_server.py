@@ -19,7 +19,12 @@ HTTP = {
     "body_bytes": "body_bytes", "connections": "max_connections", "sessions": "max_sessions",
     "session_ttl": "session_ttl", "keepalive": "keepalive",
 }  # fmt: skip
-LIMITS = {"streams": "streams", "write": "write_timeout", "grace": "drain_grace", "requests": "requests"}
+LIMITS = {
+    "streams": "streams",
+    "write": "write_timeout",
+    "grace": "drain_grace",
+    "requests": "requests",
+}
 TIMES = ("head", "body", "idle", "write")
 GIVEN = {
     group: {option: TERMS[term] for term, option in options.items() if term in TERMS}
@@ -57,5 +62,7 @@ def thing(name: str) -> str:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     times = {name: TERMS[name] for name in TIMES if name in TERMS}
-    RunningHttp.__init__.__kwdefaults__["timeouts"] = Timeouts(**times)  # no option of the library says this
+    RunningHttp.__init__.__kwdefaults__["timeouts"] = Timeouts(
+        **times
+    )  # no option of the library says this
     server.run("http", port=int(os.environ.get("FAULTS_PORT", "0")), legacy_sse=True)

@@ -62,7 +62,10 @@ class Shared(Checks):
 
     async def record(self) -> None:
         result = await self.client.call_tool("weather", {"city": "Tromsø"})
-        expect(result.structured_content, {"place": {"city": "Tromsø", "tags": ["å", "b"]}, "degrees": 21.5})
+        expect(
+            result.structured_content,
+            {"place": {"city": "Tromsø", "tags": ["å", "b"]}, "degrees": 21.5},
+        )
         expect(result.data.place.tags, ["å", "b"])
 
     async def progress(self) -> None:
@@ -71,11 +74,19 @@ class Shared(Checks):
         async def on_progress(done: float, total: float | None, message: str | None) -> None:
             seen.append((done, total))
 
-        expect((await self.client.call_tool("count", {"n": 25}, progress_handler=on_progress)).content[0].text, "25")
+        expect(
+            (await self.client.call_tool("count", {"n": 25}, progress_handler=on_progress))
+            .content[0]
+            .text,
+            "25",
+        )
         expect(seen, [(i, 25) for i in range(1, 26)])
 
     async def failures(self) -> None:
-        expect("this tool fails" in str(await expect_raised(ToolError, self.client.call_tool("fail"))), True)
+        expect(
+            "this tool fails" in str(await expect_raised(ToolError, self.client.call_tool("fail"))),
+            True,
+        )
         await expect_raised(ToolError, self.client.call_tool("add", {"a": "many", "b": 1}))
         await expect_raised((ToolError, MCPError), self.client.call_tool("no-such-tool"))
 
@@ -105,7 +116,10 @@ class Shared(Checks):
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name="greet")
-        expect((await self.client.complete(reference, {"name": "tone", "value": "f"})).values, ["formal", "friendly"])
+        expect(
+            (await self.client.complete(reference, {"name": "tone", "value": "f"})).values,
+            ["formal", "friendly"],
+        )
 
     async def form(self) -> None:
         expect((await self.client.call_tool("ask_form")).content[0].text, "accept Ada 36")
@@ -141,7 +155,11 @@ async def hold(mode: str, command: list[str]) -> dict[str, Any]:
     else:
         transport = StdioTransport(command[0], command[1:], keep_alive=False)
     async with Client(
-        transport, mode=mode, roots=ROOTS, log_handler=host.log, elicitation_handler=host.elicit,
+        transport,
+        mode=mode,
+        roots=ROOTS,
+        log_handler=host.log,
+        elicitation_handler=host.elicit,
         sampling_handler=host.sample,
     ) as client:
         await Shared(client, host).run(results, host.forget)

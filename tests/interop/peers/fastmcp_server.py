@@ -10,7 +10,17 @@ from typing import Any
 
 import mcp_types as types
 from fastmcp.prompts import Message
-from python_tools import PIXEL, TEXT, TONES, Context, Image, Server, add_notes, add_tools, way_and_port
+from python_tools import (
+    PIXEL,
+    TEXT,
+    TONES,
+    Context,
+    Image,
+    Server,
+    add_notes,
+    add_tools,
+    way_and_port,
+)
 
 server = Server("interop", instructions="Tools of the interop grid.")
 add_tools(server)
@@ -27,7 +37,11 @@ class Person:
 async def ask_form(ctx: Context) -> str:
     """Ask who somebody is."""
     answer = await ctx.elicit("Who are you?", Person)
-    return f"accept {answer.data.name} {answer.data.age}" if answer.action == "accept" else answer.action
+    return (
+        f"accept {answer.data.name} {answer.data.age}"
+        if answer.action == "accept"
+        else answer.action
+    )
 
 
 @server.prompt
@@ -35,7 +49,8 @@ def picture() -> list[Message]:
     """Look at a picture."""
     resource: Any = types.TextResourceContents(uri="note://all", mime_type="text/plain", text=TEXT)
     return [
-        Message("Look:"), Message(Image(data=PIXEL, format="png").to_image_content()),
+        Message("Look:"),
+        Message(Image(data=PIXEL, format="png").to_image_content()),
         Message(types.EmbeddedResource(type="resource", resource=resource), role="assistant"),
     ]
 

@@ -54,7 +54,9 @@ class Shared(Checks):
         await expect_parallel(say)
 
     async def resources(self) -> None:
-        resources = {str(each.uri): each.mimeType for each in (await self.session.list_resources()).resources}
+        resources = {
+            str(each.uri): each.mimeType for each in (await self.session.list_resources()).resources
+        }
         expect(resources["note://all"], "text/plain")
         (item,) = (await self.session.read_resource("note://all")).contents
         expect((item.mimeType, item.text), ("text/plain", "alle: å"))
@@ -104,7 +106,10 @@ async def listen(session: ClientSession) -> None:
 async def hold(command: list[str]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     parameters = StdioServerParameters(command=command[0], args=command[1:])
-    async with stdio_client(parameters) as (reading, writing), ClientSession(reading, writing) as session:
+    async with (
+        stdio_client(parameters) as (reading, writing),
+        ClientSession(reading, writing) as session,
+    ):
         begun = await session.initialize()
         async with anyio.create_task_group() as group:
             group.start_soon(listen, session)

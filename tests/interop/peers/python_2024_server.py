@@ -14,7 +14,10 @@ from mcp.server.stdio import stdio_server
 ENCODED = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TEXT = "alle: å"
 TONES = ["plain", "formal", "friendly"]
-RESOURCES: dict[str, Any] = {"note://all": ("text/plain", TEXT), "note://pixel": ("image/png", ENCODED)}
+RESOURCES: dict[str, Any] = {
+    "note://all": ("text/plain", TEXT),
+    "note://pixel": ("image/png", ENCODED),
+}
 server: Any = Server("interop")
 
 
@@ -45,7 +48,9 @@ async def call_tool(name: str, arguments: dict[str, Any]) -> list[Any]:
         await server.request_context.session.send_log_message("info", arguments["text"])
         return text("noted")
     if name == "weather":
-        return text(json.dumps({"place": {"city": arguments["city"], "tags": ["å", "b"]}, "degrees": 21.5}))
+        return text(
+            json.dumps({"place": {"city": arguments["city"], "tags": ["å", "b"]}, "degrees": 21.5})
+        )
     if name == "fail":
         raise ValueError("this tool fails")
     if name == "echo":
@@ -68,12 +73,19 @@ async def set_level(level: str) -> None:
 
 @server.list_resources()
 async def list_resources() -> list[types.Resource]:
-    return [types.Resource(uri=uri, name=uri.split("//")[1], mimeType=kind) for uri, (kind, _) in RESOURCES.items()]
+    return [
+        types.Resource(uri=uri, name=uri.split("//")[1], mimeType=kind)
+        for uri, (kind, _) in RESOURCES.items()
+    ]
 
 
 @server.list_resource_templates()
 async def list_templates() -> list[types.ResourceTemplate]:
-    return [types.ResourceTemplate(uriTemplate="note://by-id/{number}", name="by_id", mimeType="text/plain")]
+    return [
+        types.ResourceTemplate(
+            uriTemplate="note://by-id/{number}", name="by_id", mimeType="text/plain"
+        )
+    ]
 
 
 @server.read_resource()
@@ -88,7 +100,10 @@ async def read_resource(uri: Any) -> Any:
 
 @server.list_prompts()
 async def list_prompts() -> list[types.Prompt]:
-    arguments = [types.PromptArgument(name="name", required=True), types.PromptArgument(name="tone", required=False)]
+    arguments = [
+        types.PromptArgument(name="name", required=True),
+        types.PromptArgument(name="tone", required=False),
+    ]
     return [types.Prompt(name="greet", arguments=arguments), types.Prompt(name="picture")]
 
 

@@ -28,7 +28,12 @@ except ImportError:
     Client = None
 
 LEVEL_KEY = "io.modelcontextprotocol/logLevel"
-MEMBERS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resourceTemplates"}
+MEMBERS = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resource_templates": "resourceTemplates",
+}
 
 ROOTS = [{"uri": "file:///interop/one", "name": "one"}, {"uri": "file:///interop/tw%C3%B6"}]
 USER_REJECTED = -1
@@ -45,14 +50,23 @@ def answer_as_model(params: Any) -> Any:
     last = content[-1] if isinstance(content, list) else content
     result = {"role": "assistant", "model": "interop-model", "stopReason": "endTurn"}
     if params.get("tools") and last["type"] != "tool_result":
-        use = {"type": "tool_use", "id": "use-1", "name": params["tools"][0]["name"], "input": {"a": 1}}
+        use = {
+            "type": "tool_use",
+            "id": "use-1",
+            "name": params["tools"][0]["name"],
+            "input": {"a": 1},
+        }
         return {**result, "content": use, "stopReason": "toolUse"}
     text = last["content"][0]["text"] if last["type"] == "tool_result" else last["text"]
     return {**result, "content": {"type": "text", "text": f"You said: {text}"}}
 
 
 def answer_as_user(params: Any) -> Any:
-    return {"action": "accept"} if params.get("mode") == "url" else {"action": "accept", "content": {"name": "Ada"}}
+    return (
+        {"action": "accept"}
+        if params.get("mode") == "url"
+        else {"action": "accept", "content": {"name": "Ada"}}
+    )
 
 
 class Host:
@@ -73,9 +87,14 @@ class Host:
     def callbacks(self) -> dict[str, Any]:
         """The keywords of the SDK's client."""
         return {
-            "sampling_callback": self.on_sampling, "elicitation_callback": self.on_elicitation,
-            "list_roots_callback": self.on_roots, "logging_callback": self.on_log, "message_handler": self.on_message,
-            "sampling_capabilities": types.SamplingCapability(tools=types.SamplingToolsCapability()),
+            "sampling_callback": self.on_sampling,
+            "elicitation_callback": self.on_elicitation,
+            "list_roots_callback": self.on_roots,
+            "logging_callback": self.on_log,
+            "message_handler": self.on_message,
+            "sampling_capabilities": types.SamplingCapability(
+                tools=types.SamplingToolsCapability()
+            ),
         }
 
     async def on_sampling(self, context: Any, params: Any) -> Any:
@@ -84,7 +103,9 @@ class Host:
         answer = self.sampled(wire)
         if isinstance(answer, types.ErrorData):
             return answer
-        kind = types.CreateMessageResultWithTools if wire.get("tools") else types.CreateMessageResult
+        kind = (
+            types.CreateMessageResultWithTools if wire.get("tools") else types.CreateMessageResult
+        )
         return kind.model_validate(answer)
 
     async def on_elicitation(self, context: Any, params: Any) -> Any:
@@ -143,7 +164,9 @@ class Peer:
     def __init__(self, api: Any, host: Host) -> None:
         self.api, self.host = api, host
 
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None) -> Any:
+    async def call(
+        self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None
+    ) -> Any:
         return await self.api.call_tool(name, arguments, timeout, progress)
 
     async def abandon(self, name: str, arguments: Any, started: anyio.Event, progress: Any) -> None:
@@ -208,14 +231,24 @@ class Version1(Peer):
     async def open(cls, revision: str, command: list[str]) -> AsyncIterator[Version1]:
         types.LATEST_PROTOCOL_VERSION = revision
         host = Host()
-        transport = stdio_client(parameters(command)) if not is_url(command) else web_client(command[0])
-        async with (transport as (reading, writing, *_),
-                    ClientSession(reading, writing, **host.callbacks()) as session):
+        transport = (
+            stdio_client(parameters(command)) if not is_url(command) else web_client(command[0])
+        )
+        async with (
+            transport as (reading, writing, *_),
+            ClientSession(reading, writing, **host.callbacks()) as session,
+        ):
             server, peer = await session.initialize(), cls(session, host)
-            peer.server_name, peer.revision, peer.modern = server.serverInfo.name, server.protocolVersion, False
+            peer.server_name, peer.revision, peer.modern = (
+                server.serverInfo.name,
+                server.protocolVersion,
+                False,
+            )
             yield peer
 
-    async def call(self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None) -> Any:
+    async def call(
+        self, name: str, arguments: Any = None, *, progress: Any = None, timeout: Any = None
+    ) -> Any:
         self.number = self.api._request_id
         try:
             limit = None if timeout is None else timedelta(seconds=timeout)
@@ -227,7 +260,9 @@ class Version1(Peer):
 
     async def give_up(self) -> None:
         params = types.CancelledNotificationParams(requestId=self.number, reason="enough")
-        await self.api.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
+        await self.api.send_notification(
+            types.ClientNotification(types.CancelledNotification(params=params))
+        )
 
 
 class Version2(Peer):
@@ -242,7 +277,10 @@ class Version2(Peer):
         async with Client(target, mode=mode, log_level="debug", **host.callbacks()) as client:
             peer = cls(client, host)
             peer.server_name = client.server_info.name if client.server_info else None
-            peer.revision, peer.modern = client.protocol_version, client.session.discover_result is not None
+            peer.revision, peer.modern = (
+                client.protocol_version,
+                client.session.discover_result is not None,
+            )
             yield peer
 
     async def page(self, kind: str, cursor: str | None = None, **options: Any) -> Any:

@@ -43,12 +43,16 @@ class Kept:
 
     async def come(self) -> AuthorizationCodeResult:
         found = {name: values[0] for name, values in parse_qs(urlsplit(self.came).query).items()}
-        return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
+        return AuthorizationCodeResult(
+            code=found["code"], state=found["state"], iss=found.get("iss")
+        )
 
 
 async def main(url: str) -> None:
     kept, told = Kept(), {}
-    metadata = OAuthClientMetadata(redirect_uris=["http://127.0.0.1:1/callback"], token_endpoint_auth_method="none")
+    metadata = OAuthClientMetadata(
+        redirect_uris=["http://127.0.0.1:1/callback"], token_endpoint_auth_method="none"
+    )
     provider = OAuthClientProvider(url, metadata, kept, kept.open, kept.come)
     async with httpx2.AsyncClient(auth=provider) as http:
         async with Client(streamable_http_client(url, http_client=http)) as client:
@@ -57,7 +61,9 @@ async def main(url: str) -> None:
             first = kept.tokens.access_token
             said = await client.call_tool("write", {})
             told["steps up"] = said.content[0].text == "written" or str(said)
-            told["by a token with more scopes"] = kept.tokens.access_token != first or "the token is the same"
+            told["by a token with more scopes"] = (
+                kept.tokens.access_token != first or "the token is the same"
+            )
     print(json.dumps(told))
 
 

@@ -31,8 +31,12 @@ class Introspection:
         if not said["active"]:
             return None
         return AccessToken(
-            token=token, client_id=said["client_id"], scopes=said["scope"].split(), expires_at=int(said["exp"]),
-            resource=said["aud"], subject=said["sub"],
+            token=token,
+            client_id=said["client_id"],
+            scopes=said["scope"].split(),
+            expires_at=int(said["exp"]),
+            resource=said["aud"],
+            subject=said["sub"],
         )
 
     def _ask(self, token: str) -> Any:

@@ -17,9 +17,30 @@ from checking import UNICODE, Checks, expect, expect_parallel, expect_raised, on
 from python_adapters import MEMBERS, ROOTS, Adapter, PeerError, dump, refused, types
 
 TOOLS = {
-    "echo", "add", "weather", "count", "fail", "slow", "cancellations", "image", "note", "release", "mixed", "logs",
-    "touch", "grow", "shrink", "ask_form", "ask_url", "ask_model", "ask_tools", "ask_roots", "ask_many", "ask_twice",
-    "need_url", "ask_choices",
+    "echo",
+    "add",
+    "weather",
+    "count",
+    "fail",
+    "slow",
+    "cancellations",
+    "image",
+    "note",
+    "release",
+    "mixed",
+    "logs",
+    "touch",
+    "grow",
+    "shrink",
+    "ask_form",
+    "ask_url",
+    "ask_model",
+    "ask_tools",
+    "ask_roots",
+    "ask_many",
+    "ask_twice",
+    "need_url",
+    "ask_choices",
 }
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
@@ -98,7 +119,9 @@ class Shared(Peer):
         async def on_progress(done: float, total: float | None, message: str | None) -> None:
             seen.append((done, total))
 
-        expect((await self.peer.call("count", {"n": 25}, progress=on_progress)).content[0].text, "25")
+        expect(
+            (await self.peer.call("count", {"n": 25}, progress=on_progress)).content[0].text, "25"
+        )
         await anyio.wait_all_tasks_blocked()
         expect(seen, [(i, 25) for i in range(1, 26)])
 
@@ -113,7 +136,10 @@ class Shared(Peer):
         async with anyio.create_task_group() as group:
             result = await self.peer.call("count", {"n": 3, "hold": True}, progress=on_progress)
         expect(result.content[0].text, "3")
-        expect(seen, [(i, 3, None if self.revision == "2024-11-05" else f"step {i}") for i in (1, 2, 3)])
+        expect(
+            seen,
+            [(i, 3, None if self.revision == "2024-11-05" else f"step {i}") for i in (1, 2, 3)],
+        )
 
     async def image(self) -> None:
         block = (await self.peer.call("image")).content[0]
@@ -152,7 +178,9 @@ class Shared(Peer):
         expect((await self.peer.call("cancellations", {"expected": 1})).content[0].text, "1")
 
     async def timeout(self) -> None:
-        await expect_raised((PeerError, TimeoutError), self.peer.call("slow", {"seconds": 60}, timeout=1.5))
+        await expect_raised(
+            (PeerError, TimeoutError), self.peer.call("slow", {"seconds": 60}, timeout=1.5)
+        )
         expect((await self.peer.call("cancellations", {"expected": 2})).content[0].text, "2")
 
     async def alive_after(self) -> None:
@@ -166,37 +194,56 @@ class Shared(Peer):
         await self.peer.all_logs()
         expect((await self.peer.call("note", {"text": "hør"})).content[0].text, "noted")
         await anyio.wait_all_tasks_blocked()
-        expect([(message["level"], message["data"]) for message in self.peer.host.logged], [("info", "hør")])
+        expect(
+            [(message["level"], message["data"]) for message in self.peer.host.logged],
+            [("info", "hør")],
+        )
 
     async def contents(self) -> None:
         kinds = ["text", "image", "resource"]
-        kinds += ["audio"] * (self.revision >= "2025-03-26") + ["resource_link"] * (self.revision >= "2025-06-18")
-        blocks = [dump(block) for block in (await self.peer.call("mixed", {"kinds": kinds})).content]
+        kinds += ["audio"] * (self.revision >= "2025-03-26") + ["resource_link"] * (
+            self.revision >= "2025-06-18"
+        )
+        blocks = [
+            dump(block) for block in (await self.peer.call("mixed", {"kinds": kinds})).content
+        ]
         expect([block["type"] for block in blocks], kinds)
         expect(blocks[2]["resource"], {"uri": "note://all", "mimeType": "text/plain", "text": TEXT})
         if "audio" in kinds:
-            expect((base64.b64decode(blocks[3]["data"]), blocks[3]["mimeType"]), (b"RIFF", "audio/wav"))
+            expect(
+                (base64.b64decode(blocks[3]["data"]), blocks[3]["mimeType"]), (b"RIFF", "audio/wav")
+            )
         if "resource_link" in kinds:
             expect((blocks[4]["uri"], blocks[4]["name"]), ("note://all", "all"))
 
     async def resources(self) -> None:
         resources = {each["uri"]: each for each in await self.everything("resources")}
         expect(set(resources), {"note://all", "note://pixel"})
-        expect((resources["note://all"]["name"], resources["note://all"]["mimeType"]), ("all", "text/plain"))
+        expect(
+            (resources["note://all"]["name"], resources["note://all"]["mimeType"]),
+            ("all", "text/plain"),
+        )
         (item,) = (await self.peer.read("note://all"))["contents"]
         expect(item, {"uri": "note://all", "mimeType": "text/plain", "text": TEXT})
         (item,) = (await self.peer.read("note://pixel"))["contents"]
         expect((item["mimeType"], base64.b64decode(item["blob"])[:4]), ("image/png", b"\x89PNG"))
 
     async def templates(self) -> None:
-        templates = {each["uriTemplate"]: each for each in await self.everything("resource_templates")}
+        templates = {
+            each["uriTemplate"]: each for each in await self.everything("resource_templates")
+        }
         expect(set(templates), {"note://by-id/{number}", "note://secret/{number}"})
         expect(templates["note://by-id/{number}"]["name"], "by_id")
         expect((await self.peer.read("note://by-id/7"))["contents"][0]["text"], "note 7")
 
     async def no_resource(self) -> None:
-        expect(await code_of(self.peer.read("note://nowhere")), -32602 if self.peer.modern else -32002)
-        expect(await code_of(self.peer.read("note://by-id/seven")), -32602 if self.peer.modern else -32002)
+        expect(
+            await code_of(self.peer.read("note://nowhere")), -32602 if self.peer.modern else -32002
+        )
+        expect(
+            await code_of(self.peer.read("note://by-id/seven")),
+            -32602 if self.peer.modern else -32002,
+        )
 
     async def pages(self) -> None:
         first = await self.peer.page("prompts")
@@ -207,12 +254,20 @@ class Shared(Peer):
     async def prompts(self) -> None:
         prompts = {each["name"]: each for each in await self.everything("prompts")}
         expect(set(prompts), {"greet", "picture", "survey"})
-        arguments = [(each["name"], bool(each.get("required"))) for each in prompts["greet"]["arguments"]]
+        arguments = [
+            (each["name"], bool(each.get("required"))) for each in prompts["greet"]["arguments"]
+        ]
         expect(arguments, [("name", True), ("tone", False)])
         expect(prompts["greet"]["arguments"][0]["description"], "Who.")
-        for given, tone in (({"name": "Åse"}, "plain"), ({"name": "Åse", "tone": "formal"}, "formal")):
+        for given, tone in (
+            ({"name": "Åse"}, "plain"),
+            ({"name": "Åse", "tone": "formal"}, "formal"),
+        ):
             (message,) = (await self.peer.prompt("greet", given))["messages"]
-            expect((message["role"], message["content"]["text"]), ("user", f"Greet Åse in a {tone} tone"))
+            expect(
+                (message["role"], message["content"]["text"]),
+                ("user", f"Greet Åse in a {tone} tone"),
+            )
         first, second, third = (await self.peer.prompt("picture"))["messages"]
         expect((first["content"]["text"], second["content"]["type"]), ("Look:", "image"))
         expect((third["role"], third["content"]["resource"]["text"]), ("assistant", TEXT))
@@ -223,10 +278,14 @@ class Shared(Peer):
 
     async def completion(self) -> None:
         prompt = types.PromptReference.model_validate({"type": "ref/prompt", "name": "greet"})
-        template = types.ResourceTemplateReference.model_validate({"type": "ref/resource", "uri": "note://by-id/{number}"})
+        template = types.ResourceTemplateReference.model_validate(
+            {"type": "ref/resource", "uri": "note://by-id/{number}"}
+        )
 
         async def values(ref: Any, name: str, typed: str, chosen: Any = None) -> Any:
-            return (await self.peer.complete(ref, {"name": name, "value": typed}, chosen)).completion.values
+            return (
+                await self.peer.complete(ref, {"name": name, "value": typed}, chosen)
+            ).completion.values
 
         expect(await values(prompt, "tone", "f"), ["formal", "friendly"])
         expect(await values(prompt, "name", ""), ["Alice", "Bob"])
@@ -237,10 +296,15 @@ class Shared(Peer):
         for level in ("warning", "debug"):
             self.peer.host.forget()
             await self.peer.logs(level)
-            await self.peer.host.wait(lambda: any(each["level"] == "emergency" for each in self.peer.host.logged))
-            wanted = LEVELS[LEVELS.index(level):]
+            await self.peer.host.wait(
+                lambda: any(each["level"] == "emergency" for each in self.peer.host.logged)
+            )
+            wanted = LEVELS[LEVELS.index(level) :]
             expect([each["level"] for each in self.peer.host.logged], wanted)
-            expect(self.peer.host.logged[0], {"level": wanted[0], "data": {"level": wanted[0]}, "logger": "interop"})
+            expect(
+                self.peer.host.logged[0],
+                {"level": wanted[0], "data": {"level": wanted[0]}, "logger": "interop"},
+            )
 
     @only("2024-11-05", "2025-11-25")
     async def list_changes(self) -> None:
@@ -250,7 +314,10 @@ class Shared(Peer):
             await self.peer.host.wait(lambda: set(self.peer.host.methods()) >= CHANGES)
             expect("grown" in [each["name"] for each in await self.everything("tools")], there)
             expect("grown" in [each["name"] for each in await self.everything("prompts")], there)
-            expect("note://grown" in [each["uri"] for each in await self.everything("resources")], there)
+            expect(
+                "note://grown" in [each["uri"] for each in await self.everything("resources")],
+                there,
+            )
 
     @only("2024-11-05", "2025-11-25")
     async def subscriptions(self) -> None:
@@ -293,16 +360,24 @@ class Shared(Peer):
             await self.text("grow")
             expect(type(await stream.__anext__()).__name__, "ToolsListChanged")
             expect(len(await self.everything("tools")), before + 1)
-        async with self.peer.api.listen(prompts_list_changed=True, resources_list_changed=True) as stream:
+        async with self.peer.api.listen(
+            prompts_list_changed=True, resources_list_changed=True
+        ) as stream:
             await self.text("shrink")
-            kinds = {type(await stream.__anext__()).__name__, type(await stream.__anext__()).__name__}
+            kinds = {
+                type(await stream.__anext__()).__name__,
+                type(await stream.__anext__()).__name__,
+            }
             expect(kinds, {"PromptsListChanged", "ResourcesListChanged"})
 
     @only("2025-06-18")
     async def form(self) -> None:
         expect(await self.text("ask_form"), "accept Ada 36")
         (asked,) = self.peer.host.asked
-        expect((asked["message"], set(asked["requestedSchema"]["properties"])), ("Who are you?", {"name", "age"}))
+        expect(
+            (asked["message"], set(asked["requestedSchema"]["properties"])),
+            ("Who are you?", {"name", "age"}),
+        )
         for action in ("decline", "cancel"):
             self.peer.host.elicited = lambda params, action=action: {"action": action}
             expect(await self.text("ask_form"), action)
@@ -342,7 +417,9 @@ class Shared(Peer):
         expect(await self.text("need_url"), "opened")
 
     async def sampling(self) -> None:
-        expect(await self.text("ask_model", {"text": "Hej"}), "interop-model: You said: Hej (endTurn)")
+        expect(
+            await self.text("ask_model", {"text": "Hej"}), "interop-model: You said: Hej (endTurn)"
+        )
         (asked,) = self.peer.host.asked
         expect((asked["maxTokens"], asked["systemPrompt"]), (50, "Be short."))
         expect((asked["temperature"], asked["stopSequences"]), (0.5, ["."]))
@@ -374,22 +451,40 @@ class Shared(Peer):
     async def twice(self) -> None:
         """The second question is about the answer to the first; what stands between them is done once."""
         self.peer.host.elicited = lambda params: {
-            "action": "accept", "content": {"name": "Ada"} if "Who" in params["message"] else {"age": 40},
+            "action": "accept",
+            "content": {"name": "Ada"} if "Who" in params["message"] else {"age": 40},
         }
         expect(await self.text("ask_twice"), "Ada is 40, 1 step")
-        expect([asked["message"] for asked in self.peer.host.asked], ["Who are you?", "How old is Ada?"])
+        expect(
+            [asked["message"] for asked in self.peer.host.asked],
+            ["Who are you?", "How old is Ada?"],
+        )
 
     @only("2025-06-18")
     async def choices(self) -> None:
         """A form with every kind of field that the revision has."""
         lists = self.revision >= "2025-11-25"
-        filled: dict[str, Any] = {"mail": "ada@example.com", "word": "abc", "count": 3, "share": 0.5, "sure": False}
-        filled.update({"colour": "red", "size": "l", **({"days": ["mon"], "fish": ["f1", "f2"]} if lists else {})})
+        filled: dict[str, Any] = {
+            "mail": "ada@example.com",
+            "word": "abc",
+            "count": 3,
+            "share": 0.5,
+            "sure": False,
+        }
+        filled.update(
+            {
+                "colour": "red",
+                "size": "l",
+                **({"days": ["mon"], "fish": ["f1", "f2"]} if lists else {}),
+            }
+        )
         self.peer.host.elicited = lambda params: {"action": "accept", "content": filled}
         expect(json.loads(await self.text("ask_choices", {"lists": lists})), filled)
         fields = self.peer.host.asked[0]["requestedSchema"]["properties"]
         expect(set(fields), set(filled))
-        titled: dict[str, Any] = {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
+        titled: dict[str, Any] = {
+            "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
+        }
         if not lists:
             titled = {"enum": ["s", "l"], "enumNames": ["Small", "Large"]}
         expect({**fields["size"], **titled}, fields["size"])
@@ -418,7 +513,11 @@ class Shared(Peer):
             wanted.update(title="Touch it", _meta={"example.com/colour": "blue"})
         if self.revision >= "2025-11-25":
             wanted["icons"] = [{"src": "https://example.com/i.png", "mimeType": "image/png"}]
-        found = {name: value for name, value in touch.items() if name not in ("name", "inputSchema", "outputSchema")}
+        found = {
+            name: value
+            for name, value in touch.items()
+            if name not in ("name", "inputSchema", "outputSchema")
+        }
         expect(found, wanted)
 
     @only("2025-06-18")
@@ -438,10 +537,17 @@ class Shared(Peer):
         expect((key, question.method), ("who", "elicitation/create"))
         answer = types.ElicitResult(action="accept", content={"name": "Bo"})
         state = first.request_state
-        touched = f"{state[:SEAL]}{'B' if state[SEAL] == 'A' else 'A'}{state[SEAL + 1:]}"
+        touched = f"{state[:SEAL]}{'B' if state[SEAL] == 'A' else 'A'}{state[SEAL + 1 :]}"
         again = {"input_responses": {key: answer}, "allow_input_required": True}
-        expect(await code_of(self.peer.api.session.call_tool("ask_twice", {}, request_state=touched, **again)), -32602)
-        second = await self.peer.api.session.call_tool("ask_twice", {}, request_state=first.request_state, **again)
+        expect(
+            await code_of(
+                self.peer.api.session.call_tool("ask_twice", {}, request_state=touched, **again)
+            ),
+            -32602,
+        )
+        second = await self.peer.api.session.call_tool(
+            "ask_twice", {}, request_state=first.request_state, **again
+        )
         expect(dump(second.input_requests["age"].params)["message"], "How old is Bo?")
 
     async def large(self) -> None:
@@ -456,7 +562,10 @@ async def session(revision: str, command: list[str]) -> dict[str, Any]:
         async with Adapter.open(revision, command) as peer:
             report["revision"] = peer.revision
             # Who goes straight to 2026-07-28 was never told a name.
-            known = peer.server_name in ("interop", None if peer.modern and revision != "auto" else "interop")
+            known = peer.server_name in (
+                "interop",
+                None if peer.modern and revision != "auto" else "interop",
+            )
             results["connect"] = known or f"name {peer.server_name!r}"
             await Shared(peer).run(results, peer.host.forget)
     except Exception as error:

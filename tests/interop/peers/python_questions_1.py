@@ -9,7 +9,16 @@ from python_tools import URL, Age, Context, Person, need_url, said, types
 
 
 def add_questions(server: Any) -> None:
-    for function in (ask_form, ask_url, need_url, ask_model, ask_tools, ask_roots, ask_many, ask_twice):
+    for function in (
+        ask_form,
+        ask_url,
+        need_url,
+        ask_model,
+        ask_tools,
+        ask_roots,
+        ask_many,
+        ask_twice,
+    ):
         server.add_tool(function)
 
     @server.prompt()
@@ -26,7 +35,11 @@ def add_questions(server: Any) -> None:
 async def ask_form(ctx: Context) -> str:
     """Ask the user to fill in a form."""
     result = await ctx.elicit("Who are you?", Person)
-    return f"accept {result.data.name} {result.data.age}" if result.action == "accept" else result.action
+    return (
+        f"accept {result.data.name} {result.data.age}"
+        if result.action == "accept"
+        else result.action
+    )
 
 
 async def ask_url(ctx: Context) -> str:
@@ -40,21 +53,38 @@ async def ask_url(ctx: Context) -> str:
 async def ask_model(text: str, ctx: Context) -> str:
     """Ask the client's model."""
     result = await ctx.session.create_message(
-        [said("user", {"type": "text", "text": text})], max_tokens=50, system_prompt="Be short.", temperature=0.5,
-        stop_sequences=["."])
+        [said("user", {"type": "text", "text": text})],
+        max_tokens=50,
+        system_prompt="Be short.",
+        temperature=0.5,
+        stop_sequences=["."],
+    )
     return f"{result.model}: {result.content.text} ({result.stopReason})"
 
 
 async def ask_tools(ctx: Context) -> str:
     """Let the client's model use a tool."""
-    tools = [types.Tool(name="twice", inputSchema={"type": "object", "properties": {"a": {"type": "integer"}}})]
+    tools = [
+        types.Tool(
+            name="twice", inputSchema={"type": "object", "properties": {"a": {"type": "integer"}}}
+        )
+    ]
     question = said("user", {"type": "text", "text": "Twice 1?"})
     asked = await ctx.session.create_message(
-        [question], max_tokens=50, tools=tools, tool_choice=types.ToolChoice(mode="required"))
+        [question], max_tokens=50, tools=tools, tool_choice=types.ToolChoice(mode="required")
+    )
     (use,) = asked.content_as_list
-    done = {"type": "tool_result", "toolUseId": use.id, "content": [{"type": "text", "text": str(2 * use.input["a"])}]}
+    done = {
+        "type": "tool_result",
+        "toolUseId": use.id,
+        "content": [{"type": "text", "text": str(2 * use.input["a"])}],
+    }
     messages = [question, said("assistant", use.model_dump(exclude_none=True)), said("user", done)]
-    return (await ctx.session.create_message(messages, max_tokens=50, tools=tools)).content_as_list[0].text
+    return (
+        (await ctx.session.create_message(messages, max_tokens=50, tools=tools))
+        .content_as_list[0]
+        .text
+    )
 
 
 async def ask_roots(ctx: Context) -> str:

@@ -29,7 +29,10 @@ try:
     VERSION_2 = True
     OPTIONS: dict[str, Any] = {
         "cache_hints": {
-            **{f"{kind}/list": CacheHint(30_000, "public") for kind in ("tools", "prompts", "resources")},
+            **{
+                f"{kind}/list": CacheHint(30_000, "public")
+                for kind in ("tools", "prompts", "resources")
+            },
             "resources/read": CacheHint(5_000, "private"),
         },
     }
@@ -51,14 +54,19 @@ PROMPTS_ON_PAGE = 2
 def block(**members: Any) -> Any:
     """A content block of the SDK's own class from its form on the wire."""
     kinds = {
-        "text": types.TextContent, "image": types.ImageContent, "audio": types.AudioContent,
-        "resource": types.EmbeddedResource, "resource_link": types.ResourceLink,
+        "text": types.TextContent,
+        "image": types.ImageContent,
+        "audio": types.AudioContent,
+        "resource": types.EmbeddedResource,
+        "resource_link": types.ResourceLink,
     }
     return kinds[members["type"]].model_validate(members)
 
 
 def embedded() -> Any:
-    return block(type="resource", resource={"uri": "note://all", "mimeType": "text/plain", "text": TEXT})
+    return block(
+        type="resource", resource={"uri": "note://all", "mimeType": "text/plain", "text": TEXT}
+    )
 
 
 class Features:
@@ -81,7 +89,8 @@ class Features:
             """Look at a picture."""
             image = block(type="image", data=ENCODED, mimeType="image/png")
             return [
-                {"role": "user", "content": block(type="text", text="Look:")}, {"role": "user", "content": image},
+                {"role": "user", "content": block(type="text", text="Look:")},
+                {"role": "user", "content": image},
                 {"role": "assistant", "content": embedded()},
             ]
 
@@ -90,10 +99,13 @@ class Features:
         def mixed(kinds: list[str]) -> list[Any]:
             """Give blocks of these kinds."""
             blocks = {
-                "text": block(type="text", text="text"), "resource": embedded(),
+                "text": block(type="text", text="text"),
+                "resource": embedded(),
                 "image": block(type="image", data=ENCODED, mimeType="image/png"),
                 "audio": block(type="audio", data="UklGRg==", mimeType="audio/wav"),
-                "resource_link": block(type="resource_link", uri="note://all", name="all", mimeType="text/plain"),
+                "resource_link": block(
+                    type="resource_link", uri="note://all", name="all", mimeType="text/plain"
+                ),
             }
             return [blocks[kind] for kind in kinds]
 
@@ -102,14 +114,20 @@ class Features:
             """Send one message of each level."""
             for level in LEVELS:
                 if LEVELS.index(level) >= LEVELS.index(self.level):
-                    await ctx.session.send_log_message(level, {"level": level}, "interop", ctx.request_id)
+                    await ctx.session.send_log_message(
+                        level, {"level": level}, "interop", ctx.request_id
+                    )
             return "logged"
 
-        hints = types.ToolAnnotations.model_validate({"idempotentHint": True, "readOnlyHint": False})
+        hints = types.ToolAnnotations.model_validate(
+            {"idempotentHint": True, "readOnlyHint": False}
+        )
 
         @self.server.tool(
-            title="Touch it", annotations=hints,
-            icons=[types.Icon(src="https://example.com/i.png")], meta={"example.com/colour": "blue"},
+            title="Touch it",
+            annotations=hints,
+            icons=[types.Icon(src="https://example.com/i.png")],
+            meta={"example.com/colour": "blue"},
         )
         async def touch(uri: str, ctx: Context) -> str:
             """Say that a resource has changed."""
@@ -143,7 +161,9 @@ class Features:
             chosen = (context.arguments or {}) if context else {}
             names = ["Sir Å", "Dame B"] if chosen.get("tone") == "formal" else ["Alice", "Bob"]
             known = {"tone": TONES, "name": names, "number": NUMBERS}[argument.name]
-            return types.Completion(values=[each for each in known if each.startswith(argument.value)])
+            return types.Completion(
+                values=[each for each in known if each.startswith(argument.value)]
+            )
 
     def add_low_1(self) -> None:
         @self.low.subscribe_resource()
@@ -179,7 +199,9 @@ class Features:
             return await self.page_of_prompts(params)
 
         self.low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
-        self.low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
+        self.low.add_request_handler(
+            "resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe
+        )
         self.low.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
         self.low.add_request_handler("prompts/list", types.PaginatedRequestParams, list_prompts)
 
@@ -190,7 +212,9 @@ class Features:
         begin, prompts = int(cursor), await self.server.list_prompts()
         end = begin + PROMPTS_ON_PAGE
         following = str(end) if end < len(prompts) else None
-        return types.ListPromptsResult.model_validate({"prompts": prompts[begin:end], "nextCursor": following})
+        return types.ListPromptsResult.model_validate(
+            {"prompts": prompts[begin:end], "nextCursor": following}
+        )
 
     def initialization(self) -> Any:
         """Declare the changes, and in 1.x the subscriptions, which it never declares by itself."""
@@ -200,7 +224,11 @@ class Features:
 
 
 def error(code: int, message: str) -> Exception:
-    return MCPError(code, message) if VERSION_2 else MCPError(types.ErrorData(code=code, message=message))
+    return (
+        MCPError(code, message)
+        if VERSION_2
+        else MCPError(types.ErrorData(code=code, message=message))
+    )
 
 
 def modern(ctx: Any) -> bool:

@@ -22,7 +22,10 @@ async def main() -> None:
     async def roots(_: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[])
 
-    async with stdio_client(server) as streams, ClientSession(*streams, list_roots_callback=roots) as session:
+    async with (
+        stdio_client(server) as streams,
+        ClientSession(*streams, list_roots_callback=roots) as session,
+    ):
         await session.initialize()
         tools = await session.list_tools()
         for text in ("hello", LONG):

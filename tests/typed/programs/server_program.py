@@ -5,7 +5,17 @@ from typing import Any, Callable, Dict, List, Optional
 
 from typing_extensions import assert_type
 
-from minimcp import Context, FinishedRequest, HttpOptions, Image, Limits, Message, Server, Text, ToolError
+from minimcp import (
+    Context,
+    FinishedRequest,
+    HttpOptions,
+    Image,
+    Limits,
+    Message,
+    Server,
+    Text,
+    ToolError,
+)
 
 server = Server("typed", version="1", limits=Limits(workers=2), http=HttpOptions(sessions=False))
 

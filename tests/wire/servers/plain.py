@@ -24,7 +24,10 @@ from minimcp.server import run  # noqa: E402
 OPTIONS = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS, PRESET = OPTIONS.pop("tools", True), OPTIONS.pop("preset", None)
 
-LIMITS, HTTP = minimcp.Limits(**OPTIONS.pop("limits", {})), minimcp.HttpOptions(**OPTIONS.pop("http", {}))
+LIMITS, HTTP = (
+    minimcp.Limits(**OPTIONS.pop("limits", {})),
+    minimcp.HttpOptions(**OPTIONS.pop("http", {})),
+)
 server = minimcp.Server("plain", limits=LIMITS, http=HTTP, **{"version": "1.2.3", **OPTIONS})
 gates: dict[str, threading.Event] = {}
 reached: dict[str, threading.Event] = {}
@@ -258,13 +261,20 @@ def child_descriptors() -> str:
     """What a child process that inherits all it can has open, as "number target" lines."""
     import subprocess
 
-    program = "import os; print('\\n'.join(f'{n} ' + os.readlink(f'/proc/self/fd/{n}') for n in range(64)"
+    program = (
+        "import os; print('\\n'.join(f'{n} ' + os.readlink(f'/proc/self/fd/{n}') for n in range(64)"
+    )
     program += " if os.path.exists(f'/proc/self/fd/{n}') or os.path.islink(f'/proc/self/fd/{n}')))"
-    done = subprocess.run([sys.executable, "-c", program], close_fds=False, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], close_fds=False, stdout=subprocess.PIPE, check=True
+    )
     return done.stdout.decode()
 
 
-SHARED_META = {"com.example/mine": [1], "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "9"}}
+SHARED_META = {
+    "com.example/mine": [1],
+    "io.modelcontextprotocol/serverInfo": {"name": "other", "version": "9"},
+}
 
 
 def tagged() -> minimcp.CallToolResult:
@@ -285,7 +295,9 @@ if TOOLS:
     ):  # fmt: skip
         server.tool(tool)
 if PRESET == "patient":
-    run.SIGNAL_SECONDS = run.LAST_SECONDS = 60.0  # no handler keeps the main thread, but a busy machine may
+    run.SIGNAL_SECONDS = run.LAST_SECONDS = (
+        60.0  # no handler keeps the main thread, but a busy machine may
+    )
 if PRESET == "many":
     for index in range(23):
         server.add_tool(echo, name=f"many-{index:02}", description="One of many.")
