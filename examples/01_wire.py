@@ -1,12 +1,15 @@
 """A client and a server exchange JSON objects, one a line, over the two pipes of a child process.
 
-You will see four requests (-->) and their answers (<--). minimcp is not imported here: this is what it does for you.
+You will see four requests (-->) and their answers (<--). minimcp is not imported here: this is what
+it does for you.
 
-A host starts the server as a child process. What the host writes to the child's stdin are requests, each with an id,
-and notifications, which have none and get no answer. On the child's stdout the answers come back under the same ids.
-All else that a server has to say goes to stderr. Every later chapter is made of such lines.
+A host starts the server as a child process. What the host writes to the child's stdin are requests,
+each with an id, and notifications, which have none and get no answer. On the child's stdout the
+answers come back under the same ids. All else that a server has to say goes to stderr. Every later
+chapter is made of such lines.
 
-https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and .../basic/lifecycle
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and
+.../basic/lifecycle
 """
 
 from __future__ import annotations
@@ -88,5 +91,6 @@ def host() -> None:
 if __name__ == "__main__":
     serve() if sys.argv[1:] == ["serve"] else host()
 
-# Exercise: answer the request "ping" with an empty object, so that a client can see that the server is alive.
+# Exercise: answer the request "ping" with an empty object, so that a client can see that the server
+# is alive.
 # Check it with  python3 examples/check.py 1  where minimcp is the client of your server.

@@ -1,10 +1,11 @@
 """A server offers tools, which are functions; a client lists them and calls one.
 
-You will see the same conversation twice: the tool, the JSON Schema of its arguments, and what it returned.
+You will see the same conversation twice: the tool, the JSON Schema of its arguments, and what it
+returned.
 
-A server is an object; a tool is a function with annotations and a docstring. They become the schema and the description
-that a model is shown. The same client talks to the object, which is how servers are tested, and to a child process,
-which is how hosts run them. Neither notices the difference.
+A server is an object; a tool is a function with annotations and a docstring. They become the schema
+and the description that a model is shown. The same client talks to the object, which is how servers
+are tested, and to a child process, which is how hosts run them. Neither notices the difference.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 """
@@ -54,7 +55,7 @@ if __name__ == "__main__":
     # A file that is nothing but a server just says server.run() here.
     server.run() if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: add a tool `shout(text: str) -> str` that returns the text in capitals, with a docstring for the model.
-# Check it with  python3 examples/check.py 2
+# Exercise: add a tool `shout(text: str) -> str` that returns the text in capitals, with a docstring
+# for the model. Check it with  python3 examples/check.py 2
 # From a shell, where each name=value is read as the schema says, it is called like this:
 #     python3 -m minimcp call "python3 examples/02_hello.py serve" shout text=hello

@@ -1,10 +1,12 @@
 """A server can be a plain class: its marked methods are the tools.
 
-You will see an object that is used without any server, and then an object of a subclass that is served.
+You will see an object that is used without any server, and then an object of a subclass that is
+served.
 
-There is no base class, and nothing is registered when the file is imported: a mark is a note on the function. The class
-can be made, called and tested like any other; it becomes a server when one of its objects is served. Handlers run on
-several threads at once, so what they share is guarded by a lock.
+There is no base class, and nothing is registered when the file is imported: a mark is a note on the
+function. The class can be made, called and tested like any other; it becomes a server when one of
+its objects is served. Handlers run on several threads at once, so what they share is guarded by a
+lock.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -70,6 +72,7 @@ def main() -> None:
 if __name__ == "__main__":
     minimcp.serve(Notes()) if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: give `Notes` a tool `count() -> int` that says how many notes there are. Mark it as one that only reads, and
-# hold the lock while you look. The subclass has it too, without a line of its own.
+# Exercise: give `Notes` a tool `count() -> int` that says how many notes there are. Mark it as one
+# that only reads, and hold the lock while you look. The subclass has it too, without a line of its
+# own.
 # Check it with  python3 examples/check.py 3

@@ -2,8 +2,9 @@
 
 You will see an order that works, and five that fail: four as a result, one as an error.
 
-Arguments are checked before the function is called and arrive as what the annotations say: a dataclass, not a dict. A
-failed *result* is read by the model, which may try again; an *error* of JSON-RPC says that the request was wrong.
+Arguments are checked before the function is called and arrive as what the annotations say: a
+dataclass, not a dict. A failed *result* is read by the model, which may try again; an *error* of
+JSON-RPC says that the request was wrong.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (Error Handling)
 """
@@ -85,5 +86,6 @@ if __name__ == "__main__":
         attempt(client, "order", {"size": "small", "where": home, "coupon": "X"})
         attempt(client, "oven", {})
 
-# Exercise: give `Address` a field `door` that is "front" or "back", and "front" where nothing is said.
+# Exercise: give `Address` a field `door` that is "front" or "back", and "front" where nothing is
+# said.
 # Check it with  python3 examples/check.py 4

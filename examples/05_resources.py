@@ -1,9 +1,11 @@
 """Resources are texts and files under a URI: a client reads them, and is told when they change.
 
-You will see one listed resource, two templates, what they say, what is not found, and the news of a change.
+You will see one listed resource, two templates, what they say, what is not found, and the news of a
+change.
 
-One URI is one resource, and is listed. A URI with variables in braces is a template: it stands for many, is listed as
-it is, and its variables arrive as the parameters' types. A host reads resources without asking its model.
+One URI is one resource, and is listed. A URI with variables in braces is a template: it stands for
+many, is listed as it is, and its variables arrive as the parameters' types. A host reads resources
+without asking its model.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -28,7 +30,8 @@ def plants() -> dict[str, int]:
 
 @server.resource("plants://pictures/{size}.pgm", mime_type="image/x-portable-graymap")
 def picture(size: int) -> bytes:
-    """A grey square. Bytes are binary content; on the wire they are base64, which nobody here has to know."""
+    """A grey square. Bytes are binary content; on the wire they are base64, which nobody here has
+    to know."""
     return b"P5 %d %d 255\n" % (size, size) + b"\x80" * (size * size)
 
 
@@ -75,7 +78,8 @@ if __name__ == "__main__":
             print("changed:", change.uri)
             print(client.read_resource("plants://basil").text)
 
-# Exercise: add a tool `sow(name: str, warmth: int) -> None` that adds a plant, and tells those who listen to
-# plants://all. Until then they do not know that what they have read is out of date.
+# Exercise: add a tool `sow(name: str, warmth: int) -> None` that adds a plant, and tells those who
+# listen to plants://all. Until then they do not know that what they have read is out of date.
 # Check it with  python3 examples/check.py 5
-# file_server.py beside this file serves files under {+path}, which takes slashes too, and keeps inside its directory.
+# file_server.py beside this file serves files under {+path}, which takes slashes too, and keeps
+# inside its directory.

@@ -1,12 +1,15 @@
-"""Prompts are messages for a model that a person picks; their arguments are completed while the person types.
+"""Prompts are messages for a model that a person picks; their arguments are completed while the
+person types.
 
-You will see two prompts with their arguments, what completes three of these, and the messages of one prompt.
+You will see two prompts with their arguments, what completes three of these, and the messages of
+one prompt.
 
-A prompt's arguments are texts on the wire; the function gets them as its annotations say. What completes an argument is
-a list, or a function that is given the text so far and, if it has a second parameter, what was chosen already. A
-Literal completes by itself.
+A prompt's arguments are texts on the wire; the function gets them as its annotations say. What
+completes an argument is a list, or a function that is given the text so far and, if it has a second
+parameter, what was chosen already. A Literal completes by itself.
 
-https://modelcontextprotocol.io/specification/2026-07-28/server/prompts and .../server/utilities/completion
+https://modelcontextprotocol.io/specification/2026-07-28/server/prompts and
+.../server/utilities/completion
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ if __name__ == "__main__":
         except minimcp.InvalidParams as error:
             print("refused:", error.message)
 
-# Exercise: add a prompt `translate(text: str, language: ...)` whose message asks for the text in that language: either
-# "Finnish" or "Norwegian". Choose an annotation with which the language completes by itself.
+# Exercise: add a prompt `translate(text: str, language: ...)` whose message asks for the text in
+# that language: either "Finnish" or "Norwegian". Choose an annotation with which the language
+# completes by itself.
 # Check it with  python3 examples/check.py 6

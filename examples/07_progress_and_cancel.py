@@ -1,12 +1,14 @@
 """A long call reports its progress, and can be cancelled.
 
-You will see two reports before a result, a call that is cancelled, and handlers that run side by side.
+You will see two reports before a result, a call that is cancelled, and handlers that run side by
+side.
 
-A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out through it, and after a
-cancel all of `ctx` that speaks or waits raises `Cancelled`. So a loop that reports is a loop that can be stopped. Other
-requests are served meanwhile, on other threads.
+A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out
+through it, and after a cancel all of `ctx` that speaks or waits raises `Cancelled`. So a loop that
+reports is a loop that can be stopped. Other requests are served meanwhile, on other threads.
 
-https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and .../cancellation
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and
+.../cancellation
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def eat(who: str) -> str:
 
 @server.tool
 def wash(plates: list[str], ctx: Context) -> list[str]:
-    """Wash plates, two at a time. A thread of your own does not know whose request it works for: hand it ctx."""
+    """Wash plates, two at a time. A thread of your own does not know whose request it works for:
+    hand it ctx."""
 
     def wash_one(plate: str) -> str:
         ctx.check()  # raises Cancelled
@@ -86,5 +89,5 @@ def main() -> None:
 if __name__ == "__main__":
     server.run() if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: add a tool `bake(loaves: int, ctx: Context) -> str`. A loaf takes 0.01 s and is reported; a cancel ends it.
-# Check it with  python3 examples/check.py 7
+# Exercise: add a tool `bake(loaves: int, ctx: Context) -> str`. A loaf takes 0.01 s and is
+# reported; a cancel ends it. Check it with  python3 examples/check.py 7

@@ -1,13 +1,16 @@
 """A tool can ask the user while it runs, in every revision.
 
-You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one; then two refusals.
+You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one;
+then two refusals.
 
-Up to 2025-11-25 the question is a request of the server. Since 2026-07-28 the question *is* the result, and the client
-sends the call again with the answer. In memory and over stdio that reaches the handler that waits. Over HTTP it may
-reach another process: there the handler runs again from the top, and questions that have an answer return at once. So
-ask first, act last: what must happen once stands below the last question, or in `ctx.step`, which keeps its result.
+Up to 2025-11-25 the question is a request of the server. Since 2026-07-28 the question *is* the
+result, and the client sends the call again with the answer. In memory and over stdio that reaches
+the handler that waits. Over HTTP it may reach another process: there the handler runs again from
+the top, and questions that have an answer return at once. So ask first, act last: what must happen
+once stands below the last question, or in `ctx.step`, which keeps its result.
 
-https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and .../basic/patterns/mrtr
+https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
+.../basic/patterns/mrtr
 """
 
 from __future__ import annotations
@@ -82,6 +85,6 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks how many people ({"people": int}), then
-# whether now ({"now": bool}), and orders one taxi, however it is served: `taxis.append(people)`. Define `taxis = []`.
-# Check it with  python3 examples/check.py 8
+# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks how many people
+# ({"people": int}), then whether now ({"now": bool}), and orders one taxi, however it is served:
+# `taxis.append(people)`. Define `taxis = []`. Check it with  python3 examples/check.py 8

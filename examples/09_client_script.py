@@ -1,10 +1,12 @@
-"""A client sets a time limit for each call, makes many calls at once, and gives up those that it does not need.
+"""A client sets a time limit for each call, makes many calls at once, and gives up those that it
+does not need.
 
-You will see progress, a call that takes too long, calls at once and in the background, and two lost connections.
+You will see progress, a call that takes too long, calls at once and in the background, and two lost
+connections.
 
-The server is a file, started as a child process and ended by the `with` block. Any server will do, in any language:
-give `connect` its command. Every call takes `timeout=`, in seconds for all of the call, and `cancel=`. What goes wrong
-is one exception, which says what.
+The server is a file, started as a child process and ended by the `with` block. Any server will do,
+in any language: give `connect` its command. Every call takes `timeout=`, in seconds for all of the
+call, and `cancel=`. What goes wrong is one exception, which says what.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -75,6 +77,7 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: write a function `first_report(client) -> str`. It calls `cook` with 3 dishes of 600 seconds each, cancels
-# the call at its first report, and returns the message of that report. `minimcp.CancelToken` cancels.
+# Exercise: write a function `first_report(client) -> str`. It calls `cook` with 3 dishes of 600
+# seconds each, cancels the call at its first report, and returns the message of that report.
+# `minimcp.CancelToken` cancels.
 # Check it with  python3 examples/check.py 9

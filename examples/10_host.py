@@ -1,10 +1,12 @@
 """A host has one client for each of its servers, and one list of all their tools for its model.
 
-You will see the tools of two servers, a third that does not start, and what stands for the calls of a model.
+You will see the tools of two servers, a third that does not start, and what stands for the calls of
+a model.
 
-`connect_all` takes the file in which hosts keep their servers (mcp.json), or a mapping as here, and opens them side by
-side. Each tool is called server__tool. A server that does not start, or is lost, fails only its own calls. This is the
-part of a host below its model: list the tools for it, call what it picks, hand it the text.
+`connect_all` takes the file in which hosts keep their servers (mcp.json), or a mapping as here, and
+opens them side by side. Each tool is called server__tool. A server that does not start, or is lost,
+fails only its own calls. This is the part of a host below its model: list the tools for it, call
+what it picks, hand it the text.
 
 https://modelcontextprotocol.io/specification/2025-11-25/architecture
 """
@@ -68,6 +70,7 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: a host asks a person before it lets a model change something. Write `needs_consent(group, name) -> bool`:
-# false for the tools that say that they only read (`tool.hints.read_only`), true for all others.
+# Exercise: a host asks a person before it lets a model change something. Write
+# `needs_consent(group, name) -> bool`: false for the tools that say that they only read
+# (`tool.hints.read_only`), true for all others.
 # Check it with  python3 examples/check.py 10

@@ -2,11 +2,13 @@
 
 You will see two tools that ran on the main thread, and one that did not.
 
-Toolkits want all drawing done by one thread, the one that runs the loop. A tool with `executor="main"` waits until that
-thread calls `server.pump()`. `on_pump_needed` is called, on another thread, when there is something to pump: here it
-puts `pump` into the queue of the loop, as any event. With the argument "tk" there is a window, else a plain loop.
+Toolkits want all drawing done by one thread, the one that runs the loop. A tool with
+`executor="main"` waits until that thread calls `server.pump()`. `on_pump_needed` is called, on
+another thread, when there is something to pump: here it puts `pump` into the queue of the loop, as
+any event. With the argument "tk" there is a window, else a plain loop.
 
-https://modelcontextprotocol.io/specification/2026-07-28/server/tools (the protocol does not say where a tool runs)
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools (the protocol does not say
+where a tool runs)
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def area(width: float, height: float) -> str:
 
 
 def somebody() -> None:
-    """Who uses the program. Were it a host, the program would say threading.Thread(target=server.run).start()."""
+    """Who uses the program. Were it a host, the program would say
+    threading.Thread(target=server.run).start()."""
     try:
         with minimcp.connect(server) as client:
             for result in client.call_tools(
@@ -76,5 +79,5 @@ if __name__ == "__main__":
     tk_loop() if sys.argv[1:] == ["tk"] else plain_loop()
     print("drawn:", sorted(drawn))
 
-# Exercise: add a tool `clear() -> int` that empties `drawn` on the main thread and returns how many shapes were there.
-# Check it with  python3 examples/check.py 11
+# Exercise: add a tool `clear() -> int` that empties `drawn` on the main thread and returns how many
+# shapes were there. Check it with  python3 examples/check.py 11

@@ -2,12 +2,14 @@
 
 You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them too.
 
-Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. A transcript may show
-a tools/list that your program did not ask for, behind a call in 2025-06-18 or 2025-11-25: where the result is
-{"result": ...}, only the tool's output schema tells the client whether that is a wrapping.
+Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. A
+transcript may show a tools/list that your program did not ask for, behind a call in 2025-06-18 or
+2025-11-25: where the result is {"result": ...}, only the tool's output schema tells the client
+whether that is a wrapping.
 test_file_server.py beside this file tests a server in another file.
 
-https://modelcontextprotocol.io/specification/2026-07-28/basic (the messages that a transcript shows)
+https://modelcontextprotocol.io/specification/2026-07-28/basic (the messages that a transcript
+shows)
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def pay(amount: float, ctx: Context) -> str:
 
 
 def test_the_handler_alone() -> None:
-    """A handler is a function. Hand it a Context that answers its questions and remembers what it was told."""
+    """A handler is a function. Hand it a Context that answers its questions and remembers what it
+    was told."""
     ctx = testing.context(answers={"tip": {"tip": 1.5}})
     assert pay(10, ctx) == "11.50 paid"
     assert [question.key for question in ctx.questions] == ["tip"]
@@ -80,6 +83,7 @@ if __name__ == "__main__":
         test()
         print("passed:", name.replace("_", " "))
 
-# Exercise: write `test_nothing_to_pay`: it calls the handler alone with the amount 0, and expects a ToolError and that
-# the user was asked nothing. The check breaks `pay` in two ways, and your test has to fail for both.
+# Exercise: write `test_nothing_to_pay`: it calls the handler alone with the amount 0, and expects a
+# ToolError and that the user was asked nothing. The check breaks `pay` in two ways, and your test
+# has to fail for both.
 # Check it with  python3 examples/check.py 12

@@ -1,11 +1,13 @@
 """Over HTTP one server at one URL serves many clients, of every revision.
 
-You will see one client for each of the five revisions, what a tool knows of the request, and two clients at once.
+You will see one client for each of the five revisions, what a tool knows of the request, and two
+clients at once.
 
-Over stdio each client starts a server of its own; over HTTP one server runs all the time. The tools stay the same. In
-the older revisions a client shakes hands first and is given a session, which its later requests name. In 2026-07-28
-each request says all that there is to know, so that any process behind the URL can answer it. `connect` finds out which
-of them the server speaks; what goes over the wire then is shown by the next chapter.
+Over stdio each client starts a server of its own; over HTTP one server runs all the time. The tools
+stay the same. In the older revisions a client shakes hands first and is given a session, which its
+later requests name. In 2026-07-28 each request says all that there is to know, so that any process
+behind the URL can answer it. `connect` finds out which of them the server speaks; what goes over
+the wire then is shown by the next chapter.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """
@@ -62,6 +64,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: clients may send headers of their own: connect(url, headers={"X-Team": "red"}). Add a tool
-# `team(ctx: Context) -> str` that returns that header, and "nobody" where there is none.
+# Exercise: clients may send headers of their own: connect(url, headers={"X-Team": "red"}). Add a
+# tool `team(ctx: Context) -> str` that returns that header, and "nobody" where there is none.
 # Check it with  python3 examples/check.py 13

@@ -1,12 +1,14 @@
 """Over HTTP each message is a POST, and an answer may be a stream of events.
 
-You will see one call in both eras as it is on the wire: status and type of each response, and the events in it.
+You will see one call in both eras as it is on the wire: status and type of each response, and the
+events in it.
 
-`requests` sends, and `sseclient-py` reads the streams (``pip install sseclient-py``); minimcp is only the server. An
-answer is JSON, or a stream of events (SSE) if something has to be said before it, such as progress. In the older era
-`initialize` opens a session, which every later request names in a header. In the newer one each request says all in
-`_meta`, and the headers `Mcp-Method` and `Mcp-Name` repeat the method and the name, which the server checks: what
-stands before it need not read the body.
+`requests` sends, and `sseclient-py` reads the streams (``pip install sseclient-py``); minimcp is
+only the server. An answer is JSON, or a stream of events (SSE) if something has to be said before
+it, such as progress. In the older era `initialize` opens a session, which every later request names
+in a header. In the newer one each request says all in `_meta`, and the headers `Mcp-Method` and
+`Mcp-Name` repeat the method and the name, which the server checks: what stands before it need not
+read the body.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """
@@ -66,7 +68,8 @@ def newer(url: str) -> None:
 
 
 def older(url: str) -> None:
-    """Up to 2025-11-25: a handshake, the call in the session that it opened, and the end of the session."""
+    """Up to 2025-11-25: a handshake, the call in the session that it opened, and the end of the
+    session."""
     hello = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -89,5 +92,5 @@ if __name__ == "__main__":
         older(running.url)
     server.close()
 
-# Exercise: write `names(url: str) -> list[str]`: the names of the tools of any server, by tools/list in 2026-07-28.
-# Check it with  python3 examples/check.py 13b
+# Exercise: write `names(url: str) -> list[str]`: the names of the tools of any server, by
+# tools/list in 2026-07-28. Check it with  python3 examples/check.py 13b

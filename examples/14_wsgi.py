@@ -1,10 +1,12 @@
 """A server can be part of a web application, mounted beside its pages.
 
-You will see a page of a site, and then its tools at /mcp: in both eras, and a question to the user in the newer one.
+You will see a page of a site, and then its tools at /mcp: in both eras, and a question to the user
+in the newer one.
 
-`server.wsgi()` is an application of PEP 3333, and sees what the pages see: both are one process. Here wsgiref, which
-Python has, serves them; it is for trying out. With several processes, the same `state_keys` stand in each, and
-`HttpOptions(sessions=False)` unless a client stays with one. deployment.rst beside this file has Flask and Django.
+`server.wsgi()` is an application of PEP 3333, and sees what the pages see: both are one process.
+Here wsgiref, which Python has, serves them; it is for trying out. With several processes, the same
+`state_keys` stand in each, and `HttpOptions(sessions=False)` unless a client stays with one.
+deployment.rst beside this file has Flask and Django.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
 """
@@ -80,6 +82,6 @@ if __name__ == "__main__":
         host.shutdown()
     server.close()
 
-# Exercise: let forget_visits ask in the older era, too. What keeps it from asking is one option of this server: here,
-# in one process, the server may do without it.
+# Exercise: let forget_visits ask in the older era, too. What keeps it from asking is one option of
+# this server: here, in one process, the server may do without it.
 # Check it with  python3 examples/check.py 14

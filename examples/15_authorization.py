@@ -1,14 +1,17 @@
 """Over HTTP a server can want a token with each request: it tells who asks, and what they may do.
 
-You will see a client without a token refused, two scripts with one, and a tool that is for one of them alone.
+You will see a client without a token refused, two scripts with one, and a tool that is for one of
+them alone.
 
-`Bearer` looks at the token before anything else is done. `Bearer.static` is its simplest form: a fixed token for each
-script, which its author is told, and which comes from the environment in earnest. Where people sign in, an
-authorization server issues the tokens, and the server only verifies them:
-`Bearer.jwt("https://login.example.com", resource="https://example.com/mcp")`. Its refusal says where to sign in. Then
-`minimcp login https://example.com/mcp` opens the browser, or prints the page with `--no-browser`; it keeps the token,
-which `connect` and all commands use from then on, and refresh; `minimcp whoami` shows whose it is, `minimcp logout`
-forgets it. A program does the same by `connect(url, auth=minimcp.SignIn())`, and one without a person by
+`Bearer` looks at the token before anything else is done. `Bearer.static` is its simplest form: a
+fixed token for each script, which its author is told, and which comes from the environment in
+earnest. Where people sign in, an authorization server issues the tokens, and the server only
+verifies them:
+`Bearer.jwt("https://login.example.com", resource="https://example.com/mcp")`. Its refusal says
+where to sign in. Then `minimcp login https://example.com/mcp` opens the browser, or prints the page
+with `--no-browser`; it keeps the token, which `connect` and all commands use from then on, and
+refresh; `minimcp whoami` shows whose it is, `minimcp logout` forgets it. A program does the same by
+`connect(url, auth=minimcp.SignIn())`, and one without a person by
 `auth=minimcp.ClientCredentials(id, secret)`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
@@ -30,7 +33,8 @@ lent: dict[str, str] = {"Emma": "ben", "Persuasion": "ada"}
 
 
 def who(ctx: Context) -> str:
-    """Whom the token speaks for. Over stdio and in memory there is none: whoever starts a server may use it."""
+    """Whom the token speaks for. Over stdio and in memory there is none: whoever starts a server
+    may use it."""
     return "nobody" if ctx.auth is None else str(ctx.auth.subject)
 
 
@@ -72,5 +76,5 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: add a tool `mine(ctx: Context) -> list[str]` that returns the titles which the one who asks has borrowed.
-# Check it with  python3 examples/check.py 15
+# Exercise: add a tool `mine(ctx: Context) -> list[str]` that returns the titles which the one who
+# asks has borrowed. Check it with  python3 examples/check.py 15

@@ -1,12 +1,15 @@
-"""A person signs in from a terminal; the client keeps the token, sends it, and gets another one in time.
+"""A person signs in from a terminal; the client keeps the token, sends it, and gets another one in
+time.
 
-You will see which page a person is sent to, where that sends them back to, a call by the token that this brings, and
-that nobody is asked when the server takes that token no more: the client refreshes it.
+You will see which page a person is sent to, where that sends them back to, a call by the token that
+this brings, and that nobody is asked when the server takes that token no more: the client refreshes
+it.
 
-A server says who issues tokens for it, and only verifies them; `SignIn` does the rest. Here it gets two functions, as
-on a machine without a browser: `on_redirect` shows the page, and `on_callback` returns the address where the person's
-browser ended. `SignIn(no_browser=True)` and `minimcp login URL --no-browser` print the page and read that address from
-the terminal; `SignIn()` and `minimcp login URL` open the browser, and it comes back by itself.
+A server says who issues tokens for it, and only verifies them; `SignIn` does the rest. Here it gets
+two functions, as on a machine without a browser: `on_redirect` shows the page, and `on_callback`
+returns the address where the person's browser ended. `SignIn(no_browser=True)` and `minimcp login
+URL --no-browser` print the page and read that address from the terminal; `SignIn()` and `minimcp
+login URL` open the browser, and it comes back by itself.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -44,7 +47,8 @@ def parts(url: str) -> str:
 
 
 class Terminal:
-    """Shows the page; and plays the person who opens it, agrees, and pastes the address where the browser ended."""
+    """Shows the page; and plays the person who opens it, agrees, and pastes the address where the
+    browser ended."""
 
     def show(self, page: str) -> None:
         print("open", parts(page))
@@ -77,6 +81,7 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: write a function `until(auth: SignIn, url: str) -> float` that returns the time, in seconds since 1970, when
-# the token for a server ends; `auth.whoami(url)` is what `minimcp whoami URL` prints.
+# Exercise: write a function `until(auth: SignIn, url: str) -> float` that returns the time, in
+# seconds since 1970, when the token for a server ends; `auth.whoami(url)` is what `minimcp whoami
+# URL` prints.
 # Check it with  python3 examples/check.py 15b

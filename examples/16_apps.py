@@ -1,13 +1,15 @@
 """A tool can show its result as a page: the host draws the page, and the page calls tools.
 
-You will see what a host finds about the page, what it draws it from, and what a click on a bar gets.
+You will see what a host finds about the page, what it draws it from, and what a click on a bar
+gets.
 
-The page is a resource under `ui://`, plain HTML. Its first script becomes ours, below 3 kB, which defines `app`: the
-host sends the tool's result, a bar that is clicked calls the tool `details`, which hosts keep from the model. A client
-that does not know the extension gets the table alone. Hosts load the page into a sandbox, where it reaches no network.
+The page is a resource under `ui://`, plain HTML. Its first script becomes ours, below 3 kB, which
+defines `app`: the host sends the tool's result, a bar that is clicked calls the tool `details`,
+which hosts keep from the model. A client that does not know the extension gets the table alone.
+Hosts load the page into a sandbox, where it reaches no network.
 
-https://modelcontextprotocol.io/specification/2026-07-28/server/resources (the extension is specified by itself, at
-https://github.com/modelcontextprotocol/ext-apps)
+https://modelcontextprotocol.io/specification/2026-07-28/server/resources (the extension is
+specified by itself, at https://github.com/modelcontextprotocol/ext-apps)
 """
 
 import minimcp
@@ -80,5 +82,5 @@ if __name__ == "__main__":
     with minimcp.connect(server) as client:
         print("a client without pages:", client.call_tool("sales").text)
 
-# Exercise: let `details` take the name of a drink as well, which may be left out; it then says what was sold of that.
-# Check it with  python3 examples/check.py 16
+# Exercise: let `details` take the name of a drink as well, which may be left out; it then says what
+# was sold of that. Check it with  python3 examples/check.py 16

@@ -1,11 +1,15 @@
-"""A call that takes long can be a task: it is answered at once, and the client looks after it until it has ended.
+"""A call that takes long can be a task: it is answered at once, and the client looks after it until
+it has ended.
 
-You will see a loaf baked in two revisions, one given up, and one that another process finds: it has only the task's id.
+You will see a loaf baked in two revisions, one given up, and one that another process finds: it has
+only the task's id.
 
-The tool is a plain function. In 2025-11-25 the client asks for a task; since 2026-07-28 the server decides, for a
-client that declares the extension. Either way `call_tool` hides it, and `start_task` returns what you can keep.
-A question turns the task to "input_required"; the reports of progress are its status message. A `SqliteStore` keeps
-finished tasks over a restart, and tells of the others that their process has ended.
+The tool is a plain function. In 2025-11-25 the client asks for a task; since 2026-07-28 the server
+decides, for a client that declares the extension. Either way `call_tool` hides it, and `start_task`
+returns what you can keep.
+A question turns the task to "input_required"; the reports of progress are its status message. A
+`SqliteStore` keeps finished tasks over a restart, and tells of the others that their process has
+ended.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks (up to then)
 https://modelcontextprotocol.io/seps/2663-tasks-extension (since 2026-07-28)
@@ -77,6 +81,7 @@ if __name__ == "__main__":
                 print("Found again:" if id else "Kept:", task.result().text)
                 id = task.id
 
-# Exercise: add a tool `knead(minutes: int, ctx: Context) -> str` to the bakery, which runs as a task only. It reports
-# progress after each minute, with the message "minute 1" and so on (do not sleep), and returns "kneaded".
+# Exercise: add a tool `knead(minutes: int, ctx: Context) -> str` to the bakery, which runs as a
+# task only. It reports progress after each minute, with the message "minute 1" and so on (do not
+# sleep), and returns "kneaded".
 # Check it with  python3 examples/check.py 17

@@ -1,11 +1,13 @@
-"""An extension is a plain class: it adds methods and notifications, which both sides must have declared.
+"""An extension is a plain class: it adds methods and notifications, which both sides must have
+declared.
 
-You will see a vote that two clients take part in, what each hears of it, and what a client gets that lacks the
-extension.
+You will see a vote that two clients take part in, what each hears of it, and what a client gets
+that lacks the extension.
 
-Its identifier begins with a name that belongs to its author. The server declares it with its settings, the client
-declares it too; only then may one use what it adds. Here one class has both sides: `cast` runs at the server, `counted`
-at the clients. `names` says which argument proxies see in the header Mcp-Name, `filters` what a client can listen to.
+Its identifier begins with a name that belongs to its author. The server declares it with its
+settings, the client declares it too; only then may one use what it adds. Here one class has both
+sides: `cast` runs at the server, `counted` at the clients. `names` says which argument proxies see
+in the header Mcp-Name, `filters` what a client can listen to.
 
 https://modelcontextprotocol.io/seps/2133-extensions
 """
@@ -78,5 +80,6 @@ if __name__ == "__main__":
         except minimcp.CapabilityNotSupported as error:
             print("a client without it:", error)
 
-# Exercise: add the request `votes/open`: both counts become 0, all who listen are told, the answer is as above.
+# Exercise: add the request `votes/open`: both counts become 0, all who listen are told, the answer
+# is as above.
 # Check it with  python3 examples/check.py 18

@@ -1,9 +1,10 @@
-"""An agent: a model calls the tools of MCP servers, in a loop, until it answers; a person agrees to each call first.
+"""An agent: a model calls the tools of MCP servers, in a loop, until it answers; a person agrees to
+each call first.
 
     OPENAI_API_KEY=... python3 agent.py "What will the weather be in Oslo?" server.py
 
-It speaks to OpenAI's chat completions, or to whatever OPENAI_BASE_URL names that has the same shape. `agent.rst` says
-what to show before a call, and why.
+It speaks to OpenAI's chat completions, or to whatever OPENAI_BASE_URL names that has the same
+shape. `agent.rst` says what to show before a call, and why.
 """
 
 import json

@@ -1,8 +1,10 @@
-"""Check an exercise of the course: ``python3 examples/check.py 2`` looks at what you have made of 02_hello.py.
+"""Check an exercise of the course: ``python3 examples/check.py 2`` looks at what you have made of
+02_hello.py.
 
-Write into a copy of the chapter in this folder, ``python3 examples/check.py 2 examples/my_copy.py``, or into the
-chapter itself: git brings it back where the folder is a clone. It prints that the exercise is solved, or what is
-missing, and ends with 0 or 1. tests/solutions.py has a solution of each.
+Write into a copy of the chapter in this folder, ``python3 examples/check.py 2
+examples/my_copy.py``, or into the chapter itself: git brings it back where the folder is a clone.
+It prints that the exercise is solved, or what is missing, and ends with 0 or 1. tests/solutions.py
+has a solution of each.
 """
 
 from __future__ import annotations

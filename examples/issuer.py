@@ -1,6 +1,8 @@
-"""An authorization server for the chapter 15b, of the least that there can be: it agrees to everything.
+"""An authorization server for the chapter 15b, of the least that there can be: it agrees to
+everything.
 
-In earnest it is a product that your organisation has: it knows its people, asks them, and looks at each code and key.
+In earnest it is a product that your organisation has: it knows its people, asks them, and looks at
+each code and key.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Issuer:
-    """Runs until `close`, at `url`. `tokens` has the claims of each token, and `grants` what they were given for."""
+    """Runs until `close`, at `url`. `tokens` has the claims of each token, and `grants` what they
+    were given for."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, dict[str, Any]] = {}

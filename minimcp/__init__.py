@@ -250,8 +250,8 @@ __all__ = [
     "tool",
 ]
 
-# Modules of the names that are imported on first use: a client does not pay for the server, nor a server for it.
-# Every other name of `__all__` is in `types`.
+# Modules of the names that are imported on first use: a client does not pay for the server, nor a
+# server for it. Every other name of `__all__` is in `types`.
 _MODULES = {
     "auth.bearer": "AccessToken Bearer",
     "auth.grants": "ClientCredentials EnterpriseManaged WorkloadIdentity",
@@ -285,7 +285,8 @@ _MODULES = {
     "stores.sqlite": "SqliteStore",
 }
 
-# Names of other libraries: what is written here. An ImportError says so; Python drops the words of an AttributeError.
+# Names of other libraries: what is written here. An ImportError says so; Python drops the words of
+# an AttributeError.
 _ELSEWHERE = {
     "FastMCP": "Server",
     "MCPServer": "Server",

@@ -1,8 +1,9 @@
 """Every exception that a program sees: one flat tree, nothing of the libraries below leaks through.
 
-Not here: `Suspend` and `BecomeTask` of `server.questions`, which unwind a handler and are not to be caught.
-Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic
-An error that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
+Not here: `Suspend` and `BecomeTask` of `server.questions`, which unwind a handler and are not to be
+caught.
+Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic An error
+that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ RESERVED_CODES = range(-32768, -31999)
 """The range of JSON-RPC and of the protocol."""
 
 SERVER_CODES = range(-32099, -31999)
-"""The part of it that JSON-RPC leaves to servers. An application may raise those that the protocol gives no meaning.
-They are sent in sessions with a handshake. The revisions after that keep them for the protocol, so -32603 is sent."""
+"""The part of it that JSON-RPC leaves to servers. An application may raise those that the protocol
+gives no meaning. They are sent in sessions with a handshake. The revisions after that keep them for
+the protocol, so -32603 is sent."""
 
 OLD_TOOL_CODES = frozenset({-32003, -32004})
 """A tool failed, its arguments do not fit: codes of an older description of the protocol."""
@@ -53,16 +55,19 @@ class McpError(Exception):
 
 
 class RpcError(McpError):
-    """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the peer's answer.
+    """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the
+    peer's answer.
 
     Args:
-        code: The number. An application's own lies outside -32768 to -32000, or in -32099 to -32000 where the protocol
-            has no meaning for it; 2026-07-28 keeps those for the protocol, and -32603 is sent in its place there.
+        code: The number. An application's own lies outside -32768 to -32000, or in -32099 to -32000
+            where the protocol has no meaning for it; 2026-07-28 keeps those for the protocol, and
+            -32603 is sent in its place there.
         message: One short sentence.
         data: Any JSON value; None sends none.
 
     Raises:
-        ValueError: The code is one that JSON-RPC reserves (-32768 to -32100), and no class here stands for it.
+        ValueError: The code is one that JSON-RPC reserves (-32768 to -32100), and no class here
+            stands for it.
         TypeError: The code is no integer or the message no string.
     """
 
@@ -114,13 +119,15 @@ class MethodNotFound(_Kind):
 
 
 class InvalidParams(_Kind):
-    """The params of a request do not fit (-32602): unknown tool or prompt, a bad cursor, a missing member."""
+    """The params of a request do not fit (-32602): unknown tool or prompt, a bad cursor, a missing
+    member."""
 
     CODE = INVALID_PARAMS
 
 
 class RequestStateRejected(InvalidParams):
-    """The server refused the ``requestState`` it was handed back: expired, altered or another request's."""
+    """The server refused the ``requestState`` it was handed back: expired, altered or another
+    request's."""
 
 
 class InternalError(_Kind):
@@ -154,7 +161,8 @@ class UnsupportedRevision(_Kind):
 
 
 class CapabilityNotSupported(_Kind):
-    """The peer did not declare what this needs, or the revision does not have it (-32021 since 2026-07-28)."""
+    """The peer did not declare what this needs, or the revision does not have it (-32021 since
+    2026-07-28)."""
 
     CODE = MISSING_CAPABILITY
 
@@ -164,8 +172,8 @@ class UrlElicitationRequired(_Kind):
 
     Args:
         message: One short sentence.
-        data: ``{"elicitations": [...]}``, each with ``mode`` "url", ``message``, ``url`` and an ``elicitationId`` of
-            its own; None sends none.
+        data: ``{"elicitations": [...]}``, each with ``mode`` "url", ``message``, ``url`` and an
+            ``elicitationId`` of its own; None sends none.
 
     Raises:
         ValueError: The data is something else.
@@ -213,8 +221,9 @@ OLD_KINDS: dict[int, type[RpcError]] = {
     -32006: CapabilityNotSupported,  # sampling
     -32007: CapabilityNotSupported,
 }
-"""Codes of a widely read paraphrase of the specification, which servers were written after: read in sessions with a
-handshake. So are -32001 for a resource that does not exist, and -32003 for a tool that failed."""
+"""Codes of a widely read paraphrase of the specification, which servers were written after: read in
+sessions with a handshake. So are -32001 for a resource that does not exist, and -32003 for a tool
+that failed."""
 
 
 def error_from_peer(
@@ -270,7 +279,8 @@ class ProtocolViolation(McpError):
 
 
 class SkillError(McpError):
-    """What a server sent of a skill is not what it listed, or cannot be read; ``uri`` is that of the file."""
+    """What a server sent of a skill is not what it listed, or cannot be read; ``uri`` is that of
+    the file."""
 
     def __init__(self, message: str, uri: str = "") -> None:
         super().__init__(message)
@@ -302,11 +312,13 @@ class ConnectionFailed(_ConnectionTrouble):
 
 
 class ConnectionLost(_ConnectionTrouble):
-    """The connection ended while it was needed, or is used after `close()`. Arguments as `ConnectionFailed`."""
+    """The connection ended while it was needed, or is used after `close()`. Arguments as
+    `ConnectionFailed`."""
 
 
 class SessionGone(ConnectionLost):
-    """The server has ended the session. ``refused`` says that it refused a request for it, which so was not run."""
+    """The server has ended the session. ``refused`` says that it refused a request for it, which so
+    was not run."""
 
     refused = False
 
@@ -324,11 +336,13 @@ class RequestTimeout(McpError, TimeoutError):
 
 
 class Cancelled(McpError):
-    """The call was cancelled: raised to the caller, and in a handler by the next thing it does with its Context."""
+    """The call was cancelled: raised to the caller, and in a handler by the next thing it does with
+    its Context."""
 
 
 class Refused(McpError):
-    """A host's handler refuses a question (raise it there), or a question was refused (raised to the asker).
+    """A host's handler refuses a question (raise it there), or a question was refused (raised to
+    the asker).
 
     Args:
         reason: Why; empty says nothing.
@@ -340,7 +354,8 @@ class Refused(McpError):
 
 
 class HandlerFailed(Refused):
-    """A question is refused because the host's handler raised something else, or returned what is no answer."""
+    """A question is refused because the host's handler raised something else, or returned what is
+    no answer."""
 
 
 class Declined(Refused):
@@ -364,7 +379,8 @@ def one_line(value: Any, limit: int = 200) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text with all that a terminal or a log would obey or hide as escapes: controls, line ends, what turns the order.
+    """Text with all that a terminal or a log would obey or hide as escapes: controls, line ends,
+    what turns the order.
 
     Args:
         text: The text, in any alphabet.
@@ -378,7 +394,8 @@ def printable(text: str, keep: str = "") -> str:
 
 
 class _OneLine(logging.Filter):
-    """Makes the message of each record one line, and sets its traceback off, because a peer's words stand in both.
+    """Makes the message of each record one line, and sets its traceback off, because a peer's words
+    stand in both.
 
     A record whose message is clean keeps its arguments.
     """
@@ -404,7 +421,8 @@ _one_line = _OneLine()
 
 
 def logger(name: str) -> logging.Logger:
-    """A logger of this package: no word of a peer can forge a line, or reach a terminal, through what it logs."""
+    """A logger of this package: no word of a peer can forge a line, or reach a terminal, through
+    what it logs."""
     found = logging.getLogger(name)
     found.addFilter(_one_line)
     return found
@@ -413,8 +431,8 @@ def logger(name: str) -> logging.Logger:
 def describe(error: BaseException) -> str:
     """An exception's own words, or its class's name when it has none (or fails to say them).
 
-    Words that only show a value, as those of ``KeyError("x")``, and those of what is no `Exception`, as `SystemExit`,
-    do not say what happened: they stand behind the name.
+    Words that only show a value, as those of ``KeyError("x")``, and those of what is no
+    `Exception`, as `SystemExit`, do not say what happened: they stand behind the name.
     """
     name = type(error).__name__
     try:

@@ -1,4 +1,5 @@
-"""A server of a few lines, for the tests of the client's parts: it answers what a test's script says."""
+"""A server of a few lines, for the tests of the client's parts: it answers what a test's script
+says."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ class AnsweringPipe(ScriptedPipe):
         self.give(request(id, method, **params))
 
     def heard(self, count: int) -> Dict[Any, Any]:
-        """What the client answered, by id, once there are so many answers: results, or errors as code and message."""
+        """What the client answered, by id, once there are so many answers: results, or errors as
+        code and message."""
         assert eventually(lambda: len(self._answers()) >= count), self.messages
         return self._answers()
 
@@ -105,7 +107,8 @@ class Answering:
     """A target for `connect`: a server that follows a script.
 
     Args:
-        answers: By method, as for `AnsweringPipe`; `initialize` and `server/discover` are there if not given.
+        answers: By method, as for `AnsweringPipe`; `initialize` and `server/discover` are there if
+            not given.
         modern: Whether it answers `server/discover` if the script does not say.
     """
 

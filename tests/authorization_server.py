@@ -1,4 +1,5 @@
-"""An authorization server on this machine whose person agrees to everything, and a server that its tokens protect.
+"""An authorization server on this machine whose person agrees to everything, and a server that its
+tokens protect.
 
 What it is asked it keeps; `faults` makes an endpoint misbehave: a path to what answers instead.
 """
@@ -263,7 +264,8 @@ class Browser:
 def protected(
     issuer: AuthorizationServer, *, scopes: Tuple[str, ...] = (), **options: Any
 ) -> Iterator[Any]:
-    """A server that takes the tokens of an authorization server, while it runs: what `Server.start_http` gives."""
+    """A server that takes the tokens of an authorization server, while it runs: what
+    `Server.start_http` gives."""
     port = free_port()
 
     def bearer_of(issuer: AuthorizationServer) -> Bearer:

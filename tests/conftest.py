@@ -1,9 +1,10 @@
 """What holds for every test: it leaves nothing behind.
 
-pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into warnings, and
-setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both work.
-MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run, MINIMCP_LONGEST how long
-one test may take.
+pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into
+warnings, and setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both
+work.
+MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run,
+MINIMCP_LONGEST how long one test may take.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ LONGEST = float(os.environ.get("MINIMCP_LONGEST", 280.0))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, keep a way to say where a test hangs, and have bytecode.
+    """Set the switch interval that the environment asks for, keep a way to say where a test hangs,
+    and have bytecode.
 
-    Where Python is told to write none, each of the hundreds of processes that tests start would compile the library,
-    and each process of a run all tests: they share a folder that git ignores, and so does the next run.
+    Where Python is told to write none, each of the hundreds of processes that tests start would
+    compile the library, and each process of a run all tests: they share a folder that git ignores,
+    and so does the next run.
     """
     usual_signals()
     os.environ["MINIMCP_TOKENS"] = os.path.join(
@@ -112,7 +115,8 @@ def pytest_terminal_summary(
 
 @pytest.fixture(autouse=True, scope="session")
 def time_for_last_words() -> Iterator[None]:
-    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need that alone.
+    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need
+    that alone.
 
     Tests of what happens when that time is over set it themselves.
     """
@@ -141,12 +145,14 @@ GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
 
 
 def _has_user(pool: str, readers: Set[str]) -> bool:
-    """Whether a connection was there before whose handlers run in a pool; all of a server share one."""
+    """Whether a connection was there before whose handlers run in a pool; all of a server share
+    one."""
     return pool == "minimcp-client" or any(name.startswith(f"{pool}-") for name in readers)
 
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
-    """The test's threads: those by which connections grow that were there before are theirs, whenever they come."""
+    """The test's threads: those by which connections grow that were there before are theirs,
+    whenever they come."""
     readers = {
         thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))
     }
@@ -176,7 +182,8 @@ def _after_settling(before: Held) -> List[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def leaves_nothing_to_the_next_file() -> Iterator[None]:
-    """The same for all tests of a file and its fixtures: what these let go of is gone when the next file begins.
+    """The same for all tests of a file and its fixtures: what these let go of is gone when the next
+    file begins.
 
     Which file that is, and in which process, nobody knows.
     """
@@ -193,7 +200,8 @@ def leaves_nothing_to_the_next_file() -> Iterator[None]:
 def leaves_nothing_behind() -> Iterator[None]:
     """Fail a test after which there is a thread, a descriptor or a child process more than before.
 
-    What a fixture of wider scope opens while a test runs, it opens inside `support.outlives_the_test`.
+    What a fixture of wider scope opens while a test runs, it opens inside
+    `support.outlives_the_test`.
     """
     KEPT.clear()
     KEPT_THREADS.clear()

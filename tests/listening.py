@@ -31,8 +31,8 @@ class Host(Answering):
     """A target for `connect` whose server takes listens.
 
     Args:
-        answers: What it does about listens, one after the other, the last for ever: None agrees to all that is
-            asked for; else an `Answer`.
+        answers: What it does about listens, one after the other, the last for ever: None agrees to
+            all that is asked for; else an `Answer`.
         capabilities: What it declares.
         session: Whether it speaks with a handshake.
     """

@@ -79,7 +79,8 @@ class Module:
         return None
 
     def definitions(self) -> Iterator[Tuple[str, ast.AST, Tuple[ast.ClassDef, ...]]]:
-        """Every class, function and method that is not inside a function: dotted name, node, enclosing classes."""
+        """Every class, function and method that is not inside a function: dotted name, node,
+        enclosing classes."""
         yield from self._definitions(self.tree, ())
 
     def _definitions(
@@ -94,7 +95,8 @@ class Module:
                 yield from self._definitions(child, inside)
 
     def strings(self) -> Iterator[Tuple[int, str]]:
-        """String constants of the code with their lines; docstrings, which stand alone, are not among them."""
+        """String constants of the code with their lines; docstrings, which stand alone, are not
+        among them."""
         alone = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(self.tree):
             if (

@@ -1,10 +1,12 @@
-"""Does a fault in the library fail a test? ``python -m tests.mutation --count 150 --seed 1`` breaks it and looks.
+"""Does a fault in the library fail a test? ``python -m tests.mutation --count 150 --seed 1`` breaks
+it and looks.
 
-Each mutant is one small change (a comparison, a condition, a constant, an operator, a statement left out) of a line of
-code in protocol/, engine/ or server/, made in a copy of the repository; the fast tests must fail on it, those of the
-module first. What became of each is printed at once, with its number and the test that failed: a survivor is either a
-test that is missing or a change that changes nothing. ``--from 40`` goes on with a run that was stopped, ``--only 17``
-tries one again; the mutants are drawn from the code, which must be the same then.
+Each mutant is one small change (a comparison, a condition, a constant, an operator, a statement
+left out) of a line of code in protocol/, engine/ or server/, made in a copy of the repository; the
+fast tests must fail on it, those of the module first. What became of each is printed at once, with
+its number and the test that failed: a survivor is either a test that is missing or a change that
+changes nothing. ``--from 40`` goes on with a run that was stopped, ``--only 17`` tries one again;
+the mutants are drawn from the code, which must be the same then.
 """
 
 from __future__ import annotations
@@ -113,7 +115,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def stages(mutant: Mutant, tests: List[str]) -> Iterator[List[str]]:
-    """What pytest is asked to run, one after the other: the unit tests of the module, then each folder."""
+    """What pytest is asked to run, one after the other: the unit tests of the module, then each
+    folder."""
     own = [
         p.relative_to(ROOT).as_posix()
         for p in sorted(ROOT.glob(f"tests/unit/test_*{Path(mutant.path).stem}*.py"))
@@ -154,7 +157,8 @@ def failure(folder: Path, tests: List[str]) -> Optional[str]:
 
 
 def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
-    """Whether the tests fail on a mutant, which is taken out of the copy again afterwards. Prints what came of it."""
+    """Whether the tests fail on a mutant, which is taken out of the copy again afterwards. Prints
+    what came of it."""
     file, began = folder / mutant.path, time.monotonic()
     right = file.read_text(encoding="utf-8")
     try:

@@ -1,4 +1,5 @@
-"""What listens on this machine, for a client or between it and a server: each connection has a thread of its own."""
+"""What listens on this machine, for a client or between it and a server: each connection has a
+thread of its own."""
 
 from __future__ import annotations
 

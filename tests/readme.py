@@ -1,4 +1,5 @@
-"""README.rst and the pages beside the examples, as the tests read them: their blocks and their tables."""
+"""README.rst and the pages beside the examples, as the tests read them: their blocks and their
+tables."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def rows(below: str) -> List[List[str]]:
 
 
 def table(text: str) -> List[List[str]]:
-    """The first table, without its head, cell by cell; a row that begins empty goes on with the one above."""
+    """The first table, without its head, cell by cell; a row that begins empty goes on with the one
+    above."""
     lines = iter(text.splitlines())
     rule = next(line for line in lines if line.startswith("==="))
     starts = [match.start() for match in re.finditer("=+", rule)]

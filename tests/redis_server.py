@@ -1,4 +1,5 @@
-"""A real `redis-server` of the system's packages, on a free port of the loopback address, without persistence."""
+"""A real `redis-server` of the system's packages, on a free port of the loopback address, without
+persistence."""
 
 from __future__ import annotations
 

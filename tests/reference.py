@@ -1,4 +1,5 @@
-"""`python -m tests.reference`: write examples/reference.rst anew, from the signatures and docstrings."""
+"""`python -m tests.reference`: write examples/reference.rst anew, from the signatures and
+docstrings."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def entry(name: str, thing: Any, indent: str, method: bool = False) -> Iterator[
 
 
 def members(cls: type) -> Iterator[Tuple[str, Any, bool]]:
-    """The public methods and properties of a class and of its bases in this library, with whether `self` is taken."""
+    """The public methods and properties of a class and of its bases in this library, with whether
+    `self` is taken."""
     seen: Dict[str, Any] = {}
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] == minimcp.__name__:

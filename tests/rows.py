@@ -1,4 +1,5 @@
-"""Tables of pure data as one test each: a row costs what it looks at, and every row that fails is told of."""
+"""Tables of pure data as one test each: a row costs what it looks at, and every row that fails is
+told of."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ SHOWN = 100
 def for_each(
     names: Union[str, Sequence[str]], rows: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test once for each row, and fail at the end when any of them failed, naming each with its traceback.
+    """Run a test once for each row, and fail at the end when any of them failed, naming each with
+    its traceback.
 
-    It reads like ``pytest.mark.parametrize`` and may be stacked like it, for rows that share nothing: what comes
-    from a fixture (a monkeypatch, a log) is one for all of them, and what a row leaves behind is found after the last.
+    It reads like ``pytest.mark.parametrize`` and may be stacked like it, for rows that share
+    nothing: what comes from a fixture (a monkeypatch, a log) is one for all of them, and what a row
+    leaves behind is found after the last.
 
     Args:
         names: The parameters that a row fills; with one name alone the row is its value.
@@ -52,7 +55,8 @@ def for_each(
 
         signature = inspect.signature(test)
         fixtures = [one for one in signature.parameters.values() if one.name not in parameters]
-        # Not the rest of its attributes: by them hypothesis would take this function for one of its own.
+        # Not the rest of its attributes: by them hypothesis would take this function for one of its
+        # own.
         functools.update_wrapper(all_rows, test, updated=())
         all_rows.__dict__["__signature__"] = signature.replace(parameters=fixtures)
         all_rows.__dict__["pytestmark"] = list(getattr(test, "pytestmark", []))

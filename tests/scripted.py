@@ -1,4 +1,5 @@
-"""A pipe, a role and an outlet that follow a test's script, for the tests of the engine. Nothing waits unbounded."""
+"""A pipe, a role and an outlet that follow a test's script, for the tests of the engine. Nothing
+waits unbounded."""
 
 from __future__ import annotations
 
@@ -183,7 +184,8 @@ class ScriptedRole(ConnectionRole):
 
 
 class RecordingOutlet(Sink):
-    """Takes everything and remembers it: ``lines`` were sent, ``answers`` given, ``works`` are posted functions."""
+    """Takes everything and remembers it: ``lines`` were sent, ``answers`` given, ``works`` are
+    posted functions."""
 
     def __init__(self, **limits: Any) -> None:
         self.requests = RunningRequests(Limits(**limits))
@@ -237,7 +239,8 @@ def open_channel(
 
 @contextmanager
 def no_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
-    """While it lasts the system gives no thread whose name contains one of these; without names none at all."""
+    """While it lasts the system gives no thread whose name contains one of these; without names
+    none at all."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:

@@ -1,6 +1,8 @@
-"""A solution of each exercise of the course, as changes to its chapter: what stands there, and what comes in its place.
+"""A solution of each exercise of the course, as changes to its chapter: what stands there, and what
+comes in its place.
 
-Most of them add something above the line that runs the chapter. `WRONG` are attempts that a check has to refuse.
+Most of them add something above the line that runs the chapter. `WRONG` are attempts that a check
+has to refuse.
 """
 
 from __future__ import annotations

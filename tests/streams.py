@@ -1,6 +1,8 @@
-"""Event streams that our server has written, as the tests read them: by our reader and by sseclient-py, which agree.
+"""Event streams that our server has written, as the tests read them: by our reader and by
+sseclient-py, which agree.
 
-sseclient-py knows nothing of us: what only our own reader understands would be a fault of our server.
+sseclient-py knows nothing of us: what only our own reader understands would be a fault of our
+server.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ def read_events(data: bytes) -> List[Event]:
 def _read_by_sseclient(data: bytes) -> List[Event]:
     """The same by the other reader, in our words.
 
-    It gives out what stands behind the last empty line, too, so that this is cut off. An `id` of its events is their
-    own, and None where they have none; ours is the last that was seen. A block without data is no event to either.
+    It gives out what stands behind the last empty line, too, so that this is cut off. An `id` of
+    its events is their own, and None where they have none; ours is the last that was seen. A block
+    without data is no event to either.
     """
     whole, end, _ = data.rpartition(b"\n\n")
     found, last_id = [], ""
@@ -40,7 +43,8 @@ def _read_by_sseclient(data: bytes) -> List[Event]:
 def every_stream_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Dict[SocketWriter, List[bytes]]]:
-    """What the bundled server writes to its sockets during the test is read by both, whoever reads it meanwhile.
+    """What the bundled server writes to its sockets during the test is read by both, whoever reads
+    it meanwhile.
 
     It hands over the streams, in pieces.
     """

@@ -25,7 +25,8 @@ from typing import (
 )
 
 WAIT = 30.0
-"""Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and never hangs."""
+"""Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and
+never hangs."""
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
@@ -34,7 +35,8 @@ _TICK = 0.01
 
 
 class MovedTime:
-    """Stands in the place of the module `time` in a file of ours: as far ahead of the real one as a test says."""
+    """Stands in the place of the module `time` in a file of ours: as far ahead of the real one as a
+    test says."""
 
     ahead = 0.0
 
@@ -44,7 +46,8 @@ class MovedTime:
 
 
 def usual_signals() -> None:
-    """Ignore no signal that a child would then ignore, too: what nohup or a shell has started begins so."""
+    """Ignore no signal that a child would then ignore, too: what nohup or a shell has started
+    begins so."""
     for name in ("SIGINT", "SIGHUP", "SIGTERM"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
@@ -56,8 +59,8 @@ def usual_signals() -> None:
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
     """Look at `condition` until it is true; False when it is still not after `seconds`.
 
-    For what has no event to wait for (the kernel's tables, another process). Inside this process wait for
-    an event, a join or a future instead.
+    For what has no event to wait for (the kernel's tables, another process). Inside this process
+    wait for an event, a join or a future instead.
     """
     end, pause = time.monotonic() + seconds, threading.Event()
     while not condition():
@@ -75,8 +78,9 @@ def open_descriptors() -> Dict[int, str]:
             found[int(name)] = os.readlink("/proc/self/fd/" + name)
         except OSError:
             pass  # the descriptor of the listing itself
-    # The first import of ctypes opens this library of some systems, which keeps it open; a thread that waits for a
-    # child opens its pidfd when it gets to that, and closes it before it ends: it counts itself.
+    # The first import of ctypes opens this library of some systems, which keeps it open; a thread
+    # that waits for a child opens its pidfd when it gets to that, and closes it before it ends: it
+    # counts itself.
     return {
         number: target
         for number, target in found.items()
@@ -101,7 +105,8 @@ def children_of(pid: int) -> FrozenSet[int]:
         except (FileNotFoundError, ProcessLookupError):
             if not os.path.exists(f"/proc/{pid}"):
                 raise
-            # a thread has ended meanwhile: its children are another one's now, so that all are counted again
+            # a thread has ended meanwhile: its children are another one's now, so that all are
+            # counted again
 
 
 def descendants_of(pid: int) -> List[int]:
@@ -129,7 +134,8 @@ def _has_children() -> bool:
 
 
 class Held(NamedTuple):
-    """What this process holds that the next test should not inherit; equal when nothing came, went or moved."""
+    """What this process holds that the next test should not inherit; equal when nothing came, went
+    or moved."""
 
     threads: FrozenSet[threading.Thread]
     descriptors: Dict[int, str]
@@ -156,7 +162,8 @@ KEPT_THREADS: Set[threading.Thread] = set()
 
 @contextmanager
 def outlives_the_test() -> Iterator[None]:
-    """What is opened inside belongs to a module's or the session's fixture, which closes it: no leak of the test."""
+    """What is opened inside belongs to a module's or the session's fixture, which closes it: no
+    leak of the test."""
     before = held()
     yield
     now = held()

@@ -1,4 +1,5 @@
-"""examples/agent.py with a model that is a list of answers behind the API of a real one; tools in models' shapes."""
+"""examples/agent.py with a model that is a list of answers behind the API of a real one; tools in
+models' shapes."""
 
 from __future__ import annotations
 

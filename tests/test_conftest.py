@@ -1,4 +1,5 @@
-"""The fixture that watches every test is itself watched: each kind of leak fails a test, and nothing else does."""
+"""The fixture that watches every test is itself watched: each kind of leak fails a test, and
+nothing else does."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ each_chapter = pytest.mark.parametrize(
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Import an example as its neighbours do; what that changes in this process, and loads, goes with the test."""
+    """Import an example as its neighbours do; what that changes in this process, and loads, goes
+    with the test."""
     before = set(sys.modules)
     level = logging.getLogger("minimcp").level
     monkeypatch.setattr("sys.path", [str(EXAMPLES), *sys.path])

@@ -1,4 +1,5 @@
-"""The layout, read from the source: folders, the direction of imports, what may be imported inside a function."""
+"""The layout, read from the source: folders, the direction of imports, what may be imported inside
+a function."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ UPWARD = {
     "client/connect.py": "http server auth",
     "client/config.py": "http",
 }
-"""What these import inside a function: the transports that a server or a client is asked for by name."""
+"""What these import inside a function: the transports that a server or a client is asked for by
+name."""
 
 MOST_FILES, MOST_ENTRIES = 125, 18
 
@@ -188,7 +190,8 @@ def test_revisions_are_named_in_one_file(package: Dict[str, Module]) -> None:
 
 
 def _documented(package: Dict[str, Module]) -> Dict[str, Set[str]]:
-    """Class name to the methods with a docstring, inherited ones included as far as the bases are ours."""
+    """Class name to the methods with a docstring, inherited ones included as far as the bases are
+    ours."""
     own: Dict[str, Set[str]] = {}
     bases: Dict[str, Set[str]] = {}
     for module in package.values():

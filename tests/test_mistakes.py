@@ -1,7 +1,8 @@
-"""Mistakes of people who are new to the library, and the words of the message that says what to write instead.
+"""Mistakes of people who are new to the library, and the words of the message that says what to
+write instead.
 
-One table: what is wrong, how it is written (a line at a terminal, code of an author, a call), and what they are told,
-by an exception, in the log or on stderr.
+One table: what is wrong, how it is written (a line at a terminal, code of an author, a call), and
+what they are told, by an exception, in the log or on stderr.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Chapter 0 of the course, examples/00_pictures.rst: each conversation that is drawn there takes place here."""
+"""Chapter 0 of the course, examples/00_pictures.rst: each conversation that is drawn there takes
+place here."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ def test_a_conversation_is_as_it_is_drawn(
 
 
 def test_the_lines_are_those_of_the_first_chapter() -> None:
-    """Of which a test sees that they are what it prints; so it is with what chapter 13b sends over HTTP, below."""
+    """Of which a test sees that they are what it prints; so it is with what chapter 13b sends over
+    HTTP, below."""
     printed = (EXAMPLES / "01_wire.txt").read_text(encoding="utf-8")
     arrows = zip(("-->", "<--"), blocks("lines")["one call"].splitlines())
     assert [f"{arrow} {line}\n" in printed for arrow, line in arrows] == [True, True]

@@ -1,4 +1,5 @@
-"""README and the pages beside the examples: every block runs, and every printed line is what is printed."""
+"""README and the pages beside the examples: every block runs, and every printed line is what is
+printed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def _run(arguments: List[str], folder: Path) -> str:
 
 
 def test_every_python_block_is_run() -> None:
-    """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`, which CI runs."""
+    """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`,
+    which CI runs."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
     assert (
         TEXT.count("code-block:: python")
@@ -416,7 +418,8 @@ def test_every_link_to_a_file_leads_to_one() -> None:
 
 
 def test_the_front_page_can_be_read_in_a_quarter_of_an_hour() -> None:
-    """Of prose there are 2,500 words without names of the code, and 3,500 with them; blocks and tables do not count."""
+    """Of prose there are 2,500 words without names of the code, and 3,500 with them; blocks and
+    tables do not count."""
     text = prose(README)
     assert (
         len(re.sub("``.+?``", "", text, flags=re.S).split()) >= 2500 and len(text.split()) <= 3500

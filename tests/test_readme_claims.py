@@ -1,4 +1,5 @@
-"""What README.rst and the pages beside the examples claim in tables and lists, held against the code."""
+"""What README.rst and the pages beside the examples claim in tables and lists, held against the
+code."""
 
 from __future__ import annotations
 

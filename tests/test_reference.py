@@ -26,7 +26,8 @@ def test_every_public_name_is_in_it() -> None:
 
 
 def public_functions() -> Iterator[Any]:
-    """Each with what it is called, and how many of its parameters take any number of arguments, rightly."""
+    """Each with what it is called, and how many of its parameters take any number of arguments,
+    rightly."""
     handed_on = {
         "Server": ["*handlers"],
         "Server.add": ["*handlers"],

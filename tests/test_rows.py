@@ -1,4 +1,5 @@
-"""The tables of the tests are themselves tested: no row hides another, and a table without rows proves nothing."""
+"""The tables of the tests are themselves tested: no row hides another, and a table without rows
+proves nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Where programs stand when they use the library: in a loop, in a pool, in one line, at their end.
 
-Elsewhere: forked processes and clients that are left open at the end (tests/unit/test_connection.py,
-tests/unit/test_client.py), copies under another name on a bare interpreter (tests/cli/test_vendor.py).
+Elsewhere: forked processes and clients that are left open at the end
+(tests/unit/test_connection.py, tests/unit/test_client.py), copies under another name on a bare
+interpreter (tests/cli/test_vendor.py).
 Under gevent: ``python -m tests.surroundings.under_gevent``, with gevent.
 """
 
@@ -206,8 +207,8 @@ def ending(call):
 def last_words(done: "subprocess.CompletedProcess[bytes]") -> List[str]:
     """What a program printed that ended well.
 
-    Python 3.12 starts no thread any more once the main thread has ended. Then a server in the same process makes do
-    with those that it has, and says so.
+    Python 3.12 starts no thread any more once the main thread has ended. Then a server in the same
+    process makes do with those that it has, and says so.
     """
     said = done.stderr.decode().splitlines()
     complaints = [line for line in said if "new thread at interpreter shutdown" not in line]
@@ -302,5 +303,6 @@ def test_ctrl_c_in_a_loop_ends_a_call_that_blocks_it() -> None:
     )
     done = run_python(["-c", program])
     assert (done.returncode, done.stderr) == (0, b"")
-    # From Python 3.11 on a loop takes the first Ctrl-C for its task, which cannot end before its call does.
+    # From Python 3.11 on a loop takes the first Ctrl-C for its task, which cannot end before its
+    # call does.
     assert done.stdout in (b"KeyboardInterrupt\n", b"RequestTimeout\n")

@@ -31,12 +31,14 @@ RENEW_SECONDS = 60.0
 
 
 class Grant:
-    """A way to get tokens; `connect` takes one as ``auth``. Thread-safe: one for any number of connections.
+    """A way to get tokens; `connect` takes one as ``auth``. Thread-safe: one for any number of
+    connections.
 
     Args:
         store: Where tokens are kept.
         scopes: What to ask for beside what the server names.
-        issuer: The authorization server that the credentials are for; None takes the one that the server names.
+        issuer: The authorization server that the credentials are for; None takes the one that the
+            server names.
     """
 
     # Seconds that a person gets, while the clock of a call stands; None where no person is asked.
@@ -65,7 +67,8 @@ class Grant:
 
 
 class Authorizer:
-    """Sends the token of one server with each request, and gets another one when the server wants that.
+    """Sends the token of one server with each request, and gets another one when the server wants
+    that.
 
     One thread gets it, and the others wait; so do other processes where the store has a lock.
 
@@ -80,7 +83,8 @@ class Authorizer:
         self._key = canonical(url)
         self._token: Optional[Token] = None
         self._proof: Optional[ProofKey] = None
-        # The token that was just got, until the server has taken it; it is not renewed when it is refused.
+        # The token that was just got, until the server has taken it; it is not renewed when it is
+        # refused.
         self._untried: Optional[str] = None
         # Scopes that were asked for in vain.
         self._asked: set[str] = set()
@@ -133,7 +137,8 @@ class Authorizer:
         sent: Mapping[str, str],
         request: AbortableRequest,
     ) -> bool:
-        """Look at the head of a response; whether the request is to be sent again, because there is another token.
+        """Look at the head of a response; whether the request is to be sent again, because there is
+        another token.
 
         Args:
             status: Of the response.
@@ -236,7 +241,8 @@ class Authorizer:
         self._keep(token, key)
 
     def _refresh(self, exchange: Exchange, place: Optional[Place] = None) -> bool:
-        """Get a token by the refresh token; whether there is one. Raises AuthorizationError: nobody knows."""
+        """Get a token by the refresh token; whether there is one. Raises AuthorizationError: nobody
+        knows."""
         token = self._token
         assert token is not None
         place = place or Place(
@@ -286,7 +292,8 @@ class Authorizer:
 
     @contextmanager
     def _alone(self, request: AbortableRequest) -> Iterator[None]:
-        """No other thread, and no other process with this store, gets a token for this server meanwhile."""
+        """No other thread, and no other process with this store, gets a token for this server
+        meanwhile."""
         with self._clock_stands(request):
             while not self._lock.acquire(timeout=LOOK_SECONDS):
                 if request.aborted.is_set():
@@ -306,7 +313,8 @@ class Authorizer:
             AuthorizationError: There can be no lock, or another process has it for too long.
             ConnectionLost: The request was aborted meanwhile.
 
-        Blocks: until no other process has it; whether the request was aborted is looked at every `LOOK_SECONDS`.
+        Blocks: until no other process has it; whether the request was aborted is looked at every
+        `LOOK_SECONDS`.
         """
         lock, limit = (
             getattr(self._grant.store, "lock", None),
@@ -374,7 +382,8 @@ class Authorizer:
         }
 
     def sign_out(self) -> bool:
-        """Forget the token, and have it revoked if the authorization server can; whether there was one."""
+        """Forget the token, and have it revoked if the authorization server can; whether there was
+        one."""
         request = AbortableRequest()
         with self._alone(request):
             self._load()
@@ -399,7 +408,8 @@ class Authorizer:
 def _asked(
     headers: Mapping[str, str],
 ) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
-    """The challenges of a response, the one that counts, and whether only tokens that are bound to a key are taken."""
+    """The challenges of a response, the one that counts, and whether only tokens that are bound to
+    a key are taken."""
     asked = challenges(headers.get("WWW-Authenticate", ""))
     return (
         asked,

@@ -1,7 +1,9 @@
-"""Authorization, the server's side: `Bearer` decides who may send requests, and says where tokens come from.
+"""Authorization, the server's side: `Bearer` decides who may send requests, and says where tokens
+come from.
 
-Every request over HTTP brings a token, which is verified before anything else is done; a session belongs to who has
-opened it. The token itself is kept nowhere, and is handed to nobody but the function that verifies it.
+Every request over HTTP brings a token, which is verified before anything else is done; a session
+belongs to who has opened it. The token itself is kept nowhere, and is handed to nobody but the
+function that verifies it.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 https://www.rfc-editor.org/rfc/rfc6750  https://www.rfc-editor.org/rfc/rfc9728
 """
@@ -52,9 +54,10 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 class AccessToken:
     """What is known by a token that was verified: ``ctx.auth``. Never the token itself. Immutable.
 
-    ``subject`` is whom it speaks for, and ``client_id`` the program that it was issued to; None where the verifier
-    says nothing. ``scopes`` is what it allows. ``expires_at`` is in seconds since 1970, None for never. ``audience``
-    names the servers that it is for, ``issuer`` who has issued it. ``claims`` is all that the verifier said.
+    ``subject`` is whom it speaks for, and ``client_id`` the program that it was issued to; None
+    where the verifier says nothing. ``scopes`` is what it allows. ``expires_at`` is in seconds
+    since 1970, None for never. ``audience`` names the servers that it is for, ``issuer`` who has
+    issued it. ``claims`` is all that the verifier said.
     """
 
     subject: Optional[str]
@@ -71,7 +74,8 @@ class AccessToken:
         """What claims say, by the names that JWTs and introspection have for them.
 
         Args:
-            claims: Of these names are read: sub, client_id (or azp), scope (or scp), exp, aud and iss.
+            claims: Of these names are read: sub, client_id (or azp), scope (or scp), exp, aud and
+                iss.
             token: Tells apart who has neither a subject nor a client id.
 
         Raises:
@@ -111,19 +115,23 @@ class AccessToken:
 
 
 class Bearer:
-    """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if ``verify`` is.
+    """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if
+    ``verify`` is.
 
-    `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks their issuer. Over
-    stdio nothing of this holds: there the environment has the credentials. Where a WSGI host serves `Server.wsgi` below
-    a prefix, it has to serve ``/.well-known/oauth-protected-resource`` and what is below by the same application.
+    `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks
+    their issuer. Over stdio nothing of this holds: there the environment has the credentials. Where
+    a WSGI host serves `Server.wsgi` below a prefix, it has to serve
+    ``/.well-known/oauth-protected-resource`` and what is below by the same application.
 
     Args:
-        verify: Given the token of each request, returns the claims, by the names that JWTs have for them: ``sub`` (whom
-            it speaks for), ``client_id``, ``scope`` (a text with blanks, or a list), ``exp`` (seconds since 1970),
-            ``aud`` (whom it is for; required) and ``iss``. None refuses the token. It is called by many threads at the
-            same time, and may block. What it raises is logged, and answered with status 500.
-        resource: The URL that clients know this server by, as ``"https://example.com/mcp"``; None together with
-            ``authorization_servers`` publishes no metadata, for tokens that clients get in another way.
+        verify: Given the token of each request, returns the claims, by the names that JWTs have for
+            them: ``sub`` (whom it speaks for), ``client_id``, ``scope`` (a text with blanks, or a
+            list), ``exp`` (seconds since 1970), ``aud`` (whom it is for; required) and ``iss``.
+            None refuses the token. It is called by many threads at the same time, and may block.
+            What it raises is logged, and answered with status 500.
+        resource: The URL that clients know this server by, as ``"https://example.com/mcp"``; None
+            together with ``authorization_servers`` publishes no metadata, for tokens that clients
+            get in another way.
         authorization_servers: Who issues tokens: URLs, as clients find their metadata by them.
         scopes: What every request needs, beside the ``scopes`` of a tool.
         audience: Of which a token has to name one; None takes the resource.
@@ -131,7 +139,8 @@ class Bearer:
 
     Raises:
         TypeError: Something is of another type, or there is neither resource nor audience.
-        ValueError: A URL is not https (http on this machine alone), has a fragment, or is none; a scope is none.
+        ValueError: A URL is not https (http on this machine alone), has a fragment, or is none; a
+            scope is none.
     """
 
     def __init__(
@@ -198,12 +207,15 @@ class Bearer:
         """Fixed tokens, which clients are told in another way; they are compared in constant time.
 
         Args:
-            tokens: The token; or tokens, each with its claims: ``{"kW9...": {"sub": "ada", "scope": "read"}}``. Make
-                one by ``secrets.token_urlsafe(32)``, and keep it out of the source.
-            resource, authorization_servers, scopes: As of `Bearer`. A token without ``scope`` has those of ``scopes``.
+            tokens: The token; or tokens, each with its claims: ``{"kW9...": {"sub": "ada", "scope":
+                "read"}}``. Make one by ``secrets.token_urlsafe(32)``, and keep it out of the
+                source.
+            resource, authorization_servers, scopes: As of `Bearer`. A token without ``scope`` has
+                those of ``scopes``.
 
         Raises:
-            ValueError: A token has other characters than letters, digits and ``-._~+/``, or there is none.
+            ValueError: A token has other characters than letters, digits and ``-._~+/``, or there
+                is none.
             TypeError, ValueError: As of `Bearer`.
         """
         from .verifiers import fixed
@@ -231,15 +243,17 @@ class Bearer:
 
         Args:
             issuer: Who has signed them: a URL, byte for byte as tokens say it in ``iss``.
-            keys: The key set: its URL, or the document. None asks the issuer's metadata where it is. It is asked for at
-                the first token, after 5 minutes, and for a token that names an unknown key; every 10 seconds at most.
+            keys: The key set: its URL, or the document. None asks the issuer's metadata where it
+                is. It is asked for at the first token, after 5 minutes, and for a token that names
+                an unknown key; every 10 seconds at most.
             algorithms: By which they may be signed, none of them with a shared secret.
             authorization_servers: None takes the issuer.
             options: ``resource``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
 
         Raises:
             ImportError: PyJWT[crypto] is not installed.
-            TypeError, ValueError: As of `Bearer`; or an algorithm is unknown or takes a shared secret.
+            TypeError, ValueError: As of `Bearer`; or an algorithm is unknown or takes a shared
+                secret.
         """
         from .verifiers import KeySet
 
@@ -255,7 +269,8 @@ class Bearer:
         Args:
             url: The issuer's introspection endpoint.
             client_id, client_secret: By which this server signs in there (HTTP Basic).
-            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience`` and
+                ``implies``, as of `Bearer`.
 
         Raises:
             TypeError, ValueError: As of `Bearer`.
@@ -267,7 +282,8 @@ class Bearer:
     # ------------------------------------------------------------ for the HTTP server
 
     def token_in(self, headers: Headers) -> str:
-        """The token of a request. Never blocks. Raises HttpError: there is none, or not one that can be read."""
+        """The token of a request. Never blocks. Raises HttpError: there is none, or not one that
+        can be read."""
         values = headers.all("Authorization")
         scheme, _, token = values[0].partition(" ") if values else ("", "", "")
         if scheme.lower() != "bearer":
@@ -282,7 +298,8 @@ class Bearer:
         return token
 
     def admit(self, headers: Headers) -> AccessToken:
-        """Verify the token of a request. Blocks: as the verifier does. Raises HttpError: it is refused."""
+        """Verify the token of a request. Blocks: as the verifier does. Raises HttpError: it is
+        refused."""
         token = self.token_in(headers)
         try:
             claims = self._verify(token)
@@ -368,7 +385,8 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
 
 
 def check_url(url: Any, *, local_http: bool = True) -> None:
-    """Return if this may be the URL of a protected server, of who issues tokens, or of what that names.
+    """Return if this may be the URL of a protected server, of who issues tokens, or of what that
+    names.
 
     Args:
         url: The URL.

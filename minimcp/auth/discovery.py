@@ -1,7 +1,9 @@
-"""Who protects a server, and where tokens for it come from: challenges, resource metadata, authorization servers.
+"""Who protects a server, and where tokens for it come from: challenges, resource metadata,
+authorization servers.
 
-What a server says about itself is not trusted: documents are short, come soon, from no other place than where they
-belong, over https (http on this machine alone), and never from a private network unless the server is in one.
+What a server says about itself is not trusted: documents are short, come soon, from no other place
+than where they belong, over https (http on this machine alone), and never from a private network
+unless the server is in one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -38,7 +40,8 @@ _PART = re.compile(
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
-    """What a ``WWW-Authenticate`` asks for: the parameters by scheme, names in lower case; the first of a name counts.
+    """What a ``WWW-Authenticate`` asks for: the parameters by scheme, names in lower case; the
+    first of a name counts.
 
     What cannot be read ends it.
     """
@@ -71,7 +74,8 @@ class Place(NamedTuple):
 
 
 class Exchange:
-    """The HTTP requests by which one token is got. They end when the request that waits for it is aborted.
+    """The HTTP requests by which one token is got. They end when the request that waits for it is
+    aborted.
 
     Args:
         url: Of the server that is protected.
@@ -93,7 +97,8 @@ class Exchange:
         return str(url)
 
     def _allowed(self, address: str) -> bool:
-        """Whether an address may be connected to: one of a private network only by a server that is in one."""
+        """Whether an address may be connected to: one of a private network only by a server that is
+        in one."""
         asked = _ip(address)
         if asked.is_global and not asked.is_multicast:
             return True
@@ -111,7 +116,8 @@ class Exchange:
         *,
         named: bool = False,
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and read its response: status, headers and body. Redirects are not followed.
+        """Send a request and read its response: status, headers and body. Redirects are not
+        followed.
 
         Args:
             method: In capitals.
@@ -121,7 +127,8 @@ class Exchange:
             named: Whether the user named the URL, so that its address is not looked at.
 
         Raises:
-            AuthorizationError: It failed, took longer than `DOCUMENT_SECONDS`, or is longer than `DOCUMENT_BYTES`.
+            AuthorizationError: It failed, took longer than `DOCUMENT_SECONDS`, or is longer than
+                `DOCUMENT_BYTES`.
             ConnectionLost: The request that waits was aborted.
         """
         outer, http = self.request, AbortableRequest(allowed=None if named else self._allowed)
@@ -146,7 +153,8 @@ class Exchange:
             fetcher.close()
 
     def document(self, url: str, *, named: bool = False) -> tuple[Optional[dict[str, Any]], str]:
-        """The JSON object at a URL, or None and why there is none. Raises AuthorizationError: as `ask`, and for 5xx."""
+        """The JSON object at a URL, or None and why there is none. Raises AuthorizationError: as
+        `ask`, and for 5xx."""
         headers = {"Accept": "application/json", "MCP-Protocol-Version": REVISIONS[-1].name}
         status, _, body = self.ask("GET", url, headers, named=named)
         if status >= 500:
@@ -158,7 +166,8 @@ class Exchange:
     def post(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str], *, named: bool = False
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
-        """Send a form; the status, the headers and the JSON object that came, empty when it was none. As `ask`."""
+        """Send a form; the status, the headers and the JSON object that came, empty when it was
+        none. As `ask`."""
         given = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
@@ -278,7 +287,8 @@ def _protected(
 
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
-    """The metadata of an authorization server. Raises AuthorizationError: there is none, or it is another one's."""
+    """The metadata of an authorization server. Raises AuthorizationError: there is none, or it is
+    another one's."""
     base, path = split(exchange.checked(issuer, "the issuer"))
     urls = [base + SERVER_METADATA + path, base + OPENID_METADATA + path]
     reasons = []
@@ -306,14 +316,16 @@ def split(url: str) -> tuple[str, str]:
 
 
 def canonical(url: str) -> str:
-    """A server's URL as its identifier: without a user's name and a fragment, scheme and host in lower case."""
+    """A server's URL as its identifier: without a user's name and a fragment, scheme and host in
+    lower case."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
     return urlunsplit((parts.scheme.lower(), host, parts.path.rstrip("/"), parts.query, ""))
 
 
 def is_part_of(url: str, resource: str) -> bool:
-    """Whether an identifier is a server's: it has the same origin, and its path is that of the URL or above it."""
+    """Whether an identifier is a server's: it has the same origin, and its path is that of the URL
+    or above it."""
     with suppress(ValueError):
         if "#" not in resource and parse_web_url(resource) == parse_web_url(canonical(url)):
             above, path = urlsplit(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")

@@ -1,4 +1,5 @@
-"""Signatures of a client: assertions, and proofs that it has the key that a token is bound to (DPoP, RFC 9449).
+"""Signatures of a client: assertions, and proofs that it has the key that a token is bound to
+(DPoP, RFC 9449).
 
 They need the package PyJWT[crypto].
 """
@@ -37,7 +38,8 @@ def sign(
     algorithm: str,
     head: Optional[Mapping[str, Any]] = None,
 ) -> str:
-    """A JWT with these claims and an id. Raises AuthorizationError: the key is none. ImportError: as `jwt_package`."""
+    """A JWT with these claims and an id. Raises AuthorizationError: the key is none. ImportError:
+    as `jwt_package`."""
     jwt = jwt_package()
     try:
         return str(

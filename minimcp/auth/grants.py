@@ -1,4 +1,5 @@
-"""Tokens for programs, without a person: client credentials, enterprise-managed authorization, workload identity.
+"""Tokens for programs, without a person: client credentials, enterprise-managed authorization,
+workload identity.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -23,16 +24,18 @@ ID_TOKEN, ID_JAG = (f"urn:ietf:params:oauth:token-type:{kind}" for kind in ("id_
 
 
 class ClientCredentials(Grant):
-    """A program signs in as itself, by the grant ``client_credentials``; for ``connect(auth=)``. Thread-safe.
+    """A program signs in as itself, by the grant ``client_credentials``; for ``connect(auth=)``.
+    Thread-safe.
 
     Args:
         client_id: Of the client, as its operator has registered it.
         client_secret: Its secret; None where it has a key.
-        private_key: Its private key in PEM, by which it signs (``private_key_jwt``; needs PyJWT[crypto]); None where it
-            has a secret.
+        private_key: Its private key in PEM, by which it signs (``private_key_jwt``; needs
+            PyJWT[crypto]); None where it has a secret.
         algorithm: By which it signs.
         scopes: What to ask for beside what the server names.
-        issuer: The authorization server that it is registered with; None takes the one of the server.
+        issuer: The authorization server that it is registered with; None takes the one of the
+            server.
         store: Where tokens are kept; None keeps them in memory.
 
     Raises:
@@ -65,10 +68,12 @@ class ClientCredentials(Grant):
 
 
 class WorkloadIdentity(Grant):
-    """A program signs in by a JWT that its platform gives it, by the grant ``jwt-bearer``; for ``connect(auth=)``.
+    """A program signs in by a JWT that its platform gives it, by the grant ``jwt-bearer``; for
+    ``connect(auth=)``.
 
     Args:
-        assertion: The JWT, or a function that returns one (read from a file that the platform renews, for example).
+        assertion: The JWT, or a function that returns one (read from a file that the platform
+            renews, for example).
         client_id: Of the client, as its operator has registered it; None sends none.
         scopes, issuer, store: As `ClientCredentials`.
     """
@@ -94,13 +99,15 @@ class WorkloadIdentity(Grant):
 
 
 class EnterpriseManaged(Grant):
-    """A person who is signed in at their company signs in to a server with that; for ``connect(auth=)``.
+    """A person who is signed in at their company signs in to a server with that; for
+    ``connect(auth=)``.
 
-    The company's identity provider exchanges the ID token for a grant (ID-JAG), which the server's authorization
-    server exchanges for a token.
+    The company's identity provider exchanges the ID token for a grant (ID-JAG), which the server's
+    authorization server exchanges for a token.
 
     Args:
-        client_id, client_secret: At the server's authorization server; the secret is None where there is none.
+        client_id, client_secret: At the server's authorization server; the secret is None where
+            there is none.
         id_token: That the identity provider gave for the person, or a function that returns it.
         idp_token_endpoint: URL of the identity provider's token endpoint.
         idp_client_id, idp_client_secret: There; the secret is None where there is none.

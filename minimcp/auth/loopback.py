@@ -1,4 +1,5 @@
-"""How a person gets to a page and the answer gets back: `open_browser`, `LoopbackListener`, `paste`.
+"""How a person gets to a page and the answer gets back: `open_browser`, `LoopbackListener`,
+`paste`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -69,7 +70,8 @@ def open_browser(url: str) -> None:
 
 
 def paste(url: str) -> str:
-    """Have a person open a page somewhere else, and paste where their browser was sent to in the end; that URL.
+    """Have a person open a page somewhere else, and paste where their browser was sent to in the
+    end; that URL.
 
     Args:
         url: Of the page. It is written to stderr, and the answer read from stdin.

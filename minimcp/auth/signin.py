@@ -1,4 +1,5 @@
-"""A person signs in: `SignIn`, the authorization code flow with PKCE; `StoredToken` uses what it has left.
+"""A person signs in: `SignIn`, the authorization code flow with PKCE; `StoredToken` uses what it
+has left.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -35,26 +36,31 @@ LOOK_SECONDS = 0.2
 
 
 class SignIn(Grant):
-    """Signs a person in with their browser, when a server wants that, and keeps the token; for ``connect(auth=)``.
+    """Signs a person in with their browser, when a server wants that, and keeps the token; for
+    ``connect(auth=)``.
 
     Nothing happens before a server wants a token. Thread-safe: one for any number of connections.
 
     Args:
-        store: Where tokens and registrations are kept: an object with ``get(key)`` and ``put(key, value)``, such as a
-            `TokenMemory`; None takes the `TokenFile` of this user.
-        redirect_uri: Where the browser is sent to in the end: https, or this machine; None takes a free port of it.
+        store: Where tokens and registrations are kept: an object with ``get(key)`` and ``put(key,
+            value)``, such as a `TokenMemory`; None takes the `TokenFile` of this user.
+        redirect_uri: Where the browser is sent to in the end: https, or this machine; None takes a
+            free port of it.
         on_redirect: Gets the URL that the person has to open; None opens the browser.
-        on_callback: Gets ``state`` and ``timeout`` in seconds, waits, and returns the whole URL that the browser was
-            sent to; None listens on the redirect URI.
+        on_callback: Gets ``state`` and ``timeout`` in seconds, waits, and returns the whole URL
+            that the browser was sent to; None listens on the redirect URI.
         no_browser: Prints the address instead, and reads by paste where the browser was sent to.
-        client_id: Of a client that its operator has registered; None uses ``client_metadata_url`` or registers one.
+        client_id: Of a client that its operator has registered; None uses ``client_metadata_url``
+            or registers one.
         client_secret: Of that client; None where it has none.
-        issuer: The authorization server that this client is registered with; None takes the one of the server.
-        client_metadata_url: An https URL of a metadata document of this client, used where the authorization server
-            reads them; None has none.
+        issuer: The authorization server that this client is registered with; None takes the one of
+            the server.
+        client_metadata_url: An https URL of a metadata document of this client, used where the
+            authorization server reads them; None has none.
         client_name: Shown to the person where a client is registered.
         scopes: What to ask for beside what the server names.
-        timeout: Seconds that the person gets. The deadline of the call that waits is paused meanwhile.
+        timeout: Seconds that the person gets. The deadline of the call that waits is paused
+            meanwhile.
 
     Raises:
         ValueError: A URL cannot be what it is.
@@ -113,7 +119,8 @@ class SignIn(Grant):
         verify: Union[bool, str] = True,
         proxies: Optional[Mapping[str, str]] = None,
     ) -> bool:
-        """Forget the token of a server, and have it revoked where that can be; whether there was one."""
+        """Forget the token of a server, and have it revoked where that can be; whether there was
+        one."""
         return self.for_server(url, verify=verify, proxies=proxies).sign_out()
 
     def whoami(self, url: str) -> Optional[dict[str, Any]]:
@@ -123,7 +130,8 @@ class SignIn(Grant):
     # ------------------------------------------------------------ as whom
 
     def _known_client(self, place: Place) -> Optional[tuple[Credentials, str]]:
-        """As whom to ask, and the redirect URI where that is settled; None where a client is to be registered."""
+        """As whom to ask, and the redirect URI where that is settled; None where a client is to be
+        registered."""
         if self._given is not None:
             return self._given, ""
         if (
@@ -247,7 +255,8 @@ class SignIn(Grant):
 
     @staticmethod
     def _code(place: Place, came: Any, state: str) -> str:
-        """The code in the URL that the browser was sent to. Raises AuthorizationError: it is no answer to ours."""
+        """The code in the URL that the browser was sent to. Raises AuthorizationError: it is no
+        answer to ours."""
         if not isinstance(came, str):
             raise AuthorizationError(
                 f"on_callback returns the URL that the browser came to, not {type(came).__name__}"
@@ -278,7 +287,8 @@ class SignIn(Grant):
 
 
 class StoredToken(SignIn):
-    """The token that ``minimcp login`` has stored, used and refreshed; what `connect` takes without ``auth``."""
+    """The token that ``minimcp login`` has stored, used and refreshed; what `connect` takes without
+    ``auth``."""
 
     can_obtain = False
 
@@ -304,7 +314,8 @@ def check_metadata_url(url: str) -> None:
 
 
 def registered(record: Any) -> Optional[tuple[Credentials, str]]:
-    """The credentials in a record of `register`, and their redirect URI; None where there are none, or no more."""
+    """The credentials in a record of `register`, and their redirect URI; None where there are none,
+    or no more."""
     if not isinstance(record, dict) or not isinstance(record.get("client_id"), str):
         return None
     ends, uri = record.get("expires_at"), record.get("redirect_uri")

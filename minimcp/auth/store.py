@@ -30,8 +30,8 @@ WRITE_SECONDS = 10.0
 class Store(Protocol):
     """What keeps tokens and registrations: two methods that any thread calls.
 
-    One that several processes share may have a third, ``lock(key, timeout)``: a context manager, in which no other
-    thread or process is; without it, each process renews a token for itself.
+    One that several processes share may have a third, ``lock(key, timeout)``: a context manager, in
+    which no other thread or process is; without it, each process renews a token for itself.
     """
 
     def get(self, key: str) -> Any:
@@ -63,11 +63,13 @@ class TokenMemory:
 
 
 class TokenFile:
-    """Keeps tokens in a file that this user alone may read, shared by all processes of the user. Thread-safe.
+    """Keeps tokens in a file that this user alone may read, shared by all processes of the user.
+    Thread-safe.
 
     Args:
-        path: Of the file; None takes the environment variable MINIMCP_TOKENS, or ``minimcp/tokens.json`` in the
-            folder of this user for such things. It is made when something is kept.
+        path: Of the file; None takes the environment variable MINIMCP_TOKENS, or
+            ``minimcp/tokens.json`` in the folder of this user for such things. It is made when
+            something is kept.
     """
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
@@ -79,7 +81,8 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def get(self, key: str) -> Any:
-        """As `Store`. Raises AuthorizationError: the file cannot be read, is broken, or is another user's, or none."""
+        """As `Store`. Raises AuthorizationError: the file cannot be read, is broken, or is another
+        user's, or none."""
         return self._read().get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
@@ -185,7 +188,8 @@ def _locked(file: Any) -> bool:
 
 
 def _unlock(file: Any) -> None:
-    """Unlock a file before it is closed: a process that was forked meanwhile has it open, too, and for long."""
+    """Unlock a file before it is closed: a process that was forked meanwhile has it open, too, and
+    for long."""
     if sys.platform != "win32":
         import fcntl
 

@@ -1,4 +1,5 @@
-"""Tokens and the token endpoint: `Token`, what a client proves itself by, and the one request that gets a token.
+"""Tokens and the token endpoint: `Token`, what a client proves itself by, and the one request that
+gets a token.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -94,10 +95,12 @@ class Credentials:
     algorithm: str = "ES256"
     """By which it signs."""
     method: Optional[str] = None
-    """``client_secret_basic``, ``client_secret_post`` or ``none``; None takes what the server supports."""
+    """``client_secret_basic``, ``client_secret_post`` or ``none``; None takes what the server
+    supports."""
 
     def prove(self, server: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-        """What a request to a token endpoint carries to prove who asks: headers, and members of the form."""
+        """What a request to a token endpoint carries to prove who asks: headers, and members of the
+        form."""
         if self.private_key is not None:
             now = int(time.time())
             claims = {
@@ -145,7 +148,8 @@ def request_token(
         scopes: To ask for; empty leaves them to the server, or to the grant.
         asked: Those that the grant was got for.
         key: What the token is to be bound to; None gets a bearer token.
-        before: The token that is refreshed, of which stays what the answer does not replace; None for another grant.
+        before: The token that is refreshed, of which stays what the answer does not replace; None
+            for another grant.
 
     Raises:
         TokenRefused: The server refused; its ``error`` says why.
@@ -216,7 +220,8 @@ def post_form(
     *,
     named: bool = False,
 ) -> dict[str, Any]:
-    """Send a form to a token endpoint, once more with a nonce if the server wants one. Errors as `request_token`."""
+    """Send a form to a token endpoint, once more with a nonce if the server wants one. Errors as
+    `request_token`."""
     for is_last in (False, True):
         proof = {} if key is None else {"DPoP": key.proof("POST", url)}
         status, answered, answer = exchange.post(url, form, {**headers, **proof}, named=named)

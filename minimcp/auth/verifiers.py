@@ -21,7 +21,8 @@ from .bearer import ALGORITHMS, Verify, check_url
 
 log = logger("minimcp.auth")
 
-# How long keys are kept, how long at least before others are asked for, and by how much clocks may differ.
+# How long keys are kept, how long at least before others are asked for, and by how much clocks may
+# differ.
 KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
 
 # The kind of key that an algorithm takes, by its first letters.
@@ -111,7 +112,8 @@ class KeySet:
         self._lock = threading.Lock()
 
     def verify(self, token: str) -> Optional[Mapping[str, Json]]:
-        """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while keys are asked for.
+        """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while
+        keys are asked for.
 
         Raises:
             AuthorizationError: There are no keys, and none can be had.

@@ -1,7 +1,8 @@
 """The command line: ``minimcp`` or ``python -m minimcp``.
 
-Each command is a function ``(arguments, prog) -> exit code`` in one of the modules here, imported when it is called.
-Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout, 130 Ctrl-C.
+Each command is a function ``(arguments, prog) -> exit code`` in one of the modules here, imported
+when it is called. Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or
+connection, 4 timeout, 130 Ctrl-C.
 A user's mistake is one line on stderr, never a traceback.
 """
 
@@ -159,7 +160,8 @@ def exit_code(error: McpError) -> int:
 
 
 def _drop_stdout() -> None:
-    """Point a stdout that cannot be written to os.devnull, so that the interpreter does not try again at its exit."""
+    """Point a stdout that cannot be written to os.devnull, so that the interpreter does not try
+    again at its exit."""
     with suppress(OSError, ValueError):  # a stdout without a descriptor
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())

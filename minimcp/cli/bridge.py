@@ -1,9 +1,11 @@
-"""``minimcp bridge``: a stdio server served over Streamable HTTP, and a server with a URL served over stdio.
+"""``minimcp bridge``: a stdio server served over Streamable HTTP, and a server with a URL served
+over stdio.
 
-In front is a `Server` of this library that has no methods of its own: each request goes on by a `Link`, a client's
-connection to the server behind, which is begun anew when it was lost. Where both sides speak after a handshake, or
-neither does, messages pass as they are, but for the ids that belong to a connection: of requests, progress and
-subscriptions. Where only one side does, `Link` puts the requests of one into the other's form.
+In front is a `Server` of this library that has no methods of its own: each request goes on by a
+`Link`, a client's connection to the server behind, which is begun anew when it was lost. Where both
+sides speak after a handshake, or neither does, messages pass as they are, but for the ids that
+belong to a connection: of requests, progress and subscriptions. Where only one side does, `Link`
+puts the requests of one into the other's form.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -53,16 +55,19 @@ from .run import address
 
 log = errors.logger("minimcp.bridge")
 
-# Seconds for the start of a server and for agreeing with it, of which a silent process gets so many to answer a probe.
+# Seconds for the start of a server and for agreeing with it, of which a silent process gets so many
+# to answer a probe.
 CONNECT_SECONDS, PROBE_SECONDS = 60.0, 5.0
 
-# Seconds without a call after which a process ends that serves clients without sessions, if nothing else is said.
+# Seconds without a call after which a process ends that serves clients without sessions, if nothing
+# else is said.
 IDLE_SECONDS = 300.0
 
 # Seconds that a notification may take, and that a request or an answer waits for those before it.
 FLUSH_SECONDS = 10.0
 
-# Bytes of memory that a client may take to describe itself, which is kept for a server that is begun anew.
+# Bytes of memory that a client may take to describe itself, which is kept for a server that is
+# begun anew.
 OPENING_BYTES = 64 * 1024
 
 # Servers behind that run at once: one for each session, and for each client without one.
@@ -71,14 +76,16 @@ MOST_LINKS = 200
 # Notifications of one stream, or of one session, that wait for a client, and their bytes of memory.
 MOST_WAITING, WAITING_BYTES = 1000, 16 * 1024 * 1024
 
-# Seconds that a process gets to end when its input has, and again after SIGTERM: hosts wait two for the bridge.
+# Seconds that a process gets to end when its input has, and again after SIGTERM: hosts wait two for
+# the bridge.
 END_SECONDS = 0.7
 
 ENVELOPE = (lifecycle.VERSION_KEY, lifecycle.CAPABILITIES_KEY, lifecycle.CLIENT_KEY, LOG_LEVEL_KEY)
 HANDSHAKES = tuple(each for each in REVISIONS if each.handshake)
 PER_REQUEST = tuple(each for each in REVISIONS if not each.handshake)
 
-# What of its session a client says once, and that the bridge repeats to a server that is begun anew.
+# What of its session a client says once, and that the bridge repeats to a server that is begun
+# anew.
 REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
@@ -92,7 +99,8 @@ def exchange(
     tell: Callable[[str, Result], object],
     add: Callable[..., Result] = lambda params, id: params,
 ) -> Union[Result, Failure]:
-    """Send a request on and wait for its answer; its cancellation goes with it, and its progress comes back.
+    """Send a request on and wait for its answer; its cancellation goes with it, and its progress
+    comes back.
 
     Args:
         incoming: The request.
@@ -123,7 +131,8 @@ def exchange(
 
 
 def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
-    """What a handler returns for an answer of the other side; an error is sent with its own code, message and data."""
+    """What a handler returns for an answer of the other side; an error is sent with its own code,
+    message and data."""
     if not isinstance(answer, Failure):
         return answer
     incoming.finished = True
@@ -162,13 +171,15 @@ def with_meta(
 
 
 class Link(Host):
-    """One connection to the server behind, for a session in front or for clients that have none. Thread-safe.
+    """One connection to the server behind, for a session in front or for clients that have none.
+    Thread-safe.
 
     It is a host whose answers the client in front gives.
 
     Args:
         bridge: Whose it is.
-        opening: The params of the client's `initialize`, or such as describe a client that sends none.
+        opening: The params of the client's `initialize`, or such as describe a client that sends
+            none.
         shakes_hands: Whether the client has sent them.
     """
 
@@ -181,7 +192,8 @@ class Link(Host):
             Tasks.names
         )  # with which headers of requests go out that clients make by themselves
         self.fronts: list[Front] = []
-        # Requests; with each whose session it belongs to, or what orders the questions of one that stands alone.
+        # Requests; with each whose session it belongs to, or what orders the questions of one that
+        # stands alone.
         self.running: dict[IncomingRequest, Any] = {}
         self._bridge, self._opening, self._shakes_hands = bridge, opening, shakes_hands
         self._opened: Optional[ClientSubscriptions] = None
@@ -222,7 +234,8 @@ class Link(Host):
         return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
 
     def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
-        """Agree with the server by the client's own `initialize`; where there is none, or it is refused, by another."""
+        """Agree with the server by the client's own `initialize`; where there is none, or it is
+        refused, by another."""
         self._session, self._answer = session, None
         try:
             if not self._shakes_hands:
@@ -369,7 +382,8 @@ class Link(Host):
         params: Result,
         *envelope: Callable[..., Result],
     ) -> Union[Result, Failure]:
-        """As `exchange`, from front to behind; notifications of a stream name it by the id of its request."""
+        """As `exchange`, from front to behind; notifications of a stream name it by the id of its
+        request."""
         method, own = incoming.request.method, {SUBSCRIPTION_KEY: incoming.request.id}
         streams: list[Any] = []
 
@@ -403,7 +417,8 @@ class Link(Host):
     # ------------------------------------------------------------ a server without a handshake for a client with one
 
     def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
-        """Serve a client that shook hands: requests get an envelope, and results that are questions are asked."""
+        """Serve a client that shook hands: requests get an envelope, and results that are questions
+        are asked."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         if method == "logging/setLevel":
             opened.log_level = str(params.get("level"))
@@ -431,7 +446,8 @@ class Link(Host):
     # ------------------------------------------------------------ a server with a handshake for a client without one
 
     def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
-        """Serve a client whose requests stand alone; what the server asks meanwhile becomes a result (see `_ask`)."""
+        """Serve a client whose requests stand alone; what the server asks meanwhile becomes a
+        result (see `_ask`)."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         level, state, peer = (
             params["_meta"].get(LOG_LEVEL_KEY),
@@ -628,7 +644,8 @@ class Front(ServerRole):
             link.leave(self)
 
     def tell(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Send what belongs to no request: over HTTP on the stream for that, else on that of any request."""
+        """Send what belongs to no request: over HTTP on the stream for that, else on that of any
+        request."""
         session = getattr(self.sink, "session", None)
         stream = None if session is None else session.unsolicited
         if session is None or (stream is not None and stream.is_connected()):
@@ -656,7 +673,8 @@ class Bridge(Registry):
         target: The server behind.
         shared: Whether all clients have one connection to it.
         idle: Seconds without a call after which a process ends; None takes the usual.
-        is_local: Whether clients may read how the server ended: only who has started this process can be one.
+        is_local: Whether clients may read how the server ended: only who has started this process
+            can be one.
     """
 
     def __init__(
@@ -698,7 +716,8 @@ class Bridge(Registry):
             thread.join()
 
     def route(self, request: Request, peer: Peer) -> Route:
-        """Where a request goes that stands alone: to the link of all clients that describe themselves in this way."""
+        """Where a request goes that stands alone: to the link of all clients that describe
+        themselves in this way."""
         meta = request.params["_meta"]
         described = {
             "clientInfo": meta.get(lifecycle.CLIENT_KEY),

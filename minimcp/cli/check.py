@@ -1,8 +1,10 @@
-"""The command ``check``: asks somebody's server what the specification says that it must answer, and tells what it did.
+"""The command ``check``: asks somebody's server what the specification says that it must answer,
+and tells what it did.
 
-The checks stand in `checks`. Each names the requirement that it is about, of the revisions with a handshake or of the
-one without: the same ids as in this project's list of requirements. No tool is called but the one that ``--call``
-names; everything else that is sent only reads. A server that dies of a check is started again for the next one.
+The checks stand in `checks`. Each names the requirement that it is about, of the revisions with a
+handshake or of the one without: the same ids as in this project's list of requirements. No tool is
+called but the one that ``--call`` names; everything else that is sent only reads. A server that
+dies of a check is started again for the next one.
 """
 
 from __future__ import annotations
@@ -139,7 +141,8 @@ class Web:
     def exchange(
         self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
     ) -> Reply:
-        """Send an HTTP request; its response is read until the answer to the request with this id, or to its end."""
+        """Send an HTTP request; its response is read until the answer to the request with this id,
+        or to its end."""
         from ..http.fetch import AbortableRequest
 
         request = AbortableRequest(Deadline(self._seconds))
@@ -328,7 +331,8 @@ class Probe:
     def send(
         self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None
     ) -> Reply:
-        """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is given."""
+        """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is
+        given."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.log.append(f"--> {_cut(body)}")
         reply: Reply = self.way.exchange(body, id, self.headers() if headers is None else headers)
@@ -499,10 +503,12 @@ def judge(probe: Probe, check: Check, row: str) -> Verdict:
 def revisions_of(
     connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]
 ) -> list[Revision]:
-    """The revisions in which a server is checked: the newest that it speaks of each era, or the one that is wanted.
+    """The revisions in which a server is checked: the newest that it speaks of each era, or the one
+    that is wanted.
 
     Raises:
-        ConnectionFailed, ConnectionLost, RequestTimeout: It does not begin, or not in the one that is wanted.
+        ConnectionFailed, ConnectionLost, RequestTimeout: It does not begin, or not in the one that
+            is wanted.
     """
     found: list[Revision] = []
     problem: Optional[Exception] = None
@@ -631,7 +637,8 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
 
 
 def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]:
-    """The tool of ``--call`` and its arguments, read as its schema asks. Raises UsageError: there is no such tool."""
+    """The tool of ``--call`` and its arguments, read as its schema asks. Raises UsageError: there
+    is no such tool."""
     entries = probe.listed("tools/list") if "tools" in probe.capabilities else []
     probe.tool = find_tool({str(each.get("name")): each for each in entries}, name)
     return name, read_pairs(pairs, probe.tool.get("inputSchema") or {})

@@ -1,4 +1,5 @@
-"""The table of checks that `check` runs: each is a function of a `Probe`, with the requirement that it is about.
+"""The table of checks that `check` runs: each is a function of a `Probe`, with the requirement that
+it is about.
 
 https://modelcontextprotocol.io/specification/2025-11-25
 https://modelcontextprotocol.io/specification/2026-07-28
@@ -54,7 +55,8 @@ def code_of(method: str, reply: Reply) -> Any:
 def expect_code(
     probe: Probe, wanted: int, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any
 ) -> str:
-    """See that a request is answered by an error of this code; over HTTP alone with the status that goes with it."""
+    """See that a request is answered by an error of this code; over HTTP alone with the status that
+    goes with it."""
     reply = probe.request(method, params, **more)
     code = code_of(method, reply)
     expect(code == wanted, f"{method} is answered with {code}, not {wanted}")

@@ -1,6 +1,8 @@
-"""The commands that talk to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and ``ping``.
+"""The commands that talk to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and
+``ping``.
 
-And those about who asks: ``login``, ``logout`` and ``whoami``; `connect` uses the token that they keep.
+And those about who asks: ``login``, ``logout`` and ``whoami``; `connect` uses the token that they
+keep.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ SIGN_ENDINGS = "Exit codes: 0 done, 1 there is no token, 2 wrong usage, 3 no tok
 
 SECRET = "MINIMCP_CLIENT_SECRET"
 
-# Lines of the server's stderr that are kept, the last ones; and how those begin by which this library warns an author.
+# Lines of the server's stderr that are kept, the last ones; and how those begin by which this
+# library warns an author.
 KEPT_LINES, WARNED = 200, ("tool ", "resource ", "prompt ")
 
 T = TypeVar("T")
@@ -88,8 +91,9 @@ def _run(
 ) -> int:
     """Run a command against the server that the command line names, and print what it has found.
 
-    What the server writes to stderr is held back: servers that do not know ``server/discover`` may write pages about
-    it. The error of a connection that fails shows its end, and `list` what this library warns the author of.
+    What the server writes to stderr is held back: servers that do not know ``server/discover`` may
+    write pages about it. The error of a connection that fails shows its end, and `list` what this
+    library warns the author of.
 
     Args:
         find: What the command does.
@@ -190,7 +194,8 @@ def _warn_of_host(server: Any, prog: str) -> None:
 
 
 def _with_class(text: str, written: Iterable[str]) -> str:
-    """What a tool that failed says, with the class of the exception if the server's stderr has its traceback."""
+    """What a tool that failed says, with the class of the exception if the server's stderr has its
+    traceback."""
     lines = (re.match(r"[ |]*([A-Za-z_][\w.]*): (.+)", line) for line in written)
     for line in filter(None, lines):
         told = text if text.startswith(f"{line[1]}: ") else f"{line[1]}: {text}"
@@ -218,7 +223,8 @@ def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
 ) -> None:
-    """Add the options of a server with a URL, which `web_of` reads; ``token`` is the help of ``--token``."""
+    """Add the options of a server with a URL, which `web_of` reads; ``token`` is the help of
+    ``--token``."""
     parser.add_argument(
         "--header",
         action="append",
@@ -247,7 +253,8 @@ def web_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:
-    """The config that has the target: the one named, or the current folder's if it knows a word that is no file."""
+    """The config that has the target: the one named, or the current folder's if it knows a word
+    that is no file."""
     target, path = options.target, options.config
     if path is None and (
         os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)
@@ -328,7 +335,8 @@ def _signature(tool: Tool) -> str:
 
 
 def _described(shown: Any) -> str:
-    """A tool, a resource, a template or a prompt: what it is called, what it does, and its arguments."""
+    """A tool, a resource, a template or a prompt: what it is called, what it does, and its
+    arguments."""
     fields: list[tuple[str, Any]] = []
     if isinstance(shown, Tool):
         head = _signature(shown)
@@ -408,7 +416,8 @@ def _raw(block: Any) -> bytes:
 
 
 def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
-    """Where the bytes of a content block were written to; None where it has none, or none are to be written."""
+    """Where the bytes of a content block were written to; None where it has none, or none are to be
+    written."""
     data = getattr(block, "data", None)
     if folder is None or not isinstance(data, bytes):
         return None
@@ -434,7 +443,8 @@ def find_tool(tools: Mapping[str, T], name: str) -> T:
 
 
 def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
-    """Check that nothing required is missing; everything else about the arguments the server says better."""
+    """Check that nothing required is missing; everything else about the arguments the server says
+    better."""
     missing = [name for name in required(tool.input_schema) if name not in values]
     if missing:
         unknown = [name for name in values if name not in properties(tool.input_schema)]

@@ -1,7 +1,9 @@
-"""``minimcp demo``: a server in a child process, a client here, and every message between them explained.
+"""``minimcp demo``: a server in a child process, a client here, and every message between them
+explained.
 
-Each chapter is a function: what the client does, and in its docstring what is told. The first paragraph is the title,
-the second says what it is about, the others explain the messages in their order: "message: explanation".
+Each chapter is a function: what the client does, and in its docstring what is told. The first
+paragraph is the title, the second says what it is about, the others explain the messages in their
+order: "message: explanation".
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ INDENT = " " * 6
 # Lines that the JSON of one message may take.
 MOST_LINES = 5
 
-# How much to show, most first: nesting, items of a list, characters of a text. The first that fits is taken.
+# How much to show, most first: nesting, items of a list, characters of a text. The first that fits
+# is taken.
 DETAIL = ((7, 9, 70), (7, 2, 50), (6, 2, 40), (5, 1, 40), (4, 1, 40), (3, 1, 30), (2, 1, 30))
 
 # Comes before or after the answer of the call that caused it; shown after it.
@@ -55,26 +58,31 @@ FIRST = 3
 def _starting(client: Client, transcript: Transcript) -> None:
     """Starting
 
-    The protocol exists in revisions, named by dates. The newest that both sides know is {revision}. In it nothing is
-    agreed on beforehand: every request says by itself who asks and in which revision.
+    The protocol exists in revisions, named by dates. The newest that both sides know is {revision}.
+    In it nothing is agreed on beforehand: every request says by itself who asks and in which
+    revision.
 
-    server/discover: The client asks what the server is. In _meta it says its revision, who it is and what it can do;
-    every request carries that, from here on as {...}.
+    server/discover: The client asks what the server is. In _meta it says its revision, who it is
+    and what it can do; every request carries that, from here on as {...}.
 
-    answer to server/discover: The server lists the revisions that it speaks and what it offers: tools, resources,
-    prompts, log messages. The answer has the number of the request, so answers may come in any order.
+    answer to server/discover: The server lists the revisions that it speaks and what it offers:
+    tools, resources, prompts, log messages. The answer has the number of the request, so answers
+    may come in any order.
     """
 
 
 def _listing_tools(client: Client, transcript: Transcript) -> None:
     """Which tools are there?
 
-    A server offers tools: functions that a model may ask to have called. The host shows them to its model.
+    A server offers tools: functions that a model may ask to have called. The host shows them to its
+    model.
 
     tools/list: Please list your tools.
 
-    answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of its arguments.
-    minimcp makes them from a Python function: its name, its docstring and its annotations. ttlMs is how long the answer
+    answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
+    its arguments.
+    minimcp makes them from a Python function: its name, its docstring and its annotations. ttlMs is
+    how long the answer
     may be kept, and cacheScope for whom: private is for this client alone.
     """
     client.list_tools()
@@ -87,8 +95,8 @@ def _calling(client: Client, transcript: Transcript) -> None:
 
     tools/call: Call the tool named price with these arguments.
 
-    answer to tools/call: What the tool returned: as text for the model, and as structuredContent for programs. The
-    host gives it to the model, which goes on writing.
+    answer to tools/call: What the tool returned: as text for the model, and as structuredContent
+    for programs. The host gives it to the model, which goes on writing.
     """
     client.call_tool("price", {"bread": "rye", "loaves": 2})
 
@@ -100,8 +108,8 @@ def _progress(client: Client, transcript: Transcript) -> None:
 
     tools/call: Bake three loaves, and report progress under this token.
 
-    notifications/progress: The tool tells how far it is: 1 of 3. This is a notification: it has no number and gets no
-    answer.
+    notifications/progress: The tool tells how far it is: 1 of 3. This is a notification: it has no
+    number and gets no answer.
 
     notifications/progress: 2 of 3.
 
@@ -131,7 +139,8 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 
     tools/call: A number of loaves is asked for, and the client sends a word.
 
-    answer to tools/call: The server names the argument, what it expected and what came. Nothing was baked.
+    answer to tools/call: The server names the argument, what it expected and what came. Nothing was
+    baked.
     """
     client.call_tool("bake", {"loaves": "many"}, raise_on_error=False)
 
@@ -139,7 +148,8 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 def _reading(client: Client, transcript: Transcript) -> None:
     """Something to read
 
-    Beside tools a server may offer resources: texts and files that a client reads, each under a URI of its own.
+    Beside tools a server may offer resources: texts and files that a client reads, each under a URI
+    of its own.
 
     resources/list: Please list your resources.
 
@@ -173,20 +183,23 @@ def _prompting(client: Client, transcript: Transcript) -> None:
 def _asking(client: Client, transcript: Transcript) -> None:
     """A question to the user
 
-    A tool may need to know something that only a person can tell: asking for it is called elicitation. In this revision
-    a server sends no requests: it answers a call with its questions, and the client calls again with the answers.
+    A tool may need to know something that only a person can tell: asking for it is called
+    elicitation. In this revision a server sends no requests: it answers a call with its questions,
+    and the client calls again with the answers.
 
     tools/call: Order rye bread, please.
 
-    answer to tools/call: This is no result yet. inputRequests holds the question, with a schema of the form to fill
-    in; requestState is a note of the server to itself, which the client brings back. It is signed, so that nobody else
-    writes one.
+    answer to tools/call: This is no result yet. inputRequests holds the question, with a schema of
+    the form to fill in; requestState is a note of the server to itself, which the client brings
+    back. It is signed, so that nobody else writes one.
 
-    tools/call: The client has shown the question to its user. It makes the same call again, as a new request, with
-    the answer and what it was to bring back.
+    tools/call: The client has shown the question to its user. It makes the same call again, as a
+    new request, with the answer and what it was to bring back.
 
-    answer to tools/call: The tool has waited at its question, and now went on to the end. Over HTTP it would begin
-    anew, and get the answer at once where it asked before: that is why a tool asks first and acts last.
+    answer to tools/call: The tool has waited at its question, and now went on to the end. Over HTTP
+    it would begin
+    anew, and get the answer at once where it asked before: that is why a tool asks first and acts
+    last.
     """
     client.call_tool("order", {"bread": "rye"})
 
@@ -194,19 +207,20 @@ def _asking(client: Client, transcript: Transcript) -> None:
 def _listening(client: Client, transcript: Transcript) -> None:
     """Hearing of changes
 
-    A client that keeps what it has read wants to know when that is out of date. It listens: a request that stays
-    open.
+    A client that keeps what it has read wants to know when that is out of date. It listens: a
+    request that stays open.
 
     subscriptions/listen: Tell me when the shelf changes.
 
-    notifications/subscriptions/acknowledged: The server agrees to that, and says so before anything else.
+    notifications/subscriptions/acknowledged: The server agrees to that, and says so before anything
+    else.
 
     tools/call: Meanwhile two loaves are baked, which end up on the shelf.
 
     answer to tools/call: They are ready.
 
-    notifications/resources/updated: The shelf has changed: what it holds now the client may read. _meta says for
-    which request this is. It may come before the answer, too.
+    notifications/resources/updated: The shelf has changed: what it holds now the client may read.
+    _meta says for which request this is. It may come before the answer, too.
 
     notifications/cancelled: The client has heard enough: the request that stayed open is over.
     """
@@ -224,7 +238,8 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
 
     notifications/progress: It has begun.
 
-    notifications/cancelled: The client no longer waits for that request. The tool is told and stops; no answer comes.
+    notifications/cancelled: The client no longer waits for that request. The tool is told and
+    stops; no answer comes.
     """
     token = CancelToken()
     many = {"loaves": 1000, "seconds_each": 60}
@@ -244,7 +259,8 @@ def _pinging(client: Client, transcript: Transcript) -> None:
 
     This revision has no method of its own for that: the first question does.
 
-    server/discover: The first question once more. It is as good as any to see that somebody answers.
+    server/discover: The first question once more. It is as good as any to see that somebody
+    answers.
 
     answer to server/discover: The server is there, and free: the thousand loaves are forgotten.
     """
@@ -254,15 +270,16 @@ def _pinging(client: Client, transcript: Transcript) -> None:
 def _shaking_hands(client: Client, transcript: Transcript) -> None:
     """The same server, the older way
 
-    Up to revision {revision} both sides agree first and then stay in a session. A server of minimcp speaks all of it;
-    the client now pretends not to know anything newer. (This is a second connection: the numbers start again.)
+    Up to revision {revision} both sides agree first and then stay in a session. A server of minimcp
+    speaks all of it; the client now pretends not to know anything newer. (This is a second
+    connection: the numbers start again.)
 
     initialize: The client proposes a revision and says who it is and what it can do.
 
     answer to initialize: The server agrees to the revision and says what it offers.
 
-    notifications/initialized: The client has understood: the session is open, and requests need not repeat any of
-    this.
+    notifications/initialized: The client has understood: the session is open, and requests need not
+    repeat any of this.
     """
 
 
@@ -273,8 +290,8 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools, as in chapter 2. No _meta is needed.
 
-    answer to tools/list: The same tools, as this revision writes them: what a tool returns is always an object here, so
-    minimcp puts the number of price into one, and says so.
+    answer to tools/list: The same tools, as this revision writes them: what a tool returns is
+    always an object here, so minimcp puts the number of price into one, and says so.
 
     tools/call: The same call as in chapter 3.
 
@@ -291,7 +308,8 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/call: Order rye bread, as in chapter 9.
 
-    elicitation/create: Now it is the server that asks, and the client that must answer. The tool waits.
+    elicitation/create: Now it is the server that asks, and the client that must answer. The tool
+    waits.
 
     answer to elicitation/create: The user accepts, with two loaves.
 
@@ -341,13 +359,15 @@ CONVERSATIONS = (
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
-    A language model only reads and writes text. The program around it, the host (a chat, an editor), lets it act: it
-    has a client for each server, which asks what the server offers. The host shows that to its model and has the client
-    call what the model picks. No model is at work here: this demo is the host, and picks by itself. The server is a
-    bakery, started just now as a child process.
+    A language model only reads and writes text. The program around it, the host (a chat, an
+    editor), lets it act: it has a client for each server, which asks what the server offers. The
+    host shows that to its model and has the client call what the model picks. No model is at work
+    here: this demo is the host, and picks by itself. The server is a bakery, started just now as a
+    child process.
 
-    Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout: a request has an id (no. 1 below) and a
-    method, its answer has the same id. Here the JSON is shortened: ... stands for what was left out.
+    Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout: a request has an id
+    (no. 1 below) and a method, its answer has the same id. Here the JSON is shortened: ... stands
+    for what was left out.
 
     That is all: the client closes the server's stdin, and the server exits.
     """
@@ -504,7 +524,8 @@ def _paragraphs(told: Callable[..., object]) -> list[str]:
 
 
 def demo_server() -> StdioServer:
-    """How to start the demo's server with this Python, whatever this package is called and wherever it was copied to.
+    """How to start the demo's server with this Python, whatever this package is called and wherever
+    it was copied to.
 
     Raises:
         ConnectionFailed: This process does not know its own interpreter.

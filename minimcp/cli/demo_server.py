@@ -16,7 +16,8 @@ shelf_lock = threading.Lock()
 
 
 def put(bread: str, loaves: int) -> int:
-    """Put loaves on the shelf (or take them, below zero), tell who wants to know, and return how many are there."""
+    """Put loaves on the shelf (or take them, below zero), tell who wants to know, and return how
+    many are there."""
     with shelf_lock:
         if shelf[bread] + loaves < 0:
             raise ToolError(f"We have {shelf[bread]} loaves of {bread} only.")

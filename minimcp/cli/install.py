@@ -1,6 +1,8 @@
-"""The command ``install``, which writes a server into the config file of a host; and what all these files have.
+"""The command ``install``, which writes a server into the config file of a host; and what all these
+files have.
 
-Where each host keeps its file, and what the object of servers is called in it, is no part of the specification.
+Where each host keeps its file, and what the object of servers is called in it, is no part of the
+specification.
 """
 
 from __future__ import annotations
@@ -183,7 +185,8 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
 def _that_answers(
     ways: Sequence[list[str]], env: Mapping[str, str]
 ) -> tuple[list[str], Optional[str]]:
-    """The first arguments with which the server answers when it is started as hosts do, and what it calls itself."""
+    """The first arguments with which the server answers when it is started as hosts do, and what it
+    calls itself."""
     problem: Optional[McpError] = None
     for args in ways:
         server = StdioServer([sys.executable, *args], env=env, cwd=os.path.abspath(os.sep))
@@ -203,7 +206,8 @@ def _changed(
     """The text of a config with one entry put in, replaced or, by None, taken out.
 
     Raises:
-        UsageError: It is no such file, has another entry of this name, or comments, which would be lost.
+        UsageError: It is no such file, has another entry of this name, or comments, which would be
+            lost.
     """
     plain = text.lstrip("\ufeff")
     try:
@@ -235,7 +239,8 @@ def _changed(
 
 
 def _write(path: str, text: str) -> Optional[str]:
-    """Put a text in the place of a file, whole or not at all; where the copy of the first one is, if this made it."""
+    """Put a text in the place of a file, whole or not at all; where the copy of the first one is,
+    if this made it."""
     path = os.path.realpath(path)
     backup = path + BACKUP if os.path.exists(path) and not os.path.exists(path + BACKUP) else None
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -273,7 +278,8 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 
 def list_all() -> tuple[Any, list[str]]:
-    """Every server of every host's file on this machine, none of which is started: as JSON, and as texts."""
+    """Every server of every host's file on this machine, none of which is started: as JSON, and as
+    texts."""
     files = [
         (host.title, path)
         for host in HOSTS.values()

@@ -1,4 +1,5 @@
-"""``minimcp run``: find the server object in a Python file and serve it; with ``--reload`` anew when a file changes."""
+"""``minimcp run``: find the server object in a Python file and serve it; with ``--reload`` anew
+when a file changes."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ def load(path: str) -> Mapping[str, Any]:
 
 
 def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
-    """The server to serve: a server object, or one made of a plain object or of a class that needs no arguments.
+    """The server to serve: a server object, or one made of a plain object or of a class that needs
+    no arguments.
 
     Args:
         variables: Of the file.
@@ -179,7 +181,8 @@ def _is_server(value: Any) -> bool:
 
 
 def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Server objects by the first name that each has; without any, plain objects to serve, or else classes of them."""
+    """Server objects by the first name that each has; without any, plain objects to serve, or else
+    classes of them."""
     module = variables.get("__name__")
     for fits in (
         _is_server,
@@ -198,7 +201,8 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
-    """Serve over HTTP; when a file has changed, close the server and let this process begin anew, as it was begun."""
+    """Serve over HTTP; when a file has changed, close the server and let this process begin anew,
+    as it was begun."""
     host, port = options.http
     folder, environment, watched = os.getcwd(), dict(os.environ), os.path.abspath(path)
     if port == 0:  # the same after each change
@@ -241,7 +245,8 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
         ]
         command += ["--http", "{}:{}".format(*options.http), *["--sse"] * options.sse]
         os.chdir(folder)
-        atexit._run_exitfuncs()  # what the file has ordered for its end: the system's exec forgets it
+        # what the file has ordered for its end: the system's exec forgets it
+        atexit._run_exitfuncs()
         print(end="", flush=True)
         if (
             os.name == "nt"
@@ -254,7 +259,8 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
 
 
 def look(path: str) -> Mapping[str, tuple[int, int]]:
-    """The time of change and size of a file, of the modules beside it and of those in packages beside it."""
+    """The time of change and size of a file, of the modules beside it and of those in packages
+    beside it."""
     files = [path]
     for folder, inner, names in os.walk(os.path.dirname(path) or "."):
         inner[:] = [

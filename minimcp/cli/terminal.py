@@ -1,4 +1,5 @@
-"""The terminal: JSON to read, colour, a progress bar, a server's questions put to the user, and words that he writes.
+"""The terminal: JSON to read, colour, a progress bar, a server's questions put to the user, and
+words that he writes.
 
 Those are ``key=value``, made into what a schema asks for; and schemas are shown in a few words.
 """
@@ -71,7 +72,8 @@ def styled(text: str, style: str, colour: bool) -> str:
 
 
 class ProgressBar:
-    """Given to a call as ``on_progress``: redrawn on a terminal, at most a line a second elsewhere. For one thread."""
+    """Given to a call as ``on_progress``: redrawn on a terminal, at most a line a second elsewhere.
+    For one thread."""
 
     def __init__(self) -> None:
         self._redraws = sys.stderr is not None and sys.stderr.isatty()
@@ -108,10 +110,11 @@ class ProgressBar:
 
 
 class Asker:
-    """Given to `connect` as ``elicit=``: asks for the fields of a form one by one, and one question at a time.
+    """Given to `connect` as ``elicit=``: asks for the fields of a form one by one, and one question
+    at a time.
 
-    What it says goes to stderr, because stdout is for the result. Where stdin is no terminal, it declines what
-    ``answers`` do not answer.
+    What it says goes to stderr, because stdout is for the result. Where stdin is no terminal, it
+    declines what ``answers`` do not answer.
 
     Thread safety: any thread may call it.
 
@@ -220,8 +223,8 @@ def _shown(value: Any) -> str:
 def read_line(prompt: str) -> str:
     """One line that the user types.
 
-    It is read from the descriptor: a thread that waits in ``sys.stdin`` would keep the interpreter from ending after
-    Ctrl-C.
+    It is read from the descriptor: a thread that waits in ``sys.stdin`` would keep the interpreter
+    from ending after Ctrl-C.
 
     Raises:
         EOFError: The user has closed the input: Ctrl-D.
@@ -246,12 +249,15 @@ def read_pairs(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any
     """The arguments that words give: ``key=value``, ``key:=JSON``, ``key=@FILE``.
 
     Args:
-        pairs: The words. A key that comes several times makes a list; of JSON and files the last one counts.
-        schema: The tool's input schema. What it does not describe is read as JSON if it is JSON, else as text. The
-            content of a file is text, or base64 of its bytes where the schema says so; ``@-`` is stdin.
+        pairs: The words. A key that comes several times makes a list; of JSON and files the last
+            one counts.
+        schema: The tool's input schema. What it does not describe is read as JSON if it is JSON,
+            else as text. The content of a file is text, or base64 of its bytes where the schema
+            says so; ``@-`` is stdin.
 
     Raises:
-        UsageError: A word has no "=", its value is not what the schema asks for, a file cannot be read.
+        UsageError: A word has no "=", its value is not what the schema asks for, a file cannot be
+            read.
     """
     texts: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
@@ -315,7 +321,8 @@ def split_pair(pair: str) -> tuple[str, str]:
 
 
 def _value(name: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    """What these texts stand for, as the value of one member: the first reading that the schema takes.
+    """What these texts stand for, as the value of one member: the first reading that the schema
+    takes.
 
     Raises:
         UsageError: It takes none.
@@ -385,7 +392,8 @@ def required(schema: Any) -> list[str]:
 
 
 def parameters(schema: Any, root: Mapping[str, Any], deep: bool = True, most: int = 8) -> str:
-    """The fields of an object as Python would declare them: ``bread: string, loaves: integer = 1, [note: string]``.
+    """The fields of an object as Python would declare them: ``bread: string, loaves: integer = 1,
+    [note: string]``.
 
     Args:
         schema: Of the object.
@@ -405,8 +413,8 @@ def parameters(schema: Any, root: Mapping[str, Any], deep: bool = True, most: in
 
 
 def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int = 8) -> str:
-    """A schema in a few words: "string", "integer or null", "one of 1, 2", '"s" = Small or "l" = Large'; "any" when it
-    says nothing simple.
+    """A schema in a few words: "string", "integer or null", "one of 1, 2", '"s" = Small or "l" =
+    Large'; "any" when it says nothing simple.
 
     Args as `parameters`.
     """

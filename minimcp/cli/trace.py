@@ -1,8 +1,9 @@
-"""``minimcp trace``: stand between a host and a stdio server, pass every byte on, and record what goes by.
+"""``minimcp trace``: stand between a host and a stdio server, pass every byte on, and record what
+goes by.
 
-Two threads copy, one for each direction. They read and write bytes as they come and never look into them. A third one
-cuts copies of these bytes into lines, reads them and writes the transcript; what it cannot keep up with is left out of
-the transcript, and never holds up the two.
+Two threads copy, one for each direction. They read and write bytes as they come and never look into
+them. A third one cuts copies of these bytes into lines, reads them and writes the transcript; what
+it cannot keep up with is left out of the transcript, and never holds up the two.
 """
 
 from __future__ import annotations
@@ -87,9 +88,11 @@ def _draw(path: str, html: str, prog: str) -> int:
 
 
 def _trace(command: list[str], recorder: _Recorder) -> int:
-    """Start the server and stand between, until it has exited. Takes stdin, stdout and signals of this process.
+    """Start the server and stand between, until it has exited. Takes stdin, stdout and signals of
+    this process.
 
-    The server leads a process group of its own, so that a signal to this process, or to its group, reaches it once.
+    The server leads a process group of its own, so that a signal to this process, or to its group,
+    reaches it once.
     """
     import subprocess
 

@@ -1,7 +1,8 @@
 """``minimcp vendor``: copy this package into another tree, or look at such a copy.
 
-A copy has a file `MANIFEST` beside its own, with the version and a hash of each of them. Every other file in its folder
-counts as a difference, except what Python compiles. No symbolic link in it is followed.
+A copy has a file `MANIFEST` beside its own, with the version and a hash of each of them. Every
+other file in its folder counts as a difference, except what Python compiles. No symbolic link in it
+is followed.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
 
 
 def _check_target(target: str, shown: str, only: str) -> None:
-    """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed, of no more."""
+    """Check that a copy may go there: there is nothing, or an earlier copy that nobody has changed,
+    of no more."""
     name = os.path.basename(target)
     if not name.isidentifier() or iskeyword(name):
         raise UsageError(
@@ -126,10 +128,12 @@ def own_files(only: str) -> dict[str, bytes]:
     """The files of the package that runs now, by path.
 
     Args:
-        only: "server" or "client" for what that role needs, with `LEFT_OUT` in the place of the rest; "" for all.
+        only: "server" or "client" for what that role needs, with `LEFT_OUT` in the place of the
+            rest; "" for all.
 
     Raises:
-        UsageError: The package lies in no folder, as in an archive; or it is a copy itself, and was changed.
+        UsageError: The package lies in no folder, as in an archive; or it is a copy itself, and was
+            changed.
     """
     if not os.path.isdir(PACKAGE):
         raise UsageError("this package lies in no folder that could be copied")
@@ -188,7 +192,8 @@ def read_manifest(folder: str) -> Copy:
 
 
 def differences(folder: str, copy: Copy) -> list[str]:
-    """What is not as the manifest says, a line for each file; empty when the copy is whole and unchanged."""
+    """What is not as the manifest says, a line for each file; empty when the copy is whole and
+    unchanged."""
     found = {path: _hash(data) for path, data in _files(folder)}
     return [
         f"{'added' if path not in copy.files else 'changed' if path in found else 'missing'}: {path}"
@@ -206,7 +211,8 @@ def _hash(data: bytes) -> str:
 def write_copy(folder: str, only: str) -> Copy:
     """Put a copy of the package that runs now into a folder, in the place of an earlier copy.
 
-    The new copy is made beside the folder and then takes its place: a reader sees the old one or the new one.
+    The new copy is made beside the folder and then takes its place: a reader sees the old one or
+    the new one.
 
     Args:
         folder: An absolute path; either it does not exist, or it is empty, or an earlier copy.

@@ -1,4 +1,5 @@
-"""What a client keeps of a server: results, as long as the server says that they stay true, and schemas of its tools.
+"""What a client keeps of a server: results, as long as the server says that they stay true, and
+schemas of its tools.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 """
@@ -23,10 +24,12 @@ log = logger("minimcp.client")
 
 Result = dict[str, Json]
 
-# As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is kept.
+# As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is
+# kept.
 USES = ("use", "refresh", "bypass")
 
-# The methods whose results say how long they stay true; by each, the kind of change that makes them stale.
+# The methods whose results say how long they stay true; by each, the kind of change that makes them
+# stale.
 CACHEABLE = {
     "server/discover": None,
     "resources/read": "resource_updated",
@@ -44,7 +47,8 @@ MOST_ENTRIES = 1000
 # Params that make a request one of a kind.
 NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
 
-# What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as ``{"result": value}``.
+# What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as
+# ``{"result": value}``.
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
 
@@ -60,7 +64,8 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, revision: Revision, method: str, params: Mapping[str, Json]) -> Optional[Key]:
-        """The key of a request; None where no result is kept. Raises ValueError, TypeError: The params are no JSON."""
+        """The key of a request; None where no result is kept. Raises ValueError, TypeError: The
+        params are no JSON."""
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
@@ -73,13 +78,16 @@ class Key(NamedTuple):
 
 
 class Cache:
-    """Results of one server for one user, as JSON text, so that each caller gets a copy. Thread-safe.
+    """Results of one server for one user, as JSON text, so that each caller gets a copy.
+    Thread-safe.
 
-    It belongs to one client, so private and public results are kept alike. There is no timer: a stale entry is dropped
-    when it is asked for; when there is no more room, the entry that was not used for longest is dropped.
+    It belongs to one client, so private and public results are kept alike. There is no timer: a
+    stale entry is dropped when it is asked for; when there is no more room, the entry that was not
+    used for longest is dropped.
 
     Args:
-        max_bytes: How many bytes of memory results and their keys may take in all; None means no limit.
+        max_bytes: How many bytes of memory results and their keys may take in all; None means no
+            limit.
         now: Monotonic seconds.
     """
 
@@ -106,7 +114,8 @@ class Cache:
         return self._evictions.get(method, 0)
 
     def keep(self, key: Key, result: Result, mark: int) -> None:
-        """Keep a result that has come now, if it says that it stays true, and nothing was evicted since the mark."""
+        """Keep a result that has come now, if it says that it stays true, and nothing was evicted
+        since the mark."""
         ttl: Any = result.get("ttlMs")
         if type(ttl) not in (int, float) or not ttl > 0 or self._max_bytes == 0:
             return
@@ -133,16 +142,19 @@ class Cache:
     # ------------------------------------------------------------ eviction
 
     def changed(self, kind: str, uri: Optional[str] = None) -> None:
-        """Something on the server has changed: what was kept of it goes, and what is being fetched is not kept.
+        """Something on the server has changed: what was kept of it goes, and what is being fetched
+        is not kept.
 
         Args:
             kind: Of the `Change`; others evict nothing.
-            uri: Of the resource: what lies above and below it goes too. None evicts all that was read.
+            uri: Of the resource: what lies above and below it goes too. None evicts all that was
+                read.
         """
         self.evict(*[method for method, stale_by in CACHEABLE.items() if stale_by == kind], uri=uri)
 
     def evict(self, *methods: str, uri: Optional[str] = None) -> None:
-        """Forget results of these methods, about a resource or all; what is being fetched is not kept."""
+        """Forget results of these methods, about a resource or all; what is being fetched is not
+        kept."""
         with self._state_lock:
             self._evictions.update({method: self.mark(method) + 1 for method in methods})
             for key in list(self._entries):
@@ -183,9 +195,11 @@ class OutputCheck:
 
 
 class OutputSchemas:
-    """The output schemas of one server's tools, as they were last listed, and the checks of results by them.
+    """The output schemas of one server's tools, as they were last listed, and the checks of results
+    by them.
 
-    Thread-safe: replaced as a whole. https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+    Thread-safe: replaced as a whole.
+    https://modelcontextprotocol.io/specification/2026-07-28/server/tools
     """
 
     def __init__(self) -> None:
@@ -206,13 +220,15 @@ class OutputSchemas:
         Args:
             name: Of the tool.
             result: That is no error.
-            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its schema would tell.
+            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its
+                schema would tell.
 
         Returns:
             False where it may, so that the tools have to be listed first.
 
         Raises:
-            ProtocolViolation: The structured content does not fit, or is missing though a schema was declared.
+            ProtocolViolation: The structured content does not fit, or is missing though a schema
+                was declared.
         """
         checks, structured = (
             self._checks,

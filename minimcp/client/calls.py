@@ -1,4 +1,5 @@
-"""One call of a client: the loop that sends its request until there is a result, results that are kept, and pages.
+"""One call of a client: the loop that sends its request until there is a result, results that are
+kept, and pages.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
@@ -50,10 +51,12 @@ LIST_BYTES = 128 * 1024 * 1024
 # Questions in one result.
 MOST_QUESTIONS = 1000
 
-# How often one call is sent again with answers; a server that asks more often is taken to ask for ever.
+# How often one call is sent again with answers; a server that asks more often is taken to ask for
+# ever.
 MOST_ROUNDS = 10
 
-# Seconds before a call is sent again that the server only put off; the pause doubles with each round.
+# Seconds before a call is sent again that the server only put off; the pause doubles with each
+# round.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 
 
@@ -112,12 +115,14 @@ class Call:
         raw: bool = False,
         first: Optional[Outcome] = None,
     ) -> Result:
-        """Send a request, again with the host's answers, and again where the server says that it did not run it.
+        """Send a request, again with the host's answers, and again where the server says that it
+        did not run it.
 
         Arguments and errors as `Client.request`, and:
 
         Args:
-            first: The outcome of the first sending, where all calls were sent at once; None when it is to be sent.
+            first: The outcome of the first sending, where all calls were sent at once; None when it
+                is to be sent.
         """
         sent, outcome, rounds = params, first, 0
         refusals: list[type] = []
@@ -186,13 +191,15 @@ class Call:
 
         Args:
             method: Of the call.
-            params: Of the call; each round sends them again, without what belongs to an earlier round.
+            params: Of the call; each round sends them again, without what belongs to an earlier
+                round.
             result: Which asks for input.
             rounds: How many there have been, with this one.
 
         Raises:
             Refused: A handler of the host refuses or fails.
-            ProtocolViolation: The questions make no sense, were not declared, or come more than ten times.
+            ProtocolViolation: The questions make no sense, were not declared, or come more than ten
+                times.
             Cancelled, ConnectionLost: As named.
 
         Blocks: until the host has answered.
@@ -281,7 +288,8 @@ class Call:
         cache: str = "use",
         raw: bool = False,
     ) -> Result:
-        """A result that is kept and fresh, or else a new one. Arguments and errors as `Client.request`."""
+        """A result that is kept and fresh, or else a new one. Arguments and errors as
+        `Client.request`."""
         if cache not in USES:
             raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
         kept, era = self._host.cache, self.session.era
@@ -304,8 +312,8 @@ class Call:
     def pages(self, method: str, member: str, read: Callable[[Any], T], cache: str) -> list[T]:
         """All items of a list, page after page.
 
-        A server that refuses the cursor of a later page is asked once more from the beginning: the pages before it may
-        have been kept for too long.
+        A server that refuses the cursor of a later page is asked once more from the beginning: the
+        pages before it may have been kept for too long.
 
         Args:
             method: Of the list.
@@ -314,7 +322,8 @@ class Call:
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages, or 128 MiB.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000
+                pages, or 128 MiB.
         """
         items: list[T] = []
         cursors: set[int] = set()  # their hashes, for one may be as long as a message

@@ -52,7 +52,8 @@ SHUTDOWN_SECONDS = 2.0
 """How long `Client.close` waits for the answer to `shutdown`, where it sends one."""
 
 LOOK_UP_SECONDS = 5.0
-"""What listing the tools for the schema of one may take: a server that does not answer must not hold up a call."""
+"""What listing the tools for the schema of one may take: a server that does not answer must not
+hold up a call."""
 
 URI = "the URI of a resource is a str"
 
@@ -109,10 +110,11 @@ class CallFuture(Future):  # type: ignore[type-arg]
 class Client:
     """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
 
-    Every method that asks the server takes ``timeout=`` (seconds the server may take in all; None waits for ever) and
-    ``cancel=`` (a token that ends the call from another thread), and raises what `request` raises. Lists and reads also
-    take ``cache=``: "use" takes what is kept from before as long as the server said that it stays true, "refresh" asks
-    the server and keeps its answer, "bypass" asks and keeps nothing.
+    Every method that asks the server takes ``timeout=`` (seconds the server may take in all; None
+    waits for ever) and ``cancel=`` (a token that ends the call from another thread), and raises
+    what `request` raises. Lists and reads also take ``cache=``: "use" takes what is kept from
+    before as long as the server said that it stays true, "refresh" asks the server and keeps its
+    answer, "bypass" asks and keeps nothing.
 
     Args:
         sessions: Its session, and those that may follow.
@@ -150,7 +152,8 @@ class Client:
 
     @property
     def revision(self) -> str:
-        """The name of the revision of the protocol that is spoken: one of those that `connect` takes."""
+        """The name of the revision of the protocol that is spoken: one of those that `connect`
+        takes."""
         return self._era.revision.name
 
     @property
@@ -195,14 +198,18 @@ class Client:
         Args:
             method: Of the specification, or the server's own.
             params: Without what the library adds; None sends none.
-            timeout: Seconds the server may take in all; None waits for ever. Progress does not extend it.
+            timeout: Seconds the server may take in all; None waits for ever. Progress does not
+                extend it.
             cancel: Ends the call from another thread; None for a call that nobody cancels.
-            on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
-            raw: True also returns a result that asks for input (``resultType`` is "input_required") as it came, for
-                a host that keeps it and goes on later with ``inputResponses`` and ``requestState`` among the params.
-            cache: For lists, reads and `server/discover`, which say how long they stay true: "use" takes what is kept,
-                "refresh" asks the server and keeps its answer, "bypass" asks and keeps nothing. What has ``_meta`` or
-                belongs to a round of questions is never kept.
+            on_progress: Called with each `Progress`, in order, by this thread, before this returns;
+                None asks for none.
+            raw: True also returns a result that asks for input (``resultType`` is "input_required")
+                as it came, for a host that keeps it and goes on later with ``inputResponses`` and
+                ``requestState`` among the params.
+            cache: For lists, reads and `server/discover`, which say how long they stay true: "use"
+                takes what is kept, "refresh" asks the server and keeps its answer, "bypass" asks
+                and keeps nothing. What has ``_meta`` or belongs to a round of questions is never
+                kept.
 
         Raises:
             RpcError: The server answered an error; its kind depends on the code.
@@ -210,7 +217,8 @@ class Client:
             RequestTimeout: No answer came in time; the server was told.
             Cancelled: The token was cancelled; the server was told.
             ConnectionLost: The connection ended, or is closed.
-            ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next call tries again.
+            ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next
+                call tries again.
             ProtocolViolation: The answer makes no sense.
             TypeError: The method is no text, or the params are no mapping.
             BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
@@ -232,7 +240,8 @@ class Client:
         call.session.notify(method, sent, call.deadline)
 
     def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
-        """Ask whether the server is there; how many seconds the answer took. Errors as `Client.request`."""
+        """Ask whether the server is there; how many seconds the answer took. Errors as
+        `Client.request`."""
         call = Call(self._sessions, timeout, cancel)
         began = time.monotonic()
         call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
@@ -244,7 +253,8 @@ class Client:
         """Have the server send log messages of this level and above. Errors as `Client.request`.
 
         Args:
-            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+                "emergency".
 
         Raises:
             ValueError: The level is none of these.
@@ -274,7 +284,8 @@ class Client:
         self.roots_changed()
 
     def roots_changed(self) -> None:
-        """Tell the server that `list_roots` has something new; where it asks for them in each call, do nothing.
+        """Tell the server that `list_roots` has something new; where it asks for them in each call,
+        do nothing.
 
         Raises:
             RuntimeError: `connect` was given neither ``roots`` nor ``list_roots``.
@@ -294,7 +305,8 @@ class Client:
 
         Raises:
             CapabilityNotSupported: The server declares no tools.
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000 pages.
+            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000
+                pages.
         """
         return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
 
@@ -323,18 +335,23 @@ class Client:
         Args:
             name: Of the tool.
             arguments: By parameter; None sends none.
-            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for ever.
-            cancel: A token that ends the call from another thread; None for a call that nobody cancels.
-            on_progress: Called with each `Progress`, in order, by this thread, before this returns; None asks for none.
-            raise_on_error: False returns a result that says that the tool failed, instead of raising.
+            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for
+                ever.
+            cancel: A token that ends the call from another thread; None for a call that nobody
+                cancels.
+            on_progress: Called with each `Progress`, in order, by this thread, before this returns;
+                None asks for none.
+            raise_on_error: False returns a result that says that the tool failed, instead of
+                raising.
 
         Raises:
             ToolError: The tool failed; ``result`` is what it said.
             InvalidParams: The server has no such tool, or does not take these arguments.
             CapabilityNotSupported: The server declares no tools.
 
-        Where a revision wraps values, the tools are listed once if they have not been: only the schema of a tool tells
-        whether its ``{"result": ...}`` is a wrapping, which ``value`` is without.
+        Where a revision wraps values, the tools are listed once if they have not been: only the
+        schema of a tool tells whether its ``{"result": ...}`` is a wrapping, which ``value`` is
+        without.
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
@@ -351,7 +368,8 @@ class Client:
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
     ) -> CallToolResult:
-        """Go on with a call of a tool until there is a result, from what came of it already; None sends it first."""
+        """Go on with a call of a tool until there is a result, from what came of it already; None
+        sends it first."""
         try:
             result = call.request("tools/call", params, on_progress, first=first)
         except ToolError as error:  # an old server's own code for it
@@ -441,14 +459,15 @@ class Client:
         cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> Any:
-        """Send many calls at once, from this thread, and return their results in the order of the calls.
+        """Send many calls at once, from this thread, and return their results in the order of the
+        calls.
 
         Args:
             calls: Pairs of a tool's name and its arguments.
             timeout: Seconds for all of them together; None waits for ever.
             cancel: Ends all of them.
-            return_exceptions: True puts an exception in the place of its result; False raises the first one in order,
-                when all calls have ended.
+            return_exceptions: True puts an exception in the place of its result; False raises the
+                first one in order, when all calls have ended.
 
         Raises:
             McpError: As `call_tool`, unless ``return_exceptions``.
@@ -504,18 +523,20 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
-        """Call a tool as a task, and do not wait for its end. Arguments and errors as `call_tool`, and:
+        """Call a tool as a task, and do not wait for its end. Arguments and errors as `call_tool`,
+        and:
 
         Args:
-            ttl: Seconds that the server is asked to keep it; None leaves it to the server. Where requests stand alone
-                the server decides, and this is not sent.
+            ttl: Seconds that the server is asked to keep it; None leaves it to the server. Where
+                requests stand alone the server decides, and this is not sent.
 
         Returns:
-            The task; where requests stand alone the server may answer the call at once, and it has ended then.
+            The task; where requests stand alone the server may answer the call at once, and it has
+            ended then.
 
         Raises:
-            CapabilityNotSupported: The server runs nothing as a task, or this client was not told to declare that it
-                knows tasks.
+            CapabilityNotSupported: The server runs nothing as a task, or this client was not told
+                to declare that it knows tasks.
             MethodNotFound: It does not run this tool as one.
         """
         from .tasks import Task, need_tasks
@@ -552,7 +573,8 @@ class Client:
         """The tasks of this client that the server keeps. Arguments and errors as `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server does not list tasks; where requests stand alone none does.
+            CapabilityNotSupported: The server does not list tasks; where requests stand alone none
+                does.
         """
         from .tasks import Task
 
@@ -565,7 +587,8 @@ class Client:
     def list_resources(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
     ) -> list[types.Resource]:
-        """All resources that the server lists, page after page. Arguments and errors as `list_tools`.
+        """All resources that the server lists, page after page. Arguments and errors as
+        `list_tools`.
 
         Raises:
             CapabilityNotSupported: The server declares no resources.
@@ -599,7 +622,8 @@ class Client:
         """Read a resource. Arguments and errors as `Client.request`, and:
 
         Args:
-            uri: As the server lists it, or made from a template; it is sent character for character.
+            uri: As the server lists it, or made from a template; it is sent character for
+                character.
 
         Raises:
             ResourceNotFound: The server has no such resource.
@@ -615,7 +639,8 @@ class Client:
     # ------------------------------------------------------------ skills
 
     def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
-        """The skills that the server lists, page after page; it may serve others too. No file of them is read.
+        """The skills that the server lists, page after page; it may serve others too. No file of
+        them is read.
 
         Arguments and errors as `list_tools`, and:
 
@@ -631,11 +656,12 @@ class Client:
     def read_skill(
         self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> Skill:
-        """Read the ``SKILL.md`` of a skill, and verify its size, digest and front matter. Errors as `request`, and:
+        """Read the ``SKILL.md`` of a skill, and verify its size, digest and front matter. Errors as
+        `request`, and:
 
         Args:
-            skill: As it was listed, when that was what the user has agreed to; or its URI, which has the server say
-                anew what the skill is, whether it is listed or not.
+            skill: As it was listed, when that was what the user has agreed to; or its URI, which
+                has the server say anew what the skill is, whether it is listed or not.
 
         Returns:
             The skill, with its ``text``; its ``read`` reads the other files.
@@ -682,8 +708,8 @@ class Client:
 
         Args:
             name: Of the prompt.
-            arguments: By name. On the wire they are strings: numbers and bools are sent as JSON writes them; None
-                sends none.
+            arguments: By name. On the wire they are strings: numbers and bools are sent as JSON
+                writes them; None sends none.
 
         Raises:
             InvalidParams: The server has no such prompt, or does not take these arguments.
@@ -711,17 +737,20 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> types.Completion:
-        """Suggestions for an argument of a prompt, or for a variable of a template. Errors as `Client.request`, and:
+        """Suggestions for an argument of a prompt, or for a variable of a template. Errors as
+        `Client.request`, and:
 
         Args:
             argument: Its name.
             value: What is typed so far.
             prompt: The name of the prompt.
             template: The template, as the server lists it. One of the two.
-            arguments: Those that are chosen already; a server that does not know of them is told nothing.
+            arguments: Those that are chosen already; a server that does not know of them is told
+                nothing.
 
         Raises:
-            TypeError: Neither a prompt nor a template, or both; or an argument is neither text, number nor bool.
+            TypeError: Neither a prompt nor a template, or both; or an argument is neither text,
+                number nor bool.
             InvalidParams: The server has no such prompt, template or argument.
             CapabilityNotSupported: The server completes nothing.
         """
@@ -751,7 +780,8 @@ class Client:
     def _subscriptions(
         self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
     ) -> T:
-        """Do something about what the server tells of, again where `Call.request` would send a request again."""
+        """Do something about what the server tells of, again where `Call.request` would send a
+        request again."""
         call, refusals = Call(self._sessions, timeout, cancel), list[type]()
         call.session.check()
         check_token(cancel)
@@ -762,7 +792,8 @@ class Client:
                 call.renew(refusal, refusals)
 
     def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
-        """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors as `request`.
+        """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors
+        as `request`.
 
         Args:
             uri: Of the resource, byte for byte.
@@ -794,20 +825,24 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Changes:
-        """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes: ...``.
+        """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes:
+        ...``.
 
         Args:
             tools_list_changed: Of the list of tools.
             prompts_list_changed: Of the list of prompts.
             resources_list_changed: Of the list of resources.
             resource_subscriptions: URIs of resources; one that lies below counts too.
-            filters: What extensions add to the filter, by the names on the wire; what comes of it their `Extension`
-                objects hear. None adds nothing. With a handshake it is not sent: there it comes unasked.
-            timeout: Seconds until the server must have agreed; a stream itself may be silent for ever.
+            filters: What extensions add to the filter, by the names on the wire; what comes of it
+                their `Extension` objects hear. None adds nothing. With a handshake it is not sent:
+                there it comes unasked.
+            timeout: Seconds until the server must have agreed; a stream itself may be silent for
+                ever.
             cancel: Gives up before that.
 
         Returns:
-            An iterator of `Change` (``kind``, ``uri``), whose ``honored`` says what the server agreed to.
+            An iterator of `Change` (``kind``, ``uri``), whose ``honored`` says what the server
+            agreed to.
 
         Raises:
             RpcError: The server refused; `MethodNotFound` when it cannot do this at all.
@@ -831,8 +866,9 @@ class Client:
         """Run one of this client's calls on a thread of its own.
 
         Args:
-            function: A method of this client that takes ``cancel=``; the other arguments are handed to it. A token
-                among them ends the call, and is left alone when only the future is cancelled.
+            function: A method of this client that takes ``cancel=``; the other arguments are handed
+                to it. A token among them ends the call, and is left alone when only the future is
+                cancelled.
 
         Returns:
             A `concurrent.futures.Future`, whose ``cancel()`` also ends a running call, on the wire.
@@ -860,10 +896,11 @@ class Client:
     def close(self) -> None:
         """End the connection. Idempotent, from any thread.
 
-        Calls that wait raise `ConnectionLost`, and the server is told that nobody wants their answers, if it takes
-        that at once. A server process gets the end of its input and 2 s to exit, then SIGTERM and 2 s more, then
-        SIGKILL, with all that it has started; so this lasts about 4 s at most. A server with a URL is told that the
-        session ends, and gets 2 s to take that.
+        Calls that wait raise `ConnectionLost`, and the server is told that nobody wants their
+        answers, if it takes that at once. A server process gets the end of its input and 2 s to
+        exit, then SIGTERM and 2 s more, then SIGKILL, with all that it has started; so this lasts
+        about 4 s at most. A server with a URL is told that the session ends, and gets 2 s to take
+        that.
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
@@ -988,7 +1025,8 @@ _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Close each client politely that nobody has closed, unless a thread waits: it would print its loss as it dies."""
+    """Close each client politely that nobody has closed, unless a thread waits: it would print its
+    loss as it dies."""
     for client in list(_open_clients):
         session = client._sessions.newest
         if len(session.calls) <= (session.subscriptions.background is not None):

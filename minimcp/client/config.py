@@ -1,7 +1,7 @@
 """Config files of hosts: which servers there are, and how each is started.
 
-They are no part of the specification. Most hosts write ``{"mcpServers": {name: entry}}``, VS Code ``{"servers": ...}``;
-what an entry may hold is told at `read_servers`.
+They are no part of the specification. Most hosts write ``{"mcpServers": {name: entry}}``, VS Code
+``{"servers": ...}``; what an entry may hold is told at `read_servers`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ MISSPELT = {
     "environment": "env",
     "uri": "url",
 }
-"""What members of an entry are called by mistake, beside what is near a right name, and what they are called."""
+"""What members of an entry are called by mistake, beside what is near a right name, and what they
+are called."""
 
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.S)
@@ -89,8 +90,8 @@ class Servers:
         """What `connect` takes for this server.
 
         Raises:
-            ValueError: There is none of this name, it is disabled, or its entry makes no sense; the message names
-                file, server and member.
+            ValueError: There is none of this name, it is disabled, or its entry makes no sense; the
+                message names file, server and member.
         """
         if name not in self.table:
             near = nearest(name, self.table)
@@ -116,16 +117,19 @@ Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
 
 
 def read_servers(config: Config) -> Servers:
-    """Read a config; each entry is looked at when it is asked for, so that a wrong one harms no other.
+    """Read a config; each entry is looked at when it is asked for, so that a wrong one harms no
+    other.
 
-    An entry has ``command`` and perhaps ``args``, ``env`` (laid over the environment of this process) and ``cwd`` (a
-    relative one begins at the file's folder; without it, ours), or ``url`` and perhaps ``headers``. ``type`` may say
-    which; ``disabled`` leaves the server out; misspelt members are refused, others ignored. In all these texts
-    ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment, and ``${NAME:-text}`` for the text when
-    that is not set. A file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
+    An entry has ``command`` and perhaps ``args``, ``env`` (laid over the environment of this
+    process) and ``cwd`` (a relative one begins at the file's folder; without it, ours), or ``url``
+    and perhaps ``headers``. ``type`` may say which; ``disabled`` leaves the server out; misspelt
+    members are refused, others ignored. In all these texts ``${NAME}``, or ``${env:NAME}``, stands
+    for a variable of our environment, and ``${NAME:-text}`` for the text when that is not set. A
+    file is UTF-8 and may have comments, and commas after the last item, as VS Code writes them.
 
     Args:
-        config: A file, the mapping that it would hold, or a mapping of names to entries and targets of `connect`.
+        config: A file, the mapping that it would hold, or a mapping of names to entries and targets
+            of `connect`.
 
     Raises:
         OSError: The file cannot be read.
@@ -204,12 +208,14 @@ def read_json(text: str) -> Any:
 
 
 def strict_json(text: str) -> str:
-    """JSON with comments and last commas as JSON without them, in which everything stands where it stood."""
+    """JSON with comments and last commas as JSON without them, in which everything stands where it
+    stood."""
     return _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
 
 
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is; of a comment or a comma blanks and the lines, so that an error names the right one."""
+    """A string as it is; of a comment or a comma blanks and the lines, so that an error names the
+    right one."""
     return found[1] or re.sub(r"[^\n]", " ", found[0])
 
 
@@ -227,7 +233,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _target(entry: Mapping[str, Any], folder: str) -> Any:
-    """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins with the member."""
+    """What `connect` takes for an entry. Raises ValueError: it makes no sense; the message begins
+    with the member."""
     if entry.get("disabled", False) is not False:
         raise ValueError(
             f"disabled: {'it is' if entry['disabled'] is True else 'must be true or false'}"

@@ -71,7 +71,8 @@ if TYPE_CHECKING:
     Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, Served]
 
 GIVE_UP_SECONDS = 0.2
-"""What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is over then."""
+"""What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
+over then."""
 
 SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
 """What runs a file, by its ending; other files run themselves."""
@@ -95,7 +96,8 @@ DESCRIPTION_BYTES = 4 * 1024 * 1024
 """Bytes of memory that a server may take to describe itself."""
 
 MOST_PROBES = 3
-"""The first, and twice more for a server that names another revision; it may name the one that it refused."""
+"""The first, and twice more for a server that names another revision; it may name the one that it
+refused."""
 
 
 @keywords_shown
@@ -137,60 +139,72 @@ def connect(
     limits: Optional[Limits] = None,
     **misspelt: NoReturn,
 ) -> Client:
-    """Start or open a server, agree with it on a revision, and return the client. Use it as a context manager.
+    """Start or open a server, agree with it on a revision, and return the client. Use it as a
+    context manager.
 
     Args:
-        target: A `Server` object (in memory), a `StdioServer` or `HttpServer`, an argument list, a URL (Streamable
-            HTTP, or the older HTTP+SSE), a file (.py runs by this Python, .js and .mjs by node; others as a `Path` or
-            as "./file"), or a command line, which no shell sees. With ``config``, a name in it.
+        target: A `Server` object (in memory), a `StdioServer` or `HttpServer`, an argument list, a
+            URL (Streamable HTTP, or the older HTTP+SSE), a file (.py runs by this Python, .js and
+            .mjs by node; others as a `Path` or as "./file"), or a command line, which no shell
+            sees. With ``config``, a name in it.
         revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
-        timeout: Seconds the server may take for one call, all rounds of questions together; None waits for ever. The
-            clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
-        connect_timeout: Seconds for the start of the process and for agreeing, together; None waits for ever.
-        probe_timeout: How many of these seconds a silent process gets before the older handshake is tried.
-        restart: True: after a loss the next call starts or opens the server anew, agrees with it again within
-            ``connect_timeout`` and subscribes again to what was subscribed to. Lost calls are never sent again.
-        cache: Whether lists, reads and `server/discover` are kept as long as the server says that they stay true.
+        timeout: Seconds the server may take for one call, all rounds of questions together; None
+            waits for ever. The clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
+        connect_timeout: Seconds for the start of the process and for agreeing, together; None waits
+            for ever.
+        probe_timeout: How many of these seconds a silent process gets before the older handshake is
+            tried.
+        restart: True: after a loss the next call starts or opens the server anew, agrees with it
+            again within ``connect_timeout`` and subscribes again to what was subscribed to. Lost
+            calls are never sent again.
+        cache: Whether lists, reads and `server/discover` are kept as long as the server says that
+            they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
-        on_log: Called with each log message of the server, one at a time, on one thread, as all ``on_...``: from "info"
-            on, until `Client.set_log_level` says otherwise.
+        on_log: Called with each log message of the server, one at a time, on one thread, as all
+            ``on_...``: from "info" on, until `Client.set_log_level` says otherwise.
         on_tools_changed: Called when the list of tools has changed.
         on_resources_changed: Called when the list of resources has changed.
         on_prompts_changed: Called when the list of prompts has changed.
         on_resource_updated: Called with the URI of a resource that has changed.
-        sample: Gets a `SampleRequest` and returns a str or a `SampleResult`. Having it declares sampling. This and the
-            next two run on worker threads, several at once; raising `Refused` refuses.
-        elicit: Gets an `ElicitRequest` and returns a dict or a dataclass (accept), None (decline) or an `Answer`; in
-            url mode an empty dict accepts.
+        sample: Gets a `SampleRequest` and returns a str or a `SampleResult`. Having it declares
+            sampling. This and the next two run on worker threads, several at once; raising
+            `Refused` refuses.
+        elicit: Gets an `ElicitRequest` and returns a dict or a dataclass (accept), None (decline)
+            or an `Answer`; in url mode an empty dict accepts.
         list_roots: Returns the paths, URIs or `Root` objects that the server may work in.
         roots: These, instead of a function; None gives none. See `Client.set_roots`.
         sampling: What else ``sample`` can do and this client declares: "tools", "context".
         elicitation: What ``elicit`` can do and this client declares: "form", "url".
-        client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or an
-            `Implementation`; None describes the running script.
-        extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by identifier, each with
-            an object of settings; None declares none.
-        send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers expect though the
-            specification has none; in 2026-07-28 never.
-        stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that gets lines.
+        client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or
+            an `Implementation`; None describes the running script.
+        extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by
+            identifier, each with an object of settings; None declares none.
+        send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers
+            expect though the specification has none; in 2026-07-28 never.
+        stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that
+            gets lines.
         env: Laid over the environment of this process; None adds nothing.
         cwd: The server's working directory; None takes ours.
         headers: Sent with every request to a URL; None adds none. So the next four, too.
-        auth: A bearer token, a callable that returns one for each request, an AuthBase of `requests`, or how to get
-            tokens: `SignIn`, `ClientCredentials`, `EnterpriseManaged` or `WorkloadIdentity`. None uses the token that
-            ``minimcp login URL`` has stored, if the server wants one.
-        verify: Whether the server's certificate is checked (None: it is); a path names a bundle of CAs to check it by.
+        auth: A bearer token, a callable that returns one for each request, an AuthBase of
+            `requests`, or how to get tokens: `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
+            `WorkloadIdentity`. None uses the token that ``minimcp login URL`` has stored, if the
+            server wants one.
+        verify: Whether the server's certificate is checked (None: it is); a path names a bundle of
+            CAs to check it by.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths.
         proxies: By scheme, as `requests` takes them; None leaves it to the environment.
         config: A file such as ``"mcp.json"`` in which ``target`` is the name of a server (see
-            `minimcp.client.config.read_servers`), or a mapping like it; None when the target is no such name.
+            `minimcp.client.config.read_servers`), or a mapping like it; None when the target is no
+            such name.
         cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
         trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
-        limits: What the server may cost, as a `Limits`: bytes and depth of messages, questions answered at the same
-            time, bytes of kept results; None takes the defaults.
+        limits: What the server may cost, as a `Limits`: bytes and depth of messages, questions
+            answered at the same time, bytes of kept results; None takes the defaults.
 
     Raises:
-        ConnectionFailed: It did not start, went away, or refused; the message says what was run and how it ended.
+        ConnectionFailed: It did not start, went away, or refused; the message says what was run and
+            how it ended.
         RequestTimeout: It did not answer in time.
         UnsupportedRevision: There is no revision in common.
         Cancelled: The token was cancelled; the server is ended.
@@ -261,7 +275,8 @@ def connect(
 
 
 class Plan(NamedTuple):
-    """How one client connects, the first time and again after a loss: whereto, what it may speak, what it allows."""
+    """How one client connects, the first time and again after a loss: whereto, what it may speak,
+    what it allows."""
 
     target: Target
     wanted: tuple[Revision, ...]
@@ -274,7 +289,8 @@ class Plan(NamedTuple):
     stderr: Any
     connect_timeout: Optional[float]
     probe_timeout: Optional[float]
-    """Seconds that a silent server gets before the older handshake is tried; None where silence says nothing."""
+    """Seconds that a silent server gets before the older handshake is tried; None where silence
+    says nothing."""
 
     @property
     def per_request(self) -> Optional[Revision]:
@@ -318,7 +334,8 @@ class Plan(NamedTuple):
             raise ConnectionFailed(f"{what}: {error}") from error
 
     def agreed(self, agree: Agree) -> ClientSession:
-        """Connect, and agree by this function, once for each way that the server may want. Errors as `connect`."""
+        """Connect, and agree by this function, once for each way that the server may want. Errors
+        as `connect`."""
         if not self.target.is_web:
             return self._agreed_locally(agree)
         from ..http.client_sse import agree_over_http
@@ -326,7 +343,8 @@ class Plan(NamedTuple):
         return agree_over_http(self, agree)
 
     def _agreed_locally(self, agree: Agree) -> ClientSession:
-        """Connect, and once more without a probe if the server may have died of it: it has read of it, then."""
+        """Connect, and once more without a probe if the server may have died of it: it has read of
+        it, then."""
         first, is_probed = (
             self._open_pipe(),
             self.per_request is not None and self.handshake is not None,
@@ -381,7 +399,8 @@ class Plan(NamedTuple):
         session: ClientSession,
         plan: Plan,
     ) -> ClientSession:
-        """Agree with the server of a new session, which is closed when that fails. Errors as `negotiate`."""
+        """Agree with the server of a new session, which is closed when that fails. Errors as
+        `negotiate`."""
         try:
             with ExitStack() as afterwards:
                 if cancel is not None:
@@ -406,7 +425,8 @@ class Plan(NamedTuple):
 
 
 Agree = Callable[[ClientSession, Plan], ClientSession]
-"""Agrees with the server of a new session, as a plan says, and returns it; closes it when that fails."""
+"""Agrees with the server of a new session, as a plan says, and returns it; closes it when that
+fails."""
 
 # ------------------------------------------------------------ agreeing
 
@@ -460,7 +480,8 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
 
 
 def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
-    """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be tried."""
+    """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be
+    tried."""
     for _ in range(MOST_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
         limited = plan.handshake is not None and plan.probe_timeout is not None
@@ -500,7 +521,8 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
 def _described(
     session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline
 ) -> dict[str, Json]:
-    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and as `negotiate`."""
+    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and
+    as `negotiate`."""
     try:
         result = session.request(method, params, deadline)
     except RequestTimeout:
@@ -700,7 +722,8 @@ def _refuse_address(target: str) -> None:
 
 
 def _refuse_word(word: str) -> None:
-    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may be missing."""
+    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may
+    be missing."""
     near = next(
         (f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None
     )
@@ -727,7 +750,8 @@ def no_file(path: str, cwd: str = "") -> str:
 
 
 def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
-    """The command for a file. What is there is named from the root, because the server may run in another directory."""
+    """The command for a file. What is there is named from the root, because the server may run in
+    another directory."""
     path = Path(file)
     runner = SCRIPTS.get(path.suffix)
     if runner is None:

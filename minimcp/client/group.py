@@ -76,11 +76,12 @@ class Clients(dict[str, Client]):
 
 
 class Group:
-    """Connections to several servers, made by `connect_all`. Thread-safe; a context manager that closes them all.
+    """Connections to several servers, made by `connect_all`. Thread-safe; a context manager that
+    closes them all.
 
-    A tool is called ``server__tool`` here; where several servers' names fit, the longest counts. ``clients`` has the
-    client of each server that was opened, by name: use it for everything that is not here, and close one early if you
-    like.
+    A tool is called ``server__tool`` here; where several servers' names fit, the longest counts.
+    ``clients`` has the client of each server that was opened, by name: use it for everything that
+    is not here, and close one early if you like.
 
     Args:
         clients: By the server's name.
@@ -108,16 +109,18 @@ class Group:
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """What is wrong now, by server: it did not start, is lost, or could not list its tools when last asked."""
+        """What is wrong now, by server: it did not start, is lost, or could not list its tools when
+        last asked."""
         losses = {name: client.loss for name, client in self.clients.items()}
         lost = {name: loss for name, loss in losses.items() if isinstance(loss, Exception)}
         return {**self._failed, **self._unlisted, **lost}
 
     def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Tool]:
-        """The tools of all servers, asked side by side; each is a copy that has the name to call it by here.
+        """The tools of all servers, asked side by side; each is a copy that has the name to call it
+        by here.
 
-        A server that is lost, or cannot list, leaves its tools out, and `errors` says why. Left out is also what
-        `call_tool` would take for the tool of a server with a longer name.
+        A server that is lost, or cannot list, leaves its tools out, and `errors` says why. Left out
+        is also what `call_tool` would take for the tool of a server with a longer name.
 
         Args:
             timeout: Seconds for each server; None waits for ever.
@@ -164,7 +167,8 @@ class Group:
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
     ) -> CallToolResult:
-        """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and those of `resolve`."""
+        """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and
+        those of `resolve`."""
         _, client, own = self.resolve(name)
         return client.call_tool(
             own,
@@ -201,7 +205,8 @@ class Group:
         cancel: Cancel = None,
         return_exceptions: bool = False,
     ) -> Any:
-        """Send many calls to their servers at once. As `Client.call_tools`, with the names of this group.
+        """Send many calls to their servers at once. As `Client.call_tools`, with the names of this
+        group.
 
         Without ``return_exceptions`` nothing is sent when a name cannot be resolved.
         """
@@ -229,7 +234,8 @@ class Group:
         """Which server a name of this group leads to; whether that has such a tool is not asked.
 
         Raises:
-            InvalidParams: It begins with no server's name; the message suggests what may have been meant.
+            InvalidParams: It begins with no server's name; the message suggests what may have been
+                meant.
             ConnectionFailed: It leads to a server that could not be opened; the cause says why.
             TypeError: It is no str.
         """
@@ -266,7 +272,8 @@ class Group:
         return f"{guess} names are server{self._separator}tool, its servers {known}"
 
     def close(self) -> None:
-        """Close all connections, side by side, so that it lasts as long as the slowest. Idempotent, from any thread."""
+        """Close all connections, side by side, so that it lasts as long as the slowest. Idempotent,
+        from any thread."""
         _close_all(self.clients)
 
     def __enter__(self) -> Group:
@@ -285,12 +292,13 @@ def connect_all(
     """Open all servers of a config side by side. Use the group as a context manager.
 
     Args:
-        config: A file such as ``"mcp.json"``, the mapping that it would hold, or a mapping of names to whatever
-            `connect` takes.
+        config: A file such as ``"mcp.json"``, the mapping that it would hold, or a mapping of names
+            to whatever `connect` takes.
         separator: What stands between the name of a server and that of its tool.
-        strict: True raises the first failure and closes the rest; False puts failures into ``errors`` of the group.
-        keywords: Those of `connect`, for every server. ``cancel`` ends the opening of all. ``connect_timeout`` is for
-            each server; as they are opened side by side, also for all.
+        strict: True raises the first failure and closes the rest; False puts failures into
+            ``errors`` of the group.
+        keywords: Those of `connect`, for every server. ``cancel`` ends the opening of all.
+            ``connect_timeout`` is for each server; as they are opened side by side, also for all.
 
     Raises:
         OSError: The file cannot be read.
@@ -343,15 +351,19 @@ def _side_by_side(
     begun: dict[Future[T], str],
     ended: Callable[[Future[T]], object] = bool,
 ) -> None:
-    """Run something for each server on a thread of its own, and wait; when that is interrupted, all are told to stop.
+    """Run something for each server on a thread of its own, and wait; when that is interrupted, all
+    are told to stop.
 
-    No context manager: a signal between its `yield` and the block of its caller would find nobody to tell them.
+    No context manager: a signal between its `yield` and the block of its caller would find nobody
+    to tell them.
 
     Args:
         works: By the server's name; each is given ``cancel=``.
         cancel: Ends all of them; None for a token that nobody cancels.
-        begun: Gets the future of each and the name of its server, as it begins: Ctrl-C may come before the next.
-        ended: Called with each future that is done; what it raises is raised here. By default nothing is done.
+        begun: Gets the future of each and the name of its server, as it begins: Ctrl-C may come
+            before the next.
+        ended: Called with each future that is done; what it raises is raised here. By default
+            nothing is done.
 
     Raises:
         TypeError: ``cancel`` is no token.

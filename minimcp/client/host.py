@@ -1,4 +1,5 @@
-"""The host's side of a client: the functions it gave to `connect`, how they answer questions, where callbacks run.
+"""The host's side of a client: the functions it gave to `connect`, how they answer questions, where
+callbacks run.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
@@ -38,7 +39,8 @@ from .cache import Cache
 
 log = errors.logger("minimcp.client")
 
-# Notifications that wait for their callback; when there are more, the oldest are dropped with one warning.
+# Notifications that wait for their callback; when there are more, the oldest are dropped with one
+# warning.
 MOST_NOTIFICATIONS = 10_000
 
 # Bytes of memory of one that waits, besides its params.
@@ -55,12 +57,14 @@ Check = Callable[[Any], Optional[Mismatch]]
 Asked = Union[IncomingRequest, CancelToken]
 
 
-# Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or `HandlerFailed`.
+# Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or
+# `HandlerFailed`.
 Answerer = Callable[[], Result]
 
 
 class Host:
-    """The host's side of one client, for all its connections: what it gave to `connect`, and how that is called.
+    """The host's side of one client, for all its connections: what it gave to `connect`, and how
+    that is called.
 
     Args:
         handlers: An object with any of `NAMES`; None has none.
@@ -68,14 +72,16 @@ class Host:
         roots: Stands for a `list_roots` that returns them; None gives none.
         sampling: Parts of sampling that `sample` can do: "tools", "context".
         elicitation: Parts of elicitation that `elicit` can do: "form", "url".
-        extensions: `Extension` objects, or what is declared only, by identifier; None declares none.
+        extensions: `Extension` objects, or what is declared only, by identifier; None declares
+            none.
         limits: What a server may cost this client; None takes the defaults.
         cache: Whether results are kept that a server says stay true.
         connection: The name of the server in the config; None when it has none.
 
     Raises:
-        TypeError: A function is given both ways, is async or cannot be called; the object is a class or a mapping, has
-            none of them, or has one under a misspelt name; a root is none; or parts are no sequence of names.
+        TypeError: A function is given both ways, is async or cannot be called; the object is a
+            class or a mapping, has none of them, or has one under a misspelt name; a root is none;
+            or parts are no sequence of names.
         ValueError: A root is none, there is no such part, or `elicit` can do nothing.
 
     Thread safety: all methods, from any thread.
@@ -126,8 +132,8 @@ class Host:
         self.asked_tasks: Any = next(
             (each.for_host(limits) for each in objects if hasattr(each, "for_host")), None
         )
-        # Of extensions: what makes results of each type complete, with the methods that may have it; what hears each
-        # notification; and which members of params stand in a header too.
+        # Of extensions: what makes results of each type complete, with the methods that may have
+        # it; what hears each notification; and which members of params stand in a header too.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
         self._notification_handlers: dict[str, Callable[..., Any]] = {}
         self.names: dict[str, str] = {}
@@ -182,11 +188,13 @@ class Host:
             method: Of the question.
             params: Of the question.
             peer: Who asks, and in which revision.
-            asked: Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an answer.
+            asked: Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an
+                answer.
 
         Raises:
             MethodNotFound: This client did not declare that it can be asked this.
-            InvalidParams: The question makes no sense, or is of a kind that this client did not declare.
+            InvalidParams: The question makes no sense, or is of a kind that this client did not
+                declare.
         """
         kind = QUESTIONS.get(method)
         parts = None if kind is None else self.capabilities(peer.revision).get(kind.capability)
@@ -233,7 +241,8 @@ class Host:
     # ------------------------------------------------------------ notifications
 
     def call(self, name: str, *arguments: Any, size: int = 0) -> None:
-        """Have a callback called by the dispatcher, if the host gave it; its arguments take so many bytes."""
+        """Have a callback called by the dispatcher, if the host gave it; its arguments take so many
+        bytes."""
         function = self.functions.get(name)
         if function is not None:
             self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
@@ -340,7 +349,8 @@ def as_roots(roots: Any) -> list[Root]:
 
 
 class Dispatcher:
-    """One thread that runs callbacks in order, from the first one to the end of the client. Thread-safe.
+    """One thread that runs callbacks in order, from the first one to the end of the client.
+    Thread-safe.
 
     Args:
         most_bytes: How many bytes of memory the callbacks may take that wait.
@@ -352,8 +362,8 @@ class Dispatcher:
         self._has_thread = self._closed = False
 
     def put(self, callback: Callable[[], Any], size: int = NOTIFICATION_BYTES) -> None:
-        """Queue a callback that takes so many bytes; the oldest are dropped when too many wait. What it raises is
-        logged. Never blocks."""
+        """Queue a callback that takes so many bytes; the oldest are dropped when too many wait.
+        What it raises is logged. Never blocks."""
         with self._lock:
             if self._closed:
                 return
@@ -379,7 +389,8 @@ class Dispatcher:
 
     def close(self) -> None:
         """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
-        self._closed = True  # without the lock, which another thread may have held when this process was forked
+        # without the lock, which another thread may have held when this process was forked
+        self._closed = True
         self.waiting.put(None)
 
 
@@ -391,8 +402,8 @@ class QuestionKind(NamedTuple):
 
     handler: str
     capability: str
-    # From the params, the declared parts and the revision to the request and the way to write what is returned.
-    # Raises ValueError.
+    # From the params, the declared parts and the revision to the request and the way to write what
+    # is returned. Raises ValueError.
     read: Callable[
         [Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], Result]]
     ]
@@ -553,7 +564,8 @@ QUESTIONS = {
 
 UPDATED = "notifications/resources/updated"
 
-# By notification: the callback, and what it is given of the params; None for nothing. Raises ValueError.
+# By notification: the callback, and what it is given of the params; None for nothing. Raises
+# ValueError.
 CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
     "notifications/message": ("on_log", LogMessage.from_wire),
     **{f"notifications/{name}/list_changed": (f"on_{name}_changed", None) for name in LISTS},

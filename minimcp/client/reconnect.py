@@ -1,8 +1,8 @@
 """The sessions of one client, one after the other: how the next one is begun when one is lost.
 
-A client that may begin anew does so in the next call, not before, and on a thread of its own: each caller waits for it
-as long as its call may take, and one that gives up stops no other. What was lost stays lost, and is never sent again.
-In a process forked from the client's nothing is begun.
+A client that may begin anew does so in the next call, not before, and on a thread of its own: each
+caller waits for it as long as its call may take, and one that gives up stops no other. What was
+lost stays lost, and is never sent again. In a process forked from the client's nothing is begun.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from .session import Cancel, ClientSession, check_token, wait_until
 
 log = logger("minimcp.client")
 
-# Seconds that a session lasts which is no failure; after so many shorter ones in a row the next begins so much later.
+# Seconds that a session lasts which is no failure; after so many shorter ones in a row the next
+# begins so much later.
 STEADY, QUICK_TRIES, PAUSE = 1.0, 3, 1.0
 
 # How long closing waits for an attempt that it has stopped: an old server may take 4 s to end.
 JOIN_SECONDS = 10.0
 
-# Begins a session in the place of another one, unless the token is cancelled. Raises what `connect` raises.
+# Begins a session in the place of another one, unless the token is cancelled. Raises what `connect`
+# raises.
 Begin = Callable[[CancelToken, ClientSession], ClientSession]
 
 # One attempt to begin the next session, and what came of it.
@@ -42,7 +44,8 @@ class Reconnector:
         begin: Begins the next one after a loss; None leaves it at the loss.
         host: The host's side of all of them.
         timeout: Seconds for one call, if the call itself does not say; None waits for ever.
-        always: False does so only when the server has ended its session, which is no loss of the server.
+        always: False does so only when the server has ended its session, which is no loss of the
+            server.
     """
 
     def __init__(
@@ -84,10 +87,11 @@ class Reconnector:
         )
 
     def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
-        """What has taken the place of a lost session, even if that is lost too. Not for a reader's thread.
+        """What has taken the place of a lost session, even if that is lost too. Not for a reader's
+        thread.
 
-        It is begun if there is none yet: once, however many calls were lost with the session before. Where none shall
-        be begun, this is the lost one.
+        It is begun if there is none yet: once, however many calls were lost with the session
+        before. Where none shall be begun, this is the lost one.
 
         Args:
             lost: The session.
@@ -164,7 +168,8 @@ class Reconnector:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the newest session, and an attempt at the next one, for good. Idempotent, from any thread."""
+        """End the newest session, and an attempt at the next one, for good. Idempotent, from any
+        thread."""
         self._stop.cancel("the client was closed")
         self.newest.close()
         attempt = self._attempt
@@ -172,6 +177,7 @@ class Reconnector:
             wait([attempt], JOIN_SECONDS)
 
     def abandon(self) -> None:
-        """The same without waiting for anything, for a finalizer: an attempt ends when it has an outcome."""
+        """The same without waiting for anything, for a finalizer: an attempt ends when it has an
+        outcome."""
         self._stop.cancel("the client was closed")
         self.newest.abandon()

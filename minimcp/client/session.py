@@ -1,8 +1,8 @@
 """`ClientSession`: one connection of a client to its server, both ways.
 
-A `Client` sends requests and notifications and opens streams of changes through it and knows nothing of lines,
-processes and POSTs. Here it is over a `Connection`, which carries lines (stdio, in memory); over HTTP a subclass sends
-by POSTs.
+A `Client` sends requests and notifications and opens streams of changes through it and knows
+nothing of lines, processes and POSTs. Here it is over a `Connection`, which carries lines (stdio,
+in memory); over HTTP a subclass sends by POSTs.
 """
 
 from __future__ import annotations
@@ -80,10 +80,12 @@ class ClientSession(ConnectionRole):
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
-        mirror: What is to know of the tools that are listed, because their arguments travel in headers too: an object
-            with ``admitted(tools, deadline)``, which returns those that can be called. None where there are no headers.
+        mirror: What is to know of the tools that are listed, because their arguments travel in
+            headers too: an object with ``admitted(tools, deadline)``, which returns those that can
+            be called. None where there are no headers.
         transport: What carries lines; None where nothing does.
-        in_order: Whether what the server sends on several streams comes in the order in which it was sent.
+        in_order: Whether what the server sends on several streams comes in the order in which it
+            was sent.
     """
 
     _connection: Connection
@@ -130,12 +132,14 @@ class ClientSession(ConnectionRole):
     # ------------------------------------------------------------ its beginning and end
 
     def agree(self, era: Era) -> None:
-        """This is spoken from now on. Called before the server hears that all is well and may ask questions."""
+        """This is spoken from now on. Called before the server hears that all is well and may ask
+        questions."""
         self.era = era
         self.takes_batches, self.takes_requests = era.revision.batches, era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
-        """Wait until what was sent so far has arrived, and until all ways are open that messages come by.
+        """Wait until what was sent so far has arrived, and until all ways are open that messages
+        come by.
 
         Raises:
             RequestTimeout: The deadline came first.
@@ -147,7 +151,8 @@ class ClientSession(ConnectionRole):
         return self.calls.cause
 
     def check(self) -> None:
-        """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a fork."""
+        """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a
+        fork."""
         if self.cause is not None:
             raise copy(self.cause)
 
@@ -167,7 +172,8 @@ class ClientSession(ConnectionRole):
         return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:
-        """End the connection. Idempotent, from any thread. Blocks: up to 4 s, until a server process has ended."""
+        """End the connection. Idempotent, from any thread. Blocks: up to 4 s, until a server
+        process has ended."""
         self._connection.close()
 
     def abandon(self) -> None:
@@ -188,15 +194,19 @@ class ClientSession(ConnectionRole):
 
         Args:
             method: Of the request.
-            params: Without the envelope of the era, which is added; before `agree` they are sent as they are.
-            deadline: When to give up; stands while the host answers a question that belongs to this request.
+            params: Without the envelope of the era, which is added; before `agree` they are sent as
+                they are.
+            deadline: When to give up; stands while the host answers a question that belongs to this
+                request.
             cancel: Ends the wait from another thread; None for a request that nobody cancels.
-            on_progress: Called by the waiting thread with each `Progress`, in order; None asks for none.
+            on_progress: Called by the waiting thread with each `Progress`, in order; None asks for
+                none.
 
         Raises:
             RpcError: The server answered an error.
             RequestTimeout, Cancelled: As named; the server was told.
-            ConnectionLost: The connection has ended; `SessionGone` and `Busy` say that the server did not run it.
+            ConnectionLost: The connection has ended; `SessionGone` and `Busy` say that the server
+                did not run it.
             ProtocolViolation: The answer was none.
             TypeError, ValueError: An argument cannot be what it is.
 
@@ -234,7 +244,8 @@ class ClientSession(ConnectionRole):
     def request_all(
         self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
     ) -> list[Outcome]:
-        """Send many requests at once; their results, or what `request` would raise, in the same order.
+        """Send many requests at once; their results, or what `request` would raise, in the same
+        order.
 
         Arguments as `request`, for all of them together.
 
@@ -275,7 +286,8 @@ class ClientSession(ConnectionRole):
         return outcomes
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
-        """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the deadline."""
+        """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the
+        deadline."""
         self._connection.send(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
@@ -286,11 +298,13 @@ class ClientSession(ConnectionRole):
         Args:
             method: As `request`.
             params: As `request`.
-            on_message: Called with each notification that names this request, in order, by a reading thread: be quick.
+            on_message: Called with each notification that names this request, in order, by a
+                reading thread: be quick.
             on_end: Called once, on any thread, with the result or with what `request` would raise.
 
         Returns:
-            A function that ends the request, telling the server; `on_end` gets `Cancelled` then. Idempotent.
+            A function that ends the request, telling the server; `on_end` gets `Cancelled` then.
+            Idempotent.
 
         Raises:
             ConnectionLost: The connection has ended.
@@ -366,7 +380,8 @@ class ClientSession(ConnectionRole):
         return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
-        """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those of all calls."""
+        """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those
+        of all calls."""
         resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
         request.on_cancel(resume)
         try:
@@ -530,7 +545,8 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
 
 
 def expect(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
-    """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what it has to be."""
+    """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what
+    it has to be."""
     if not isinstance(value, kind):
         raise TypeError(f"{says}, not {shown(value)}")
     return value

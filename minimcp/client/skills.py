@@ -1,4 +1,5 @@
-"""`Skill`: instructions and files for a model, as a server lists them, and read only if they are what it listed.
+"""`Skill`: instructions and files for a model, as a server lists them, and read only if they are
+what it listed.
 
 https://modelcontextprotocol.io/seps/2640-skills-extension
 """
@@ -32,16 +33,18 @@ MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
 class Skill:
     """A skill at the server, of `Client.list_skills` and `Client.read_skill`. Thread-safe.
 
-    All that it holds was written by the server: it is as little to be trusted as what a tool returns, and says nothing
-    of who may run what. Show the user which server a skill is of, and ask before something in it is executed.
+    All that it holds was written by the server: it is as little to be trusted as what a tool
+    returns, and says nothing of who may run what. Show the user which server a skill is of, and ask
+    before something in it is executed.
 
     Attributes:
         uri: Of its ``SKILL.md``, by which it is known; names may stand twice.
         name: Of the skill.
         description: What it is for, and when.
         frontmatter: All that its front matter says, as the server lists it.
-        digests: By URI of each of its files what the server lists of its content; None where that is made anew for
-            each reader, and nothing can be verified. An approval that is kept holds for exactly these.
+        digests: By URI of each of its files what the server lists of its content; None where that
+            is made anew for each reader, and nothing can be verified. An approval that is kept
+            holds for exactly these.
         text: Of its ``SKILL.md``, with the front matter; None until it was read.
     """
 
@@ -69,15 +72,19 @@ class Skill:
         """Read one of its files, verified; its ``SKILL.md`` is read before, if it was not yet.
 
         Args:
-            path: From the folder of the skill, as its instructions write it: ``"references/FORMS.md"``.
-            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for ever.
-            cancel: A token that ends the call from another thread; None for a call that nobody cancels.
+            path: From the folder of the skill, as its instructions write it:
+                ``"references/FORMS.md"``.
+            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for
+                ever.
+            cancel: A token that ends the call from another thread; None for a call that nobody
+                cancels.
 
         Returns:
             A text, or bytes for what the server does not send as one.
 
         Raises:
-            SkillError: The skill has no such file, or the server sends something else than it has listed.
+            SkillError: The skill has no such file, or the server sends something else than it has
+                listed.
             McpError: As `Client.read_resource`.
         """
         call = Call(self._client._sessions, timeout, cancel, "resources")

@@ -1,7 +1,8 @@
-"""What a client listens to: streams of changes that a program opens, its own one in the background, log messages.
+"""What a client listens to: streams of changes that a program opens, its own one in the background,
+log messages.
 
-With a handshake a server sends notifications unasked, and a stream is a filter over them; where requests stand alone
-each stream is a request that stays open, and its notifications name it.
+With a handshake a server sends notifications unasked, and a stream is a filter over them; where
+requests stand alone each stream is a request that stays open, and its notifications name it.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
 
@@ -35,7 +36,8 @@ from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, dea
 log = errors.logger("minimcp.client")
 
 MOST_WAITING = 10_000
-"""Changes that wait for the program that iterates; beyond that one of a collection stands for all that lies in it."""
+"""Changes that wait for the program that iterates; beyond that one of a collection stands for all
+that lies in it."""
 
 WAITING_BYTES = 16 * 1024 * 1024
 """Bytes of memory of what a server may say that it agrees to."""
@@ -50,20 +52,22 @@ BACKGROUND_SECONDS = 5.0
 """What a server gets to agree to the background stream where no call of the program waits for it."""
 
 OVERLAP_SECONDS = 1.0
-"""How long a stream stays open when another has taken its place, where each has a connection of its own: what the
-server sent on it before may still be on its way."""
+"""How long a stream stays open when another has taken its place, where each has a connection of its
+own: what the server sent on it before may still be on its way."""
 
 UNSUBSCRIBE_SECONDS = 2.0
 """What a server gets to hear of the subscriptions that end with a stream."""
 
 ENDING_SECONDS = 2.0
-"""How long, when the connection has ended, the thread of a stream gets to say how that ended before."""
+"""How long, when the connection has ended, the thread of a stream gets to say how that ended
+before."""
 
 CLOSED = ConnectionLost("the stream is closed")
 """How a stream has ended that the program has closed."""
 
 USUAL_LEVEL = "info"
-"""The lowest level that a host hears until it names one: the same that servers send from where nobody has to ask."""
+"""The lowest level that a host hears until it names one: the same that servers send from where
+nobody has to ask."""
 
 MEMBERS = {f"{name}_list_changed": (name, member) for name, member in LISTS.items()}
 """Member of a `Filter` to the capability that it needs and its name on the wire."""
@@ -112,12 +116,13 @@ class Filter(NamedTuple):
 class Changes:
     """A stream of changes, as `Client.listen` gives it: iterate it, or take one change at a time.
 
-    A context manager that ends the stream. One thread at a time takes changes; any thread may close. ``honored`` is the
-    `Filter` that the server agreed to.
+    A context manager that ends the stream. One thread at a time takes changes; any thread may
+    close. ``honored`` is the `Filter` that the server agreed to.
 
     Args:
         session: The connection.
-        forward: Gets the notifications instead (of the background stream); None keeps changes until they are taken.
+        forward: Gets the notifications instead (of the background stream); None keeps changes until
+            they are taken.
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
@@ -221,7 +226,8 @@ class Changes:
                 self._changed.notify_all()
 
     def _put(self, notification: Notification) -> None:
-        """Keep a change until somebody takes it, once; when very many wait, as a change of the collection around it."""
+        """Keep a change until somebody takes it, once; when very many wait, as a change of the
+        collection around it."""
         if self._session.host.tell_extension(notification):
             return
         try:
@@ -283,7 +289,8 @@ class ClientSubscriptions:
         self._pause = FIRST_PAUSE
 
     def begin(self, deadline: Deadline, before: Optional[ClientSubscriptions]) -> None:
-        """Begin to hear of what the host has callbacks for, and of what it heard in the session before.
+        """Begin to hear of what the host has callbacks for, and of what it heard in the session
+        before.
 
         Args:
             deadline: For all of it.
@@ -318,7 +325,8 @@ class ClientSubscriptions:
                 log.warning("%s: no %s: %s", session.name, what, error)
 
     def set_log_level(self, level: str, request: Callable[[str, dict[str, Json]], Any]) -> None:
-        """Have the server send log messages of this level and above: by a request, or by what each request says."""
+        """Have the server send log messages of this level and above: by a request, or by what each
+        request says."""
         era = self.session.era
         if isinstance(era, Handshake):
             request("logging/setLevel", {"level": level})
@@ -328,7 +336,8 @@ class ClientSubscriptions:
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
-        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as `wait_until`."""
+        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as
+        `wait_until`."""
 
         def take() -> bool:
             free, self._held = not self._held, True
@@ -410,7 +419,8 @@ class ClientSubscriptions:
         session.check()
 
     def _unsubscribe(self, stream: Changes) -> None:
-        """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no other."""
+        """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no
+        other."""
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
@@ -441,10 +451,12 @@ class ClientSubscriptions:
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 session.request(method, {"uri": uri}, deadline, cancel)
             self.uris = uris
-            session.check()  # who begins the next session may have looked before: then it knows nothing of this
+            # who begins the next session may have looked before: then it knows nothing of this
+            session.check()
 
     def _open_background(self, deadline: Deadline, uris: set[str]) -> None:
-        """Open the client's own stream, if it wants to hear of anything and the server declares that it says so."""
+        """Open the client's own stream, if it wants to hear of anything and the server declares
+        that it says so."""
         if self.session.era.revision.handshake:
             for uri in sorted(uris):
                 self.change(uri, True, deadline)
@@ -468,10 +480,11 @@ class ClientSubscriptions:
         cancel: Cancel = None,
         needed: AbstractSet[str] = frozenset(),
     ) -> None:
-        """Open a background stream with this set of resources, and then close the one before. Under the lock.
+        """Open a background stream with this set of resources, and then close the one before. Under
+        the lock.
 
-        While both are open a change may be told twice; none goes unheard. From then on the one before tells only of
-        resources that are still subscribed to.
+        While both are open a change may be told twice; none goes unheard. From then on the one
+        before tells only of resources that are still subscribed to.
 
         Raises:
             CapabilityNotSupported: The server does not honour one that is needed.
@@ -504,7 +517,8 @@ class ClientSubscriptions:
             self._host.tell(notification)
 
     def _reopen(self, stream: Changes, began: float) -> None:
-        """A stream has ended. If it was in the background, open another, after a pause that grows with each attempt."""
+        """A stream has ended. If it was in the background, open another, after a pause that grows
+        with each attempt."""
         if time.monotonic() - began > STEADY:
             self._pause = FIRST_PAUSE
         while self.session.cause is None:

@@ -1,4 +1,5 @@
-"""`Task`: a call of a tool that goes on at the server after its request was answered, as a client sees it.
+"""`Task`: a call of a tool that goes on at the server after its request was answered, as a client
+sees it.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 https://modelcontextprotocol.io/seps/2663-tasks-extension
@@ -34,10 +35,12 @@ IDENTIFIER = "io.modelcontextprotocol/tasks"
 ENDED = frozenset({"completed", "failed", "cancelled"})
 STATES = ENDED | {"working", "input_required"}
 
-# Seconds between two looks at a task: where the server names none, and the bounds of what it may name.
+# Seconds between two looks at a task: where the server names none, and the bounds of what it may
+# name.
 POLL_SECONDS, SHORTEST_POLL, LONGEST_POLL = 1.0, 0.02, 60.0
 
-# What tells of a task, and the seconds that a look at one is put off at least, however often that comes.
+# What tells of a task, and the seconds that a look at one is put off at least, however often that
+# comes.
 NOTICES, NOTICE_SECONDS = frozenset({"notifications/tasks/status", "notifications/tasks"}), 0.02
 
 # Seconds that telling the server takes at most that nobody waits for a task any more.
@@ -45,15 +48,16 @@ CANCEL_SECONDS = 2.0
 
 
 class Task:
-    """A call of a tool at the server. Of `Client.start_task`, `Client.task` and `Client.list_tasks`.
+    """A call of a tool at the server. Of `Client.start_task`, `Client.task` and
+    `Client.list_tasks`.
 
     Several threads may use one, but only one at a time may wait for its end.
 
     Attributes:
-        id: By which `Client.task` finds it again, also from another process; empty where the server answered the call
-            at once, and there is no task.
-        status: As it was last seen: "working", "input_required", "completed", "failed" or "cancelled"; None when it was
-            not looked at yet.
+        id: By which `Client.task` finds it again, also from another process; empty where the server
+            answered the call at once, and there is no task.
+        status: As it was last seen: "working", "input_required", "completed", "failed" or
+            "cancelled"; None when it was not looked at yet.
         status_message: What the server says of that; None when it says nothing.
         ttl: Seconds from its creation for which the server keeps it; None for ever, or not known.
     """
@@ -128,7 +132,8 @@ class Task:
         return wire
 
     def wait(self, timeout: Seconds = None, *, cancel: Cancel = None) -> str:
-        """Wait for its end, and have the handlers of the host answer what it asks; returns the status.
+        """Wait for its end, and have the handlers of the host answer what it asks; returns the
+        status.
 
         Args:
             timeout: Seconds; None waits for ever. The task goes on when they are over.
@@ -171,7 +176,8 @@ class Task:
     # ------------------------------------------------------------ polling
 
     def drive(self, call: Call) -> dict[str, Json]:
-        """Poll it until it has ended, as a part of a call; the result as it came. Errors as `result`."""
+        """Poll it until it has ended, as a part of a call; the result as it came. Errors as
+        `result`."""
         self._until_ended(call)
         if self.status == "cancelled":
             raise Cancelled(self.status_message or "the task was cancelled")
@@ -244,7 +250,8 @@ class Task:
             self._look(call)
 
     def _answer(self, call: Call, asked: Mapping[str, Json]) -> None:
-        """Answer what is asked; a question whose answer was given, and is still asked, is not put to the host again."""
+        """Answer what is asked; a question whose answer was given, and is still asked, is not put
+        to the host again."""
         new = {key: one for key, one in asked.items() if key not in self._answers}
         if new:
             call.deadline.pause()
@@ -260,7 +267,8 @@ class Task:
 
 
 def _number(wire: Mapping[str, Json], name: str) -> Optional[float]:
-    """A number of milliseconds, by its name in either design; None when there is none that makes sense."""
+    """A number of milliseconds, by its name in either design; None when there is none that makes
+    sense."""
     value = wire.get(name + "Ms", wire.get(name))
     sound = (
         isinstance(value, (int, float))
@@ -271,7 +279,8 @@ def _number(wire: Mapping[str, Json], name: str) -> Optional[float]:
 
 
 def need_tasks(call: Call) -> None:
-    """Return if the server runs tools as tasks. Raises CapabilityNotSupported: it does not, or was not told to."""
+    """Return if the server runs tools as tasks. Raises CapabilityNotSupported: it does not, or was
+    not told to."""
     session = call.session
     if session.era.revision.tasks == "core":
         session.need("tasks.requests.tools.call")

@@ -25,7 +25,8 @@ from .requests import IncomingRequest, Sink
 
 
 class Batch:
-    """The answers to the requests of one array, which leave together when the last one is there. Thread-safe.
+    """The answers to the requests of one array, which leave together when the last one is there.
+    Thread-safe.
 
     Args:
         sink: Where they leave.
@@ -67,7 +68,8 @@ class Batch:
             self._sink.deliver(whole, wait)
 
     def serve(self, start: Callable[[Any], None]) -> None:
-        """Take each message in order; an RpcError is the answer of a request. Never blocks, if `start` does not."""
+        """Take each message in order; an RpcError is the answer of a request. Never blocks, if
+        `start` does not."""
         for item in self._items:
             if type(item) is not Request:
                 start(item)

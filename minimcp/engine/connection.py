@@ -1,27 +1,34 @@
-"""One connection: a thread that reads, a thread that writes, our calls that wait and the peer's requests that run.
+"""One connection: a thread that reads, a thread that writes, our calls that wait and the peer's
+requests that run.
 
 The five rules of its threads:
 
-1. One reader. One thread reads, decodes, changes the tables and hands over. Of a user's functions it
-   runs `trace` and `on_request` alone, and what a subclass of `Extension` overrides of `route`, `declare`, `listened`
-   and `notified`. It serves pings, lists and the like itself (`Route.immediate`), whose answers it leaves to the
-   writer's thread; the one lock that it shares with those who write is held for writes that do not wait. So nothing
-   that a handler does can delay a read, and two sides that send each other 20 MB at once both finish.
-2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a thread, a line of at
-   most `SMALL` bytes is written at once by the thread that has it, never the reader, as far as the peer takes it
-   without waiting; threads that come meanwhile leave it theirs. Everything else goes into one queue, and the writer's
-   thread joins what waits there into one write, which waits for the peer and can be called away. The queue is bounded
-   in bytes: who sends more than the peer takes waits, with a deadline. A peer that takes nothing for ``write_timeout``
-   is lost, and so is one that leaves more than `READER_BYTES` of the reader's (errors, pings, lists) where they are.
-3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to ``Limits.workers`` threads take
-   from. A handler that waits inside this library does not count meanwhile.
-4. Register, then write; one ending. A call is in the table before its line is written. It leaves it by exactly one of
-   answer, error, timeout, cancel and loss; the loss of the connection ends all of them together with the same cause.
-   The thread that waits runs its own progress callbacks, in order, before it returns.
-5. No lock is held during I/O, a wait or code of a user for which a call, its answer or its cancellation waits, but
-   those that order what one connection, one HTTP response (with its `trace` and `EventStore`) or one handler's progress
-   sends. (Who closes an end waits for its lock, which is held while it polls, for a short time; who closes a child that
-   is being closed waits for that.) No wait without a deadline or something that ends it.
+1. One reader. One thread reads, decodes, changes the tables and hands over. Of a user's functions
+   it runs `trace` and `on_request` alone, and what a subclass of `Extension` overrides of `route`,
+   `declare`, `listened` and `notified`. It serves pings, lists and the like itself
+   (`Route.immediate`), whose answers it leaves to the writer's thread; the one lock that it shares
+   with those who write is held for writes that do not wait. So nothing that a handler does can
+   delay a read, and two sides that send each other 20 MB at once both finish.
+2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a
+   thread, a line of at most `SMALL` bytes is written at once by the thread that has it, never the
+   reader, as far as the peer takes it without waiting; threads that come meanwhile leave it theirs.
+   Everything else goes into one queue, and the writer's thread joins what waits there into one
+   write, which waits for the peer and can be called away. The queue is bounded in bytes: who sends
+   more than the peer takes waits, with a deadline. A peer that takes nothing for ``write_timeout``
+   is lost, and so is one that leaves more than `READER_BYTES` of the reader's (errors, pings,
+   lists) where they are.
+3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to
+   ``Limits.workers`` threads take from. A handler that waits inside this library does not count
+   meanwhile.
+4. Register, then write; one ending. A call is in the table before its line is written. It leaves it
+   by exactly one of answer, error, timeout, cancel and loss; the loss of the connection ends all of
+   them together with the same cause. The thread that waits runs its own progress callbacks, in
+   order, before it returns.
+5. No lock is held during I/O, a wait or code of a user for which a call, its answer or its
+   cancellation waits, but those that order what one connection, one HTTP response (with its `trace`
+   and `EventStore`) or one handler's progress sends. (Who closes an end waits for its lock, which
+   is held while it polls, for a short time; who closes a child that is being closed waits for
+   that.) No wait without a deadline or something that ends it.
 
 Not here: what a request means (see `ConnectionRole`), and how bytes travel (see `Transport`).
 """
@@ -71,13 +78,15 @@ from .transport import TooLong, Transport
 
 log = logger("minimcp.connection")
 
-# Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not at all.
+# Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not
+# at all.
 SMALL = 4096
 
 # Bytes of lines that are joined for one write.
 JOINED = 64 * 1024
 
-# How many lines may wait for a thread that writes at once; with more of them who sends waits for that thread.
+# How many lines may wait for a thread that writes at once; with more of them who sends waits for
+# that thread.
 MOST_HANDED = 64
 
 # Bytes of the reader's own that may wait for a peer that takes some.
@@ -92,7 +101,8 @@ CLOSE_SECONDS = 5.0
 # How long `Connection.close` waits for what the peer is told last to be written.
 FAREWELL_SECONDS = 0.5
 
-# How long a write that failed waits for the reader: what the peer wrote before it left, and its end, tell more.
+# How long a write that failed waits for the reader: what the peer wrote before it left, and its
+# end, tell more.
 LAST_WORDS_SECONDS = 0.5
 
 # What a line means, as a rule, that does not even begin like a message.
@@ -100,7 +110,8 @@ PRINTED = (
     "your server printed to stdout, which is for messages: use stderr, print(..., file=sys.stderr)"
 )
 
-# Lines of one connection that are shown when they are no messages: a program that is no server may write for ever.
+# Lines of one connection that are shown when they are no messages: a program that is no server may
+# write for ever.
 MOST_WARNINGS = 5
 
 _UNANSWERED = ("notification", "response")
@@ -109,21 +120,26 @@ Trace = Callable[[str, bytes], None]
 
 
 class ConnectionRole:
-    """What a connection asks of the client or server above it, on the thread that takes messages in: be quick.
+    """What a connection asks of the client or server above it, on the thread that takes messages
+    in: be quick.
 
-    That is the reader; over HTTP a worker or the thread that calls, several at once for one session.
+    That is the reader; over HTTP a worker or the thread that calls, several at once for one
+    session.
     """
 
-    # Whether what cannot be read is answered. A server does; a client must not, or two could shout for ever.
+    # Whether what cannot be read is answered. A server does; a client must not, or two could shout
+    # for ever.
     answers_invalid = False
 
-    # Whether the peer may send requests at all; where it may not, even a broken one is dropped without a word.
+    # Whether the peer may send requests at all; where it may not, even a broken one is dropped
+    # without a word.
     takes_requests = True
 
     # Whether an array of messages may arrive now.
     takes_batches = False
 
-    # How an error is written now whose request's id could not be read: True leaves the id out, False writes null.
+    # How an error is written now whose request's id could not be read: True leaves the id out,
+    # False writes null.
     error_without_id = True
 
     # Of the features that serve requests; None for a client.
@@ -141,7 +157,8 @@ class ConnectionRole:
         """A notification came that is neither progress nor a cancellation."""
 
     def ending(self, sink: Sink) -> None:
-        """The connection is about to end, and what still runs gets some time: open streams on this sink end now."""
+        """The connection is about to end, and what still runs gets some time: open streams on this
+        sink end now."""
 
     def lost(self, cause: ConnectionLost) -> None:
         """The connection has ended."""
@@ -154,14 +171,16 @@ class Writer:
         transport: Where to.
         limits: Of the connection.
         pool: Of the connection: while jobs wait there answers are worth joining.
-        failed: Called when nothing can be written any more; returns what to raise. May wait, so no lock is held.
+        failed: Called when nothing can be written any more; returns what to raise. May wait, so no
+            lock is held.
         trace: Called with ("-->", line) for every line; None for no trace.
 
     Attributes:
         pending: Bytes that wait to be written.
         most: How many of them may before who sends more waits.
-        reader_bytes: How many of these come from the reader's thread: errors, pings, lists. The reader never waits for
-            room in `send`; it stops reading while more than `READER_BYTES` of them wait (`reader_may_go_on`).
+        reader_bytes: How many of these come from the reader's thread: errors, pings, lists. The
+            reader never waits for room in `send`; it stops reading while more than `READER_BYTES`
+            of them wait (`reader_may_go_on`).
     """
 
     def __init__(
@@ -195,11 +214,13 @@ class Writer:
         self._loss: Any = None
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Have whole lines written: now, by a thread that is writing here already, or by the writer's thread.
+        """Have whole lines written: now, by a thread that is writing here already, or by the
+        writer's thread.
 
         Args:
             line: One or more lines.
-            deadline: When to give up waiting for room; then it returns False, and nothing is written.
+            deadline: When to give up waiting for room; then it returns False, and nothing is
+                written.
 
         Raises:
             ConnectionLost: The peer is gone, or takes nothing any more.
@@ -254,10 +275,12 @@ class Writer:
         return True
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
-        """Have a line written by the writer's thread, behind what was sent before. Never blocks, never raises.
+        """Have a line written by the writer's thread, behind what was sent before. Never blocks,
+        never raises.
 
         Args:
-            line: One or more lines, or a function that makes them when they are about to be written.
+            line: One or more lines, or a function that makes them when they are about to be
+                written.
             by_reader: Whether it counts among `reader_bytes`.
         """
         size = 1
@@ -277,7 +300,8 @@ class Writer:
         self._lines.put((line, size, of_reader))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the writer's thread call a function, when what waits now is written; also from a finalizer."""
+        """Have the writer's thread call a function, when what waits now is written; also from a
+        finalizer."""
         self._lines.put((function, 0, 0))
 
     def _note(self, line: bytes) -> None:
@@ -285,7 +309,8 @@ class Writer:
             self._trace("-->", part)  # type: ignore[misc]
 
     def reader_may_go_on(self) -> bool:
-        """Wait while more of the reader's bytes wait than may and the peer takes some; False when it takes none."""
+        """Wait while more of the reader's bytes wait than may and the peer takes some; False when
+        it takes none."""
         with self._changed:
             while self.reader_bytes > READER_BYTES and self._loss is None:
                 taken = self._taken
@@ -376,7 +401,8 @@ class Connection(Sink):
         limits: What the connection may cost; None takes the defaults.
         cap: The free places of ``Limits.requests``, as `RunningRequests` takes them.
         name: Shown in logs, and in the names of its threads; empty takes the transport's.
-        trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it; None for no trace.
+        trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it;
+            None for no trace.
 
     Attributes:
         calls: Our requests.
@@ -546,7 +572,8 @@ class Connection(Sink):
             self._role.notified(notification)
 
     def _too_long(self, frame: TooLong) -> None:
-        """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what, all that wait."""
+        """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what,
+        all that wait."""
         shown = frame.head + b" ... " + frame.tail
         reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
         broken = diagnose_long(frame.head, frame.tail, reason)
@@ -620,7 +647,8 @@ class Connection(Sink):
     # ------------------------------------------------------------ the end
 
     def _loss(self, found: ConnectionLost) -> BaseException:
-        """End all calls after a failed write; what to raise: the reader's cause, where it comes soon."""
+        """End all calls after a failed write; what to raise: the reader's cause, where it comes
+        soon."""
         if len(self.calls) and isinstance(
             found.__cause__, OSError
         ):  # the peer has left: so it will be read
@@ -645,7 +673,8 @@ class Connection(Sink):
             self._ended.set()
 
     def _drain(self, deadline: Deadline) -> None:
-        """End open streams, and wait until the running requests have finished and everything is written."""
+        """End open streams, and wait until the running requests have finished and everything is
+        written."""
         self._role.ending(self)
         self.requests.stop_waiting("the client will not come back")
         if not self.requests.wait_until_empty(deadline):
@@ -665,7 +694,8 @@ class Connection(Sink):
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
         """End the connection. Idempotent, from any thread, in any order.
 
-        The peer is told of the calls that still wait, if it takes that at once: it need not go on with them.
+        The peer is told of the calls that still wait, if it takes that at once: it need not go on
+        with them.
 
         Args:
             grace: Seconds that running requests get first.
@@ -714,7 +744,8 @@ class Connection(Sink):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended; False when it still lives after that time (None: for ever)."""
+        """Wait until the connection has ended; False when it still lives after that time (None: for
+        ever)."""
         return self._ended.wait(seconds)
 
     @property

@@ -1,4 +1,5 @@
-"""What peers may cost a server or a client: `Limits` as numbers with units, `BoundedQueue` of what a peer says."""
+"""What peers may cost a server or a client: `Limits` as numbers with units, `BoundedQueue` of what
+a peer says."""
 
 from __future__ import annotations
 
@@ -17,37 +18,41 @@ log = logger("minimcp.limits")
 @options_checked
 @dataclass(frozen=True)
 class Limits:
-    """What peers may cost. None means no limit. One object may serve many servers and clients; immutable.
+    """What peers may cost. None means no limit. One object may serve many servers and clients;
+    immutable.
 
     Args:
-        message_bytes: Bytes of the longest message that is taken (`LineSplitter`, `EventReader`), and of the longest
-            answer that is sent (`Sink.respond`).
+        message_bytes: Bytes of the longest message that is taken (`LineSplitter`, `EventReader`),
+            and of the longest answer that is sent (`Sink.respond`).
         depth: How deep arrays and objects of a message may nest (`decode`).
         batch: Messages in one array (`why_no_batch`).
-        workers: Handlers that run at the same time (`Pool`): of a server, for all its clients; of a client, for what
-            its host is asked. Those that wait in the library do not count, nor do those that run on an executor.
-            Callbacks of a client have one thread beside it (`Dispatcher`); tasks, as many threads once more.
-        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in an executor's queue
-            (`RunningRequests.begin`): of a server on all its connections together. Of a client, what one connection
-            asks its host; in 2026-07-28 nothing is counted there, for the questions come in a result.
-        backlog_bytes: Bytes of memory that wait, each of these by itself: requests that no worker and no executor has
-            taken, of a client those that its host has not answered (`RunningRequests.add`; one may be alone with more),
-            per connection, over Streamable HTTP of a server per `Endpoint`, which is for all clients of one path; lines
-            that the peer does not take, per connection (`Writer.send`); notifications for callbacks, per client
-            (`Dispatcher`).
-        streams: Streams of change notifications that a server has open at once: `subscriptions/listen`
-            (`Subscriptions.listen`); and over HTTP also all that are open at one `Endpoint`, by GET or POST
-            (`Endpoint.reserve`). 0 serves none.
-        rounds: How often one request may come back to a server with more answers (2026-07-28; `ReplayAsker`,
-            `WaitingAsker`). A client has the constant `MOST_ROUNDS`.
-        ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request state between rounds
-            is good for.
+        workers: Handlers that run at the same time (`Pool`): of a server, for all its clients; of a
+            client, for what its host is asked. Those that wait in the library do not count, nor do
+            those that run on an executor. Callbacks of a client have one thread beside it
+            (`Dispatcher`); tasks, as many threads once more.
+        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in
+            an executor's queue (`RunningRequests.begin`): of a server on all its connections
+            together. Of a client, what one connection asks its host; in 2026-07-28 nothing is
+            counted there, for the questions come in a result.
+        backlog_bytes: Bytes of memory that wait, each of these by itself: requests that no worker
+            and no executor has taken, of a client those that its host has not answered
+            (`RunningRequests.add`; one may be alone with more), per connection, over Streamable
+            HTTP of a server per `Endpoint`, which is for all clients of one path; lines that the
+            peer does not take, per connection (`Writer.send`); notifications for callbacks, per
+            client (`Dispatcher`).
+        streams: Streams of change notifications that a server has open at once:
+            `subscriptions/listen` (`Subscriptions.listen`); and over HTTP also all that are open at
+            one `Endpoint`, by GET or POST (`Endpoint.reserve`). 0 serves none.
+        rounds: How often one request may come back to a server with more answers (2026-07-28;
+            `ReplayAsker`, `WaitingAsker`). A client has the constant `MOST_ROUNDS`.
+        ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request
+            state between rounds is good for.
         drain_grace: Seconds that running requests get when a connection ends, or the server closes
             (`Connection._drain`).
-        write_timeout: Seconds after which a peer that takes no byte is lost (`Writer`), over HTTP one that takes less
-            than 64 KiB (`http.server.SocketWriter`).
-        cache_bytes: Bytes of results, and of what they were asked by, that a client keeps (`Cache`); those that were
-            not used for longest go first.
+        write_timeout: Seconds after which a peer that takes no byte is lost (`Writer`), over HTTP
+            one that takes less than 64 KiB (`http.server.SocketWriter`).
+        cache_bytes: Bytes of results, and of what they were asked by, that a client keeps
+            (`Cache`); those that were not used for longest go first.
 
     Raises:
         TypeError: A value is no number.
@@ -81,7 +86,8 @@ class Limits:
 
 
 class BoundedQueue(SimpleQueue[Any]):
-    """A queue of what a peer says, for a thread that may be slower: the oldest go first. Thread-safe.
+    """A queue of what a peer says, for a thread that may be slower: the oldest go first.
+    Thread-safe.
 
     What is put in by `put` is never dropped.
 

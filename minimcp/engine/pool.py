@@ -1,12 +1,14 @@
 """`Pool`: the threads that run handlers, with a cap on how many of them run at the same time.
 
-A server has one for all its connections, and so has a client; tasks, at a server (`extensions.tasks.Tasks`) or at a
-client (`extensions.host_tasks.HostTasks`), run in one of their own with the same cap. A handler that waits inside this
-library does not count meanwhile; see `waiting`.
+A server has one for all its connections, and so has a client; tasks, at a server
+(`extensions.tasks.Tasks`) or at a client (`extensions.host_tasks.HostTasks`), run in one of their
+own with the same cap. A handler that waits inside this library does not count meanwhile; see
+`waiting`.
 
-Others have no handlers of their own: that of the bundled HTTP server, without a cap, whose threads read requests (the
-handlers that those run count in the server's, `Pool.run`); one thread by which a client over HTTP sends what nobody
-waits for (`http.client`); and threads by which a group works with all its clients at once (`client.group`).
+Others have no handlers of their own: that of the bundled HTTP server, without a cap, whose threads
+read requests (the handlers that those run count in the server's, `Pool.run`); one thread by which a
+client over HTTP sends what nobody waits for (`http.client`); and threads by which a group works
+with all its clients at once (`client.group`).
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ IDLE_SECONDS = 10.0
 
 Job = Callable[[], object]
 
-# Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs; ``trace_context``, of the
-# request whose handler has this thread make a call.
+# Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs;
+# ``trace_context``, of the request whose handler has this thread make a call.
 this_thread = threading.local()
 
-# Objects with locks and threads: their `renew_in_fork` is called in a forked process, where the threads are not.
+# Objects with locks and threads: their `renew_in_fork` is called in a forked process, where the
+# threads are not.
 renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
@@ -46,10 +49,12 @@ getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forked)  # Win
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """For code that is about to wait: the thread does not count in its pool meanwhile, and a queued job may start.
+    """For code that is about to wait: the thread does not count in its pool meanwhile, and a queued
+    job may start.
 
-    On threads that no pool counts it does nothing. Waits for an answer, for time, for another's call and for room in a
-    queue of lines are in one; those for a slow HTTP peer, to which a handler writes, are not.
+    On threads that no pool counts it does nothing. Waits for an answer, for time, for another's
+    call and for room in a queue of lines are in one; those for a slow HTTP peer, to which a handler
+    writes, are not.
     """
     pool: Optional[Pool] = getattr(this_thread, "pool", None)
     if pool is None:
@@ -67,12 +72,13 @@ def waiting() -> Iterator[None]:
 class Pool:
     """Runs jobs in order of arrival on as many threads as may run at the same time.
 
-    A thread that has run a job takes the next from the queue. While jobs wait that may start, one more thread is on its
-    way to them; once it runs it sends for the next. So short jobs are run by few threads, with few switches between
-    them, and none waits for a slow one while there is room.
+    A thread that has run a job takes the next from the queue. While jobs wait that may start, one
+    more thread is on its way to them; once it runs it sends for the next. So short jobs are run by
+    few threads, with few switches between them, and none waits for a slow one while there is room.
 
     Args:
-        size: Jobs that run at the same time, not counting those that wait inside this library; None means no limit.
+        size: Jobs that run at the same time, not counting those that wait inside this library; None
+            means no limit.
         name: The beginning of the threads' names.
 
     Attributes:
@@ -96,8 +102,8 @@ class Pool:
             threading.RLock()
         )  # a signal handler that cancels a call may come in the middle of this
         self.queue: deque[Any] = deque()
-        # Of each thread without a job, where it waits for one. One queue for all would wake two for each job: whoever
-        # gets something from a `SimpleQueue` wakes the next that waits there.
+        # Of each thread without a job, where it waits for one. One queue for all would wake two for
+        # each job: whoever gets something from a `SimpleQueue` wakes the next that waits there.
         self._idle: list[SimpleQueue[Optional[Job]]] = []
         self._late: deque[Job] = deque()  # for which the system gave no thread
         self._running = 0
@@ -105,7 +111,8 @@ class Pool:
         self._keeps = True
 
     def submit(self, *jobs: Job) -> None:
-        """Run jobs on threads of the pool, as soon as they may start; after those that were submitted before.
+        """Run jobs on threads of the pool, as soon as they may start; after those that were
+        submitted before.
 
         What they raise is logged.
         """
@@ -180,7 +187,8 @@ class Pool:
             self.queue.popleft().set()
 
     def _send(self, job: Optional[Job]) -> bool:
-        """Have a thread run a job, or for None look at the queue (lock held); False: the system gives none."""
+        """Have a thread run a job, or for None look at the queue (lock held); False: the system
+        gives none."""
         if self._idle:
             self._idle.pop().put(job)
             return True

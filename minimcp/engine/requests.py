@@ -1,4 +1,5 @@
-"""Requests in both directions: our calls that wait for an answer, and the peer's requests on their way to one.
+"""Requests in both directions: our calls that wait for an answer, and the peer's requests on their
+way to one.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 https://modelcontextprotocol.io/specification/2025-03-26/basic (arrays of messages)
@@ -67,7 +68,8 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 # Seconds for which an answer is waited for in one go, at least, if there is any time left.
 SHORTEST_WAIT = 0.001
 
-# Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only grows.
+# Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only
+# grows.
 MOST_PROGRESS, PROGRESS_BYTES = 1000, 1024 * 1024
 
 # How often the deadline of a call may be paused for a question: a server may ask and ask.
@@ -76,8 +78,9 @@ MOST_PAUSES = 1000
 # Bytes of memory of a request that waits, besides its params.
 REQUEST_BYTES = 2048
 
-# Bytes of messages that may wait, or so much of ``Limits.backlog_bytes``, before the memory is counted that each takes:
-# that is no more than 64 times its bytes, and to count it takes as long as to decode it.
+# Bytes of messages that may wait, or so much of ``Limits.backlog_bytes``, before the memory is
+# counted that each takes: that is no more than 64 times its bytes, and to count it takes as long as
+# to decode it.
 UNCOUNTED_BYTES, UNCOUNTED_PART = 64 * 1024, 1 / 64
 
 Result = dict[str, Json]
@@ -93,8 +96,8 @@ Line = Union[bytes, Callable[[], Optional[bytes]]]
 class CancelToken:
     """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
 
-    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread that pops an entry
-    # runs it.
+    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread
+    # that pops an entry runs it.
     cancelled = False
     reason: Optional[str] = None
 
@@ -119,7 +122,8 @@ class CancelToken:
                 log.error("a callback of on_cancel failed: %r", error, exc_info=error)
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called by the thread that cancels; at once if that has happened. What it raises is logged.
+        """Have `callback` called by the thread that cancels; at once if that has happened. What it
+        raises is logged.
 
         Returns:
             A function that takes this back.
@@ -143,15 +147,16 @@ class CancelToken:
 
 @dataclass(eq=False, repr=False)
 class PendingCall:
-    """One of our requests that waits for its answer: a queue of progress and, at last, exactly one ending.
+    """One of our requests that waits for its answer: a queue of progress and, at last, exactly one
+    ending.
 
     Args:
         id: Of the request.
         method: Of the request.
-        on_item: Called with the params of each progress notification by the thread that waits, in order and before the
-            ending; None drops them.
-        queue: Gets progress, if that is wanted, this object when it has ended, and None to have the deadline looked at
-            again; calls that one thread waits for share one.
+        on_item: Called with the params of each progress notification by the thread that waits, in
+            order and before the ending; None drops them.
+        queue: Gets progress, if that is wanted, this object when it has ended, and None to have the
+            deadline looked at again; calls that one thread waits for share one.
     """
 
     id: Id
@@ -173,15 +178,17 @@ class PendingCall:
 class Calls:
     """Our requests on one connection. Thread-safe.
 
-    A call is in the table before its line is written, and leaves it by exactly one of answer, error, timeout, cancel
-    and loss. Each step is one operation on a dict, which the interpreter does whole: the thread that pops an entry ends
-    that call. So a signal handler may cancel calls, or close a connection, in the middle of anything.
+    A call is in the table before its line is written, and leaves it by exactly one of answer,
+    error, timeout, cancel and loss. Each step is one operation on a dict, which the interpreter
+    does whole: the thread that pops an entry ends that call. So a signal handler may cancel calls,
+    or close a connection, in the middle of anything.
 
     Args:
         name: Of the connection, for messages.
         send: Writes a line before a deadline, or returns False. Raises ConnectionLost.
         post: Has a line written by another thread; never blocks.
-        remark: What else is known when no answer comes, as the end of a message; empty when nothing is.
+        remark: What else is known when no answer comes, as the end of a message; empty when nothing
+            is.
         ids: Of the requests; None counts from 1.
     """
 
@@ -247,14 +254,16 @@ class Calls:
         Args:
             method: What to call.
             make_params: Makes the params, given the request's id.
-            on_item: Called with the params of each progress notification by the thread that waits; None drops them.
+            on_item: Called with the params of each progress notification by the thread that waits;
+                None drops them.
             deadline: When to give up.
 
         Raises:
             ConnectionLost: The connection has ended.
             ValueError, TypeError: The params are no JSON.
 
-        Blocks: while more waits to be written than may, until the deadline; the call has timed out then.
+        Blocks: while more waits to be written than may, until the deadline; the call has timed out
+        then.
         """
         return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
 
@@ -265,7 +274,8 @@ class Calls:
         *,
         deadline: Deadline = NEVER,
     ) -> list[PendingCall]:
-        """Send several requests in one write; as `start`. Of none of them anything is sent if one is no JSON."""
+        """Send several requests in one write; as `start`. Of none of them anything is sent if one
+        is no JSON."""
         calls: list[PendingCall] = []
         lines: list[bytes] = []
         queue = queue_for(on_item)
@@ -314,8 +324,10 @@ class Calls:
         Args:
             call: The request.
             deadline: When to give up; the peer is told then.
-            about: The name of the tool, or what else the call is about, for the message of a timeout.
-            group: All requests of its `start_all`, if one that fails is to end the wait: then that one's ending is it.
+            about: The name of the tool, or what else the call is about, for the message of a
+                timeout.
+            group: All requests of its `start_all`, if one that fails is to end the wait: then that
+                one's ending is it.
 
         Returns:
             The result, or the peer's error.
@@ -385,7 +397,8 @@ class Calls:
         return True
 
     def time_out(self, call: PendingCall, about: Json = None, *, tell: bool = True) -> None:
-        """End a call whose deadline has come. Never blocks, any thread. Arguments as `wait` and `end`."""
+        """End a call whose deadline has come. Never blocks, any thread. Arguments as `wait` and
+        `end`."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
         seconds = call.deadline.seconds
         error = RequestTimeout(
@@ -394,7 +407,8 @@ class Calls:
         self.end(call, error, tell=tell)
 
     def close(self, cause: BaseException) -> bytes:
-        """End every call and refuse new ones with this cause, or an earlier one; the lines that tell the peer."""
+        """End every call and refuse new ones with this cause, or an earlier one; the lines that
+        tell the peer."""
         self._causes.append(cause)
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join(
@@ -402,7 +416,8 @@ class Calls:
         )
 
     def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
-        """Pause the deadlines of these calls, or of all, while the host answers a question; returns what ends that.
+        """Pause the deadlines of these calls, or of all, while the host answers a question; returns
+        what ends that.
 
         After `MOST_PAUSES` questions that of a call is not paused any more.
         """
@@ -440,14 +455,15 @@ def _cancellation(call: PendingCall, reason: BaseException) -> bytes:
 
 # ------------------------------------------------------------ the peer's requests
 
-# What serves a method: from the request to the result, as an object or as JSON text that was made before.
+# What serves a method: from the request to the result, as an object or as JSON text that was made
+# before.
 Handler = Callable[["IncomingRequest"], Union[Result, str]]
 
 # Of requests that came by other ways than HTTP.
 NO_HEADERS: Mapping[str, str] = {}
 
-# Told of each request that ends: the request as it came, what runs it (None where it was refused), and the line of its
-# answer, the exception that refuses it, or None where it was cancelled.
+# Told of each request that ends: the request as it came, what runs it (None where it was refused),
+# and the line of its answer, the exception that refuses it, or None where it was cancelled.
 OnEnd = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
 
 # Returned by a handler whose answer comes later: somebody calls `Sink.respond` then.
@@ -460,11 +476,12 @@ class Route(NamedTuple):
     # Serves them.
     handle: Handler
 
-    # Whether the thread that takes messages in serves them (pings, lists): ``handle`` must not block then.
+    # Whether the thread that takes messages in serves them (pings, lists): ``handle`` must not
+    # block then.
     immediate: bool = False
 
-    # Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread that takes messages
-    # in, so it must not block. An RpcError that it raises is the answer.
+    # Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread
+    # that takes messages in, so it must not block. An RpcError that it raises is the answer.
     start: Optional[Callable[[IncomingRequest], None]] = None
 
 
@@ -473,11 +490,13 @@ class RunningRequests:
 
     Args:
         limits: Of the connection or session.
-        cap: The free places of ``Limits.requests``, as a list with one item for each: a request that begins takes one
-            out (`begin`), and puts it back when it has finished. All connections of a server share one list; None makes
-            one for these requests alone. (A `Semaphore` would cost as much as all else of a request here.)
-        until_answered: When the bytes of a request stop to count towards ``Limits.backlog_bytes``: True, as in a
-            client, when it has finished, because a host may take long to answer; False, as in a server, when it begins.
+        cap: The free places of ``Limits.requests``, as a list with one item for each: a request
+            that begins takes one out (`begin`), and puts it back when it has finished. All
+            connections of a server share one list; None makes one for these requests alone. (A
+            `Semaphore` would cost as much as all else of a request here.)
+        until_answered: When the bytes of a request stop to count towards ``Limits.backlog_bytes``:
+            True, as in a client, when it has finished, because a host may take long to answer;
+            False, as in a server, when it begins.
         on_end: Told of each request that ends, by the thread that ends it; None tells nobody.
 
     Attributes:
@@ -513,7 +532,8 @@ class RunningRequests:
         self._begun: set[IncomingRequest] = set()
         self._queued_bytes = 0
         self._abandoned = False
-        # Taken without `with` in the way of every request, which that would cost as much as decoding half its line.
+        # Taken without `with` in the way of every request, which that would cost as much as
+        # decoding half its line.
         self._lock = threading.RLock()
         self._changed = threading.Condition(
             self._lock
@@ -548,7 +568,8 @@ class RunningRequests:
             self._lock.release()
 
     def begin(self, request: IncomingRequest) -> None:
-        """A request is about to run, or to wait in an executor's queue; not an immediate one. Idempotent.
+        """A request is about to run, or to wait in an executor's queue; not an immediate one.
+        Idempotent.
 
         Raises:
             InternalError: So many are begun and unfinished already.
@@ -587,12 +608,14 @@ class RunningRequests:
     ) -> bool:
         """Take a request out of the table, for its answer or because it is cancelled.
 
-        Several threads may try to end one request: its handler, its timeout, a cancellation, the loss of the peer. The
-        first of them gets True, and may send the answer; the others get False, and send nothing.
+        Several threads may try to end one request: its handler, its timeout, a cancellation, the
+        loss of the peer. The first of them gets True, and may send the answer; the others get
+        False, and send nothing.
 
         Args:
             request: The request.
-            key: Under which its handler then waits for the request that goes on with it; None lets it end.
+            key: Under which its handler then waits for the request that goes on with it; None lets
+                it end.
             line: The answer; None when it is cancelled.
         """
         self._lock.acquire()
@@ -625,7 +648,8 @@ class RunningRequests:
 
         Args:
             key: As given to `claim`.
-            incoming: The request that goes on with it: the handler answers this one now. None ends the wait.
+            incoming: The request that goes on with it: the handler answers this one now. None ends
+                the wait.
         """
         with self._lock:
             waiting = self._requests.pop(key, None)
@@ -701,7 +725,8 @@ class RunningRequests:
 
 
 class Sink:
-    """Where everything goes that belongs to an incoming request: over stdio the connection, over HTTP its response.
+    """Where everything goes that belongs to an incoming request: over stdio the connection, over
+    HTTP its response.
 
     Attributes:
         requests: Those that go here and are not answered yet.
@@ -714,15 +739,18 @@ class Sink:
     # Of the session, for logs: no secret. Empty where requests stand alone.
     session_name = ""
 
-    # Whether a handler may wait here, when its request is answered with a question, for the one that goes on with it.
+    # Whether a handler may wait here, when its request is answered with a question, for the one
+    # that goes on with it.
     waits_for_rounds = False
 
     def send(self, line: bytes) -> object:
-        """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for the peer than may."""
+        """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for
+        the peer than may."""
         raise NotImplementedError
 
     def post(self, line: Line) -> None:
-        """Have a line written by another thread, after those that wait there. Never blocks, never raises."""
+        """Have a line written by another thread, after those that wait there. Never blocks, never
+        raises."""
         raise NotImplementedError
 
     def deliver(self, line: bytes, wait: bool) -> None:
@@ -732,7 +760,8 @@ class Sink:
     def respond(
         self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None
     ) -> bool:
-        """Give the one answer of a request; False when another was given, or it was cancelled. Never raises.
+        """Give the one answer of a request; False when another was given, or it was cancelled.
+        Never raises.
 
         Args:
             request: The request.
@@ -763,11 +792,13 @@ class Sink:
         self.pool.spawn(job)
 
     def release(self, seconds: float) -> bool:
-        """Close the response, for which the client comes back after so many seconds; False where it cannot do that."""
+        """Close the response, for which the client comes back after so many seconds; False where it
+        cannot do that."""
         return False
 
     def closing_message(self, id: Id) -> Optional[bytes]:
-        """What follows the answer of a request that stayed open; None where the end of the response says it."""
+        """What follows the answer of a request that stayed open; None where the end of the response
+        says it."""
         return None
 
 
@@ -789,9 +820,12 @@ class IncomingRequest(CancelToken):
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
         interrupted: Whether a KeyboardInterrupt ended its handler.
-        waits: Whether it was answered with a question, and its handler waits for the request that goes on with it.
-        arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that end.
-        trace_context: What its handler's calls carry on in their ``_meta``; None before the first look at it.
+        waits: Whether it was answered with a question, and its handler waits for the request that
+            goes on with it.
+        arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
+            end.
+        trace_context: What its handler's calls carry on in their ``_meta``; None before the first
+            look at it.
     """
 
     key: object = None
@@ -837,7 +871,8 @@ class IncomingRequest(CancelToken):
         return self.trace_context
 
     def become(self, other: IncomingRequest) -> None:
-        """Go on as another request, which answers what this one was answered with: all that a peer said is its."""
+        """Go on as another request, which answers what this one was answered with: all that a peer
+        said is its."""
         self.request, self.peer, self.headers, self.batch = (
             other.request,
             other.peer,
@@ -898,7 +933,8 @@ class IncomingRequest(CancelToken):
     # ------------------------------------------------------------ what a handler sends and asks
 
     def send(self, method: str, params: Result) -> None:
-        """Send a notification that belongs to this request; after the answer, and between rounds, it is dropped.
+        """Send a notification that belongs to this request; after the answer, and between rounds,
+        it is dropped.
 
         Raises:
             Cancelled: The request was cancelled.
@@ -912,7 +948,8 @@ class IncomingRequest(CancelToken):
         """Report progress, if the caller asked for it; a report that does not increase is dropped.
 
         Raises:
-            TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
+            TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no
+                text.
             Cancelled, ConnectionLost: As `send`.
         """
         self.check()
@@ -936,7 +973,8 @@ class IncomingRequest(CancelToken):
     ) -> Union[list[Result], Failure]:
         """Ask the peer: all questions are sent before the first answer is waited for.
 
-        The handler's own timeout is paused meanwhile. When one question fails, the others are withdrawn.
+        The handler's own timeout is paused meanwhile. When one question fails, the others are
+        withdrawn.
 
         Args:
             questions: Method and params of each.
@@ -1003,16 +1041,19 @@ class IncomingRequest(CancelToken):
     # ------------------------------------------------------------ cancelling
 
     def check(self) -> None:
-        """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is over."""
+        """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is
+        over."""
         if self.cancelled:
             raise Cancelled(self.reason or "the request was cancelled")
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` run on a thread of its own when the request is cancelled; at once if it is already."""
+        """Have `callback` run on a thread of its own when the request is cancelled; at once if it
+        is already."""
         return super().on_cancel(lambda: self.sink.spawn(callback))
 
     def expire(self, line: bytes, reason: str) -> None:
-        """The handler's time is over: give this answer, unless another was given, and cancel what still runs."""
+        """The handler's time is over: give this answer, unless another was given, and cancel what
+        still runs."""
         if self.sink.respond(self, line, False):
             self.cancel(reason)
 
@@ -1027,6 +1068,7 @@ def current_request() -> Optional[IncomingRequest]:
 
 
 def carried_on() -> dict[str, str]:
-    """The trace context that calls of this thread carry on: of the request whose handler runs here, or began them."""
+    """The trace context that calls of this thread carry on: of the request whose handler runs here,
+    or began them."""
     incoming = current_request()
     return getattr(this_thread, "trace_context", {}) if incoming is None else incoming.carried()

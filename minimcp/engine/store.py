@@ -1,4 +1,5 @@
-"""`Store`: the interface of what keeps state beyond one request; `MemoryStore`: kept while the process runs."""
+"""`Store`: the interface of what keeps state beyond one request; `MemoryStore`: kept while the
+process runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ SWEEP_SECONDS = 10.0
 
 
 class StoreUnavailable(ConnectionError):
-    """A store that lies elsewhere cannot be reached now, or does not answer as it should: it may in a moment."""
+    """A store that lies elsewhere cannot be reached now, or does not answer as it should: it may in
+    a moment."""
 
 
 class Entry(NamedTuple):
@@ -35,12 +37,13 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """Keeps values and events by key, each with a time to live. All methods may be called by any thread.
+    """Keeps values and events by key, each with a time to live. All methods may be called by any
+    thread.
 
-    A subclass implements `put`, `get`, `list`, `delete`, `append` and `read`, and calls `wake` when a key has changed.
-    Where several processes share a store, all but `wake` means the same in each of them. A key that was deleted, or
-    whose time is over, is as one that never was. Any method may raise what the store is away with, which is
-    `StoreUnavailable` where it lies behind a network.
+    A subclass implements `put`, `get`, `list`, `delete`, `append` and `read`, and calls `wake` when
+    a key has changed. Where several processes share a store, all but `wake` means the same in each
+    of them. A key that was deleted, or whose time is over, is as one that never was. Any method may
+    raise what the store is away with, which is `StoreUnavailable` where it lies behind a network.
     """
 
     # Whether several processes share it: then any of them takes any request of an HTTP session.
@@ -52,7 +55,8 @@ class Store:
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without waiting threads: they are the parent's. Python calls this in a forked process."""
+        """Begin without waiting threads: they are the parent's. Python calls this in a forked
+        process."""
         self._waiters, self._waiters_lock = {}, threading.Lock()
 
     def put(
@@ -64,7 +68,8 @@ class Store:
             key: Its name.
             value: Replaces the one before.
             ttl: Seconds from now after which the key is gone, with its events; None keeps it.
-            expect: The version that the key must have, 0 for none at all; None sets the value in any case.
+            expect: The version that the key must have, 0 for none at all; None sets the value in
+                any case.
 
         Returns:
             The new version; None when the key has another one than expected, and nothing was set.
@@ -84,7 +89,8 @@ class Store:
         """The entries whose keys begin with a text, in the order of their keys.
 
         Args:
-            prefix: The text, up to a slash: in what is listed together no other slash follows. Empty for keys without.
+            prefix: The text, up to a slash: in what is listed together no other slash follows.
+                Empty for keys without.
             after: Only keys behind this one.
             limit: How many at most; None sets no limit.
         """
@@ -97,7 +103,8 @@ class Store:
     def append(
         self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
     ) -> int:
-        """Add an event to a key, which need not exist; returns the event's number, the key's version from now on.
+        """Add an event to a key, which need not exist; returns the event's number, the key's
+        version from now on.
 
         Args:
             key: Its name.
@@ -108,7 +115,8 @@ class Store:
         raise NotImplementedError
 
     def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
-        """The events of a key behind the one of this number, in order, each with its number. Numbers rise with gaps.
+        """The events of a key behind the one of this number, in order, each with its number.
+        Numbers rise with gaps.
 
         Args:
             key: Its name.
@@ -126,9 +134,11 @@ class Store:
         timeout: Optional[float] = None,
         cancel: Optional[CancelToken] = None,
     ) -> bool:
-        """Wait until one of some keys has a version above this one, or is gone; False when the time was over first.
+        """Wait until one of some keys has a version above this one, or is gone; False when the time
+        was over first.
 
-        A change between reading a key and waiting for it is noticed; that a time to live ends is not.
+        A change between reading a key and waiting for it is noticed; that a time to live ends is
+        not.
 
         Args:
             keys: What to wait for.
@@ -161,14 +171,16 @@ class Store:
                         del self._waiters[key]
 
     def watch(self, keys: Iterable[str]) -> None:
-        """Have changes of these keys by other processes wake, too, who waits here; until nobody does."""
+        """Have changes of these keys by other processes wake, too, who waits here; until nobody
+        does."""
 
     def _changed(self, keys: Iterable[str], after: int) -> bool:
         entries = [self.get(key) for key in keys]
         return any(entry is None or entry.version > after for entry in entries)
 
     def wake(self, keys: Iterable[str]) -> None:
-        """Have the threads of this process look again that wait for one of these keys. Never blocks."""
+        """Have the threads of this process look again that wait for one of these keys. Never
+        blocks."""
         if not self._waiters:  # who begins to wait now looks by itself
             return
         with self._waiters_lock:
@@ -188,7 +200,8 @@ class _Kept:
 
 
 class MemoryStore(Store):
-    """Keeps values and events while this process runs; a forked process begins with an empty one. Thread-safe."""
+    """Keeps values and events while this process runs; a forked process begins with an empty one.
+    Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""`Deadline`: one point in time that several steps share; `timer`: functions that are called at their time."""
+"""`Deadline`: one point in time that several steps share; `timer`: functions that are called at
+their time."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from .pool import renewed_in_fork
 
 log = logger("minimcp.timer")
 
-# Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated day by day.
+# Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated
+# day by day.
 LONGEST_WAIT = 86400.0
 
 # How often a deadline that is paused is looked at, at most.
@@ -45,7 +47,8 @@ class Deadline:
             self._pauses += 1
 
     def resume(self) -> None:
-        """Take one `pause` back. Who waits for the deadline has to be woken, to look at `to_wait` again."""
+        """Take one `pause` back. Who waits for the deadline has to be woken, to look at `to_wait`
+        again."""
         with self._lock:
             if self._pauses == 1:
                 self._at = time.monotonic() + self._left
@@ -57,7 +60,8 @@ class Deadline:
         return None if left == math.inf else max(0.0, left)
 
     def to_wait(self) -> float:
-        """Seconds that a lock may wait for in one go: what is left, at most a day; a day while it is paused."""
+        """Seconds that a lock may wait for in one go: what is left, at most a day; a day while it
+        is paused."""
         if self._pauses:
             return LONGEST_WAIT if self._left > 0 else 0.0
         return min(max(0.0, self._at - time.monotonic()), LONGEST_WAIT)
@@ -81,7 +85,8 @@ NEVER = Deadline(None)
 class Timer:
     """Calls functions at their time, on one thread that begins when the first is ordered.
 
-    The functions must be short: they set flags and hand work over. Thread safety: all methods, from any thread.
+    The functions must be short: they set flags and hand work over. Thread safety: all methods, from
+    any thread.
     """
 
     def __init__(self) -> None:
@@ -95,7 +100,8 @@ class Timer:
         self._started = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function in so many seconds; returns a function that cancels this. What it raises is logged."""
+        """Call a function in so many seconds; returns a function that cancels this. What it raises
+        is logged."""
         entry = self._scheduler.enter(seconds, 0, callback)
         with self._lock:
             if not self._started:

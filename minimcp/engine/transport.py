@@ -1,7 +1,9 @@
-"""What a transport of one connection implements: receive, send, close; lines; and the transport over descriptors.
+"""What a transport of one connection implements: receive, send, close; lines; and the transport
+over descriptors.
 
-A transport carries lines: one JSON-RPC message (or array) each, UTF-8, ended by a line feed. It knows nothing of what
-is inside them. The `Connection` above it has one thread in `receive`, and never more than one at a time in `send`.
+A transport carries lines: one JSON-RPC message (or array) each, UTF-8, ended by a line feed. It
+knows nothing of what is inside them. The `Connection` above it has one thread in `receive`, and
+never more than one at a time in `send`.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -24,7 +26,8 @@ except ImportError:  # pragma: no cover - Windows
 # What is kept of the beginning and of the end of a line that is too long.
 HEAD_BYTES, TAIL_BYTES = 4096, 512
 
-# What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of threads per 64 KiB.
+# What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of
+# threads per 64 KiB.
 PIPE_BYTES = 256 * 1024
 
 # How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away.
@@ -38,7 +41,8 @@ _AT_ONCE = getattr(select, "PIPE_BUF", None)
 
 
 class TooLong(NamedTuple):
-    """Stands in the place of a line that was longer than the limit and was skipped up to its line feed.
+    """Stands in the place of a line that was longer than the limit and was skipped up to its line
+    feed.
 
     Args:
         limit: The limit, in bytes.
@@ -58,27 +62,30 @@ Frame = Union[bytes, TooLong]
 class Transport:
     """One connection to one peer, as bytes.
 
-    `receive` and `send` run at the same time on different threads; `close` may run on any third one, at any moment,
-    several times, and makes the other two return.
+    `receive` and `send` run at the same time on different threads; `close` may run on any third
+    one, at any moment, several times, and makes the other two return.
 
     Attributes:
         name: Shown in logs and errors: the command, "stdio", "memory".
-        headers: Of the HTTP request that opened the connection, with ``principal``, who sent it; empty where none did.
+        headers: Of the HTTP request that opened the connection, with ``principal``, who sent it;
+            empty where none did.
     """
 
     name: str = ""
     headers: Mapping[str, str] = {}
 
     def receive(self) -> list[Frame]:
-        """Wait for lines and return all that are complete, in order, at least one; an empty list at the end.
+        """Wait for lines and return all that are complete, in order, at least one; an empty list at
+        the end.
 
-        The end is the peer's end of stream, a broken connection or `close`. What stands after the last line feed then
-        is a last line. Never raises.
+        The end is the peer's end of stream, a broken connection or `close`. What stands after the
+        last line feed then is a last line. Never raises.
         """
         raise NotImplementedError
 
     def send(self, data: bytes, seconds: float) -> int:
-        """Hand bytes to the peer as far as it takes them; returns how many it took, 0 when the time was over.
+        """Hand bytes to the peer as far as it takes them; returns how many it took, 0 when the time
+        was over.
 
         Args:
             data: Whole lines, or the rest of what an earlier call could not hand over.
@@ -90,18 +97,22 @@ class Transport:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of everything the transport holds, within a few seconds at most. Idempotent, from any thread."""
+        """Let go of everything the transport holds, within a few seconds at most. Idempotent, from
+        any thread."""
         raise NotImplementedError
 
     def close_in_fork(self) -> None:
-        """Close descriptors and do nothing else: this process is a fork of the one that made the transport."""
+        """Close descriptors and do nothing else: this process is a fork of the one that made the
+        transport."""
 
     def is_heard(self) -> bool:
-        """Whether the peer may still read what is sent, though it sends no more; True when that cannot be told."""
+        """Whether the peer may still read what is sent, though it sends no more; True when that
+        cannot be told."""
         return True
 
     def was_read(self) -> bool:
-        """Whether the peer has taken any of what was sent, asked when it is lost; True when that cannot be told."""
+        """Whether the peer has taken any of what was sent, asked when it is lost; True when that
+        cannot be told."""
         return True
 
     def lost(self, reason: str) -> ConnectionLost:
@@ -114,10 +125,11 @@ class Transport:
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines, in time linear in its length however it arrives. For one thread.
+    """Cuts a stream of bytes into lines, in time linear in its length however it arrives. For one
+    thread.
 
-    Only LF ends a line. One CR before it is dropped, empty lines are skipped, a byte order mark is dropped at the very
-    start; every other byte is left alone.
+    Only LF ends a line. One CR before it is dropped, empty lines are skipped, a byte order mark is
+    dropped at the very start; every other byte is left alone.
 
     Args:
         limit: Bytes that a line may have, without its line end; None sets no limit.
@@ -157,12 +169,14 @@ class LineSplitter:
         return frames
 
     def rest(self) -> list[Frame]:
-        """What stands after the last line feed: at most one line. To be called at the end of the stream."""
+        """What stands after the last line feed: at most one line. To be called at the end of the
+        stream."""
         return self.feed(b"\n")
 
 
 class _NoPoll:
-    """Stands where `select.poll` does not exist (Windows): reads and writes themselves wait, until the peer ends."""
+    """Stands where `select.poll` does not exist (Windows): reads and writes themselves wait, until
+    the peer ends."""
 
     def register(self, number: int, event: int) -> None:
         """Nothing is known of a descriptor before it is read or written."""
@@ -175,8 +189,9 @@ class _NoPoll:
 class _End:
     """A descriptor that one thread at a time waits for and any other may close.
 
-    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a moment later. So the
-    thread waits for a pipe of our own too, which `close` writes to, and what is here is closed when nobody uses it.
+    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a
+    moment later. So the thread waits for a pipe of our own too, which `close` writes to, and what
+    is here is closed when nobody uses it.
 
     Args:
         number: The descriptor; owned from now on. -1 for none.
@@ -201,7 +216,8 @@ class _End:
                 self.poller.register(each, event if each == number else _READABLE)
 
     def close(self, seconds: float) -> None:
-        """Call away the thread that uses it, and close it if that leaves it within so many seconds. Idempotent."""
+        """Call away the thread that uses it, and close it if that leaves it within so many seconds.
+        Idempotent."""
         with self._closing:
             if not self.closed:
                 self.closed = True
@@ -233,9 +249,10 @@ class StreamTransport(Transport):
         reading: Where the peer's lines come from; owned from now on.
         writing: Where ours go to; owned from now on. -1 sends nothing.
         limit: Bytes of one line; None sets no limit.
-        shared: Whether others use the file that ``writing`` refers to, so that it must not be made non-blocking.
-        ended: A descriptor that becomes readable when the peer's process has ended, which is the end of its stream as
-            soon as nothing is left to read; owned from now on. -1 for none.
+        shared: Whether others use the file that ``writing`` refers to, so that it must not be made
+            non-blocking.
+        ended: A descriptor that becomes readable when the peer's process has ended, which is the
+            end of its stream as soon as nothing is left to read; owned from now on. -1 for none.
         wakers: Two pipes, for its own use; empty makes them.
 
     Raises:
@@ -280,7 +297,8 @@ class StreamTransport(Transport):
         return frames
 
     def read(self) -> Optional[bytes]:
-        """Wait for bytes and return them; empty at the end of the stream, None when it broke or is closed."""
+        """Wait for bytes and return them; empty at the end of the stream, None when it broke or is
+        closed."""
         chunk: Optional[bytes] = None
         end = self._in
         with end.lock:
@@ -328,7 +346,8 @@ class StreamTransport(Transport):
         return not poller.poll(0)
 
     def close_writing(self) -> None:
-        """Send nothing more, which the peer sees as the end of its input; go on receiving. Idempotent."""
+        """Send nothing more, which the peer sees as the end of its input; go on receiving.
+        Idempotent."""
         self._out.close(LEAVING_SECONDS)
 
     def close(self) -> None:
@@ -392,8 +411,8 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
     """What a connection calls for every line on the wire, made of what a user gave as ``trace=``.
 
     Args:
-        trace: A text file, or a callable that gets ("-->" for sent or "<--" for received, text); None for no trace.
-            What it raises is logged once and does not hurt the connection.
+        trace: A text file, or a callable that gets ("-->" for sent or "<--" for received, text);
+            None for no trace. What it raises is logged once and does not hurt the connection.
 
     Raises:
         TypeError: It is neither.

@@ -1,7 +1,8 @@
-"""`Apps`: pages of HTML that a host shows in the conversation, beside the results of tools that name them.
+"""`Apps`: pages of HTML that a host shows in the conversation, beside the results of tools that
+name them.
 
-A page is a resource under a ``ui://`` URI. It talks to the host by JSON-RPC between windows: a page that says
-``<script src="minimcp-app.js"></script>`` gets apps.js in that place, which does so.
+A page is a resource under a ``ui://`` URI. It talks to the host by JSON-RPC between windows: a page
+that says ``<script src="minimcp-app.js"></script>`` gets apps.js in that place, which does so.
 
 https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 """
@@ -28,7 +29,8 @@ CSP = ("connect_domains", "resource_domains", "frame_domains", "base_uri_domains
 PERMISSIONS = ("camera", "microphone", "geolocation", "clipboard_write")
 
 _SCRIPT = re.compile(r'<script src="minimcp-app\.js">\s*</script>', re.IGNORECASE)
-# A source of a Content Security Policy that names a host; nothing that ends the directive or begins another source.
+# A source of a Content Security Policy that names a host; nothing that ends the directive or begins
+# another source.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9*._:\[\]-]+", re.IGNORECASE | re.ASCII)
 
 
@@ -41,7 +43,8 @@ def script() -> str:
 
 
 class App(Readable):
-    """A resource that is a page: the script is put into it, and what it asks of the host stands beside it.
+    """A resource that is a page: the script is put into it, and what it asks of the host stands
+    beside it.
 
     Raises:
         TypeError: The function cannot be one, or an option is of another type.
@@ -80,10 +83,12 @@ class App(Readable):
 
 
 class Apps(Extension):
-    """Lets tools show pages: ``Server("x", extensions=[Apps()])``, `Server.app` and ``@server.tool(ui="ui://...")``.
+    """Lets tools show pages: ``Server("x", extensions=[Apps()])``, `Server.app` and
+    ``@server.tool(ui="ui://...")``.
 
-    A host says ``connect(..., extensions=[Apps()])`` and finds the URI of a tool's page in ``tool.meta["ui"]``; showing
-    it, and keeping tools whose "visibility" lacks "model" from the model, is the host's own work. Thread-safe.
+    A host says ``connect(..., extensions=[Apps()])`` and finds the URI of a tool's page in
+    ``tool.meta["ui"]``; showing it, and keeping tools whose "visibility" lacks "model" from the
+    model, is the host's own work. Thread-safe.
     """
 
     identifier = "io.modelcontextprotocol/ui"

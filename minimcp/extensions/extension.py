@@ -1,4 +1,5 @@
-"""`Extension`: what adds to the protocol, as a plain class that a server, a client or both are given.
+"""`Extension`: what adds to the protocol, as a plain class that a server, a client or both are
+given.
 
 Nothing of it is there unless somebody names it: ``Server("x", extensions=[Greetings()])`` and
 ``connect(target, extensions=[Greetings()])`` declare it, each with its settings.
@@ -26,28 +27,33 @@ log = logger("minimcp.extensions")
 
 
 class Extension:
-    """One extension of the protocol: subclass it, and mark its methods with `minimcp.method` and `notification`.
+    """One extension of the protocol: subclass it, and mark its methods with `minimcp.method` and
+    `notification`.
 
-    One object serves one server, or any number of clients. A marked ``def say(self, params, ctx)`` serves the requests
-    of clients, as under `Server.method`, on worker threads, several at once; a client that did not declare the
-    extension gets -32021. A marked ``def heard(self, params)`` gets the notifications of the other side: of clients on
-    worker threads, of the server on the client's thread for callbacks, in order. In 2026-07-28 a server sends what
-    `tell` is given only to streams that listen to it: there a client hears nothing until its program holds
+    One object serves one server, or any number of clients. A marked ``def say(self, params, ctx)``
+    serves the requests of clients, as under `Server.method`, on worker threads, several at once; a
+    client that did not declare the extension gets -32021. A marked ``def heard(self, params)`` gets
+    the notifications of the other side: of clients on worker threads, of the server on the client's
+    thread for callbacks, in order. In 2026-07-28 a server sends what `tell` is given only to
+    streams that listen to it: there a client hears nothing until its program holds
     ``client.listen(filters=...)`` open. Everything that comes is untrusted.
 
-    `declare`, `route`, `notified` and `listened` are called by the thread that takes messages in, over stdio the one
-    that reads: a subclass that overrides them must be quick, and must not wait.
+    `declare`, `route`, `notified` and `listened` are called by the thread that takes messages in,
+    over stdio the one that reads: a subclass that overrides them must be quick, and must not wait.
 
     Attributes, which a subclass sets:
-        identifier: What both sides declare it by, with a prefix that belongs to its author: "com.example/greetings".
-            What breaks it for the other side gets a new one.
+        identifier: What both sides declare it by, with a prefix that belongs to its author:
+            "com.example/greetings". What breaks it for the other side gets a new one.
         settings: What is declared with it.
-        names: From methods of requests to the member of their params that the header ``Mcp-Name`` repeats over HTTP.
-        filters: Members of the filter of `subscriptions/listen` that it understands; each is True or a list of text.
-        result_types: From values of ``resultType`` to the methods whose results may have them, for clients; they go to
-            `follow`.
+        names: From methods of requests to the member of their params that the header ``Mcp-Name``
+            repeats over HTTP.
+        filters: Members of the filter of `subscriptions/listen` that it understands; each is True
+            or a list of text.
+        result_types: From values of ``resultType`` to the methods whose results may have them, for
+            clients; they go to `follow`.
         options: Options of `Server.tool` that it makes something of.
-        refreshed_by: Lists of the specification, such as "resources/list", before each of which `refresh` is called.
+        refreshed_by: Lists of the specification, such as "resources/list", before each of which
+            `refresh` is called.
         server: That it serves; None where it serves none.
     """
 
@@ -64,10 +70,12 @@ class Extension:
     # ------------------------------------------------------------ at a server
 
     def install(self, server: Any) -> None:
-        """Become a part of a `Server`, before it has handlers; a subclass may add tools and resources here.
+        """Become a part of a `Server`, before it has handlers; a subclass may add tools and
+        resources here.
 
         Raises:
-            TypeError, ValueError: The identifier is none, or a method cannot be what it is marked as.
+            TypeError, ValueError: The identifier is none, or a method cannot be what it is marked
+                as.
             ValueError: This object serves another server.
         """
         check_extensions({self.identifier: self.settings})
@@ -133,11 +141,13 @@ class Extension:
             raise lacks("ext:" + self.identifier, what, peer.revision)
 
     def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
-        """Have a notification of a client heard; False when it is none of these, or not for this client to send.
+        """Have a notification of a client heard; False when it is none of these, or not for this
+        client to send.
 
         Args:
             notification: It.
-            peer: What the client declared; None where nothing is known of it, because requests stand alone.
+            peer: What the client declared; None where nothing is known of it, because requests
+                stand alone.
         """
         method, params = notification
         function = self._notification_handlers.get(method)
@@ -147,7 +157,8 @@ class Extension:
         return True
 
     def refresh(self) -> None:
-        """Register what there is now, before a list of it is sent. On worker threads, several at once."""
+        """Register what there is now, before a list of it is sent. On worker threads, several at
+        once."""
 
     def _refreshed(self, serve: Handler, incoming: IncomingRequest) -> Any:
         self.refresh()
@@ -167,11 +178,12 @@ class Extension:
         return {}
 
     def offer(self, tool: RegisteredTool) -> None:
-        """Change how a tool is served, by its ``route``, or what lists say of that, by its ``execution``."""
+        """Change how a tool is served, by its ``route``, or what lists say of that, by its
+        ``execution``."""
 
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
-        """What a client hears of that listens with one of the `filters`: from keys, by which `tell` names them, to
-        their names in the acknowledgement. True listens to the key "".
+        """What a client hears of that listens with one of the `filters`: from keys, by which `tell`
+        names them, to their names in the acknowledgement. True listens to the key "".
 
         Raises:
             CapabilityNotSupported: The client did not declare the extension.
@@ -191,14 +203,17 @@ class Extension:
     def tell(
         self, method: str, params: Mapping[str, Json], member: str = "", key: str = ""
     ) -> None:
-        """Send a notification to the sessions that declared the extension, and to the streams that listen to this.
+        """Send a notification to the sessions that declared the extension, and to the streams that
+        listen to this.
 
-        While a client does not read, only the newest of a method and key waits for it. Thread-safe; never blocks.
+        While a client does not read, only the newest of a method and key waits for it. Thread-safe;
+        never blocks.
 
         Args:
             method: Of the notification.
             params: Of the notification.
-            member: The filter that it belongs to; empty for a notification that no stream can listen to.
+            member: The filter that it belongs to; empty for a notification that no stream can
+                listen to.
             key: What it is about, as `listened` names it.
         """
         self.subscriptions.extension_tells(
@@ -213,7 +228,8 @@ class Extension:
         """Make the complete result of one with a ``resultType`` of this extension.
 
         Args:
-            call: Sends what else is to be asked, in the time that the program gave: ``call.request(method, params)``.
+            call: Sends what else is to be asked, in the time that the program gave:
+                ``call.request(method, params)``.
             method: Of the request.
             params: Of the request.
             result: Its result.
@@ -226,7 +242,8 @@ class Extension:
     # ------------------------------------------------------------ at either
 
     def notification_handlers(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
-        """What hears notifications of the other side, by their methods. Raises TypeError: one of it is async."""
+        """What hears notifications of the other side, by their methods. Raises TypeError: one of it
+        is async."""
         found = {
             mark.arguments[0]: function
             for function, mark in marks_of(self)

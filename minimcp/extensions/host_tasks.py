@@ -1,4 +1,5 @@
-"""`HostTasks`: what a server asks a client as a task (2025-11-25): samples of its model, and questions to its user.
+"""`HostTasks`: what a server asks a client as a task (2025-11-25): samples of its model, and
+questions to its user.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 """

@@ -1,8 +1,9 @@
 """`Skills`: a folder of skills, which clients list, verify and read.
 
-Every folder with a ``SKILL.md`` is a skill, at any depth, and its files are resources: ``acme/refunds/SKILL.md`` is
-``skill://acme/refunds/SKILL.md``. A request finds the folder as it is then. Files are opened from folder to folder, and
-no symbolic link is followed on the way, so that none that appears meanwhile leads outside.
+Every folder with a ``SKILL.md`` is a skill, at any depth, and its files are resources:
+``acme/refunds/SKILL.md`` is ``skill://acme/refunds/SKILL.md``. A request finds the folder as it is
+then. Files are opened from folder to folder, and no symbolic link is followed on the way, so that
+none that appears meanwhile leads outside.
 
 https://modelcontextprotocol.io/seps/2640-skills-extension
 """
@@ -92,15 +93,18 @@ class _Seen(NamedTuple):
 class Skills(Extension):
     """Serves a folder of skills: ``Server("x", extensions=[Skills("skills")])``. Thread-safe.
 
-    A skill is a folder with a ``SKILL.md``, which begins with front matter: its ``name``, which is that of the folder,
-    and a ``description``. What is no such skill is left out, and the log says why, with file and line. So are symbolic
-    links, names that begin with a dot or that some system does not take, and skills of over 512 files or 16 MiB.
+    A skill is a folder with a ``SKILL.md``, which begins with front matter: its ``name``, which is
+    that of the folder, and a ``description``. What is no such skill is left out, and the log says
+    why, with file and line. So are symbolic links, names that begin with a dot or that some system
+    does not take, and skills of over 512 files or 16 MiB.
 
-    Everybody who may use the server may read all files of all skills. What changes in the folder counts from the next
-    request on; whoever subscribed to a file has to be told by `Server.resource_updated`.
+    Everybody who may use the server may read all files of all skills. What changes in the folder
+    counts from the next request on; whoever subscribed to a file has to be told by
+    `Server.resource_updated`.
 
     Args:
-        folder: That holds the folders of the skills; a relative one is taken from the working directory.
+        folder: That holds the folders of the skills; a relative one is taken from the working
+            directory.
 
     Raises:
         ValueError: It is no folder, or a skill itself.
@@ -175,7 +179,8 @@ class Skills(Extension):
         params: Mapping[str, Json],
         ctx: Context,
     ) -> dict[str, Json]:
-        """A page of a list, in the order of URIs; its cursor is the last of them, so that changes shift nothing."""
+        """A page of a list, in the order of URIs; its cursor is the last of them, so that changes
+        shift nothing."""
         cursor = params.get("cursor") or SCHEME
         if not isinstance(cursor, str) or not cursor.startswith(SCHEME):
             raise InvalidParams("the cursor is none of this server's")
@@ -209,9 +214,11 @@ class Skills(Extension):
     # ------------------------------------------------------------ the folder
 
     def _look(self) -> _Seen:
-        """What the folder holds now; the skills are registered as resources, and what is left out is logged once.
+        """What the folder holds now; the skills are registered as resources, and what is left out
+        is logged once.
 
-        Who waits for another thread's look, which began after this was called, takes what that has found.
+        Who waits for another thread's look, which began after this was called, takes what that has
+        found.
         """
         begun = self._begun
         with self._lock:
@@ -356,7 +363,8 @@ class Skills(Extension):
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[Union[int, str]]:
-        """A descriptor of a file or folder; Windows has none that others are opened from, so there the path."""
+        """A descriptor of a file or folder; Windows has none that others are opened from, so there
+        the path."""
         if os.open not in os.supports_dir_fd:
             yield os.path.join(self._folder, path)
             return

@@ -1,9 +1,11 @@
-"""`Tasks`: calls of tools that go on after their request was answered, in both designs of the protocol.
+"""`Tasks`: calls of tools that go on after their request was answered, in both designs of the
+protocol.
 
-With a handshake (2025-11-25) a client asks for a task by ``params.task``, gets the questions of its handler while it
-waits in `tasks/result`, and finds the result there. Where requests stand alone the server decides, for a client that
-declares the extension; questions and the result are in what `tasks/get` answers, and `tasks/update` brings answers.
-Either way a task is one entry of a store, which is only changed by `Tasks.change`, after the table `NEXT`.
+With a handshake (2025-11-25) a client asks for a task by ``params.task``, gets the questions of its
+handler while it waits in `tasks/result`, and finds the result there. Where requests stand alone the
+server decides, for a client that declares the extension; questions and the result are in what
+`tasks/get` answers, and `tasks/update` brings answers. Either way a task is one entry of a store,
+which is only changed by `Tasks.change`, after the table `NEXT`.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 https://modelcontextprotocol.io/seps/2663-tasks-extension
@@ -66,7 +68,8 @@ NEXT: Mapping[str, frozenset[str]] = {
     "completed": frozenset(), "failed": frozenset(), "cancelled": frozenset(),
 }  # fmt: skip
 
-# Seconds after which tasks count as lost whose process has not said that it runs, and how often it says so.
+# Seconds after which tasks count as lost whose process has not said that it runs, and how often it
+# says so.
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 LOST = (
     f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
@@ -82,7 +85,8 @@ Record = dict[str, Any]
 
 
 class TaskRequest(IncomingRequest):
-    """The call of a tool, run as a task: what it sends and asks goes to the store, and so does its answer.
+    """The call of a tool, run as a task: what it sends and asks goes to the store, and so does its
+    answer.
 
     Args:
         tasks: Those of the server.
@@ -141,7 +145,8 @@ class TaskRequest(IncomingRequest):
         return {RELATED_KEY: {"taskId": _id_of(self.task_key)}}
 
     def send(self, method: str, params: Result) -> None:
-        """Send a notification on the session that began the task; where there is none it is dropped."""
+        """Send a notification on the session that began the task; where there is none it is
+        dropped."""
         self.check()
         session = self._tasks.subscriptions.session(self.peer)
         if session is not None and not self.finished:
@@ -169,7 +174,8 @@ class TaskRequest(IncomingRequest):
     def ask(
         self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
     ) -> Union[list[Result], Failure]:
-        """Ask by the task, which is `input_required` meanwhile; arguments and errors as `IncomingRequest.ask`."""
+        """Ask by the task, which is `input_required` meanwhile; arguments and errors as
+        `IncomingRequest.ask`."""
         asked = {
             f"{method.partition('/')[0]}-{next(self._numbers)}": {
                 "method": method,
@@ -199,7 +205,8 @@ class TaskRequest(IncomingRequest):
                 self.timeout.resume()
 
     def _change(self, change: Optional[Callable[[Record], Any]]) -> Record:
-        """Change the task's record, or only look at it. Raises Cancelled: the task has ended without this handler."""
+        """Change the task's record, or only look at it. Raises Cancelled: the task has ended
+        without this handler."""
         self.check()
         look = (
             self._tasks.load(self.task_key)
@@ -236,19 +243,22 @@ class _TaskSink(Sink):
 
 
 class Tasks(Extension):
-    """Lets tools run as tasks: ``Server("x", extensions=[Tasks()])`` and ``@server.tool(task="optional")``.
+    """Lets tools run as tasks: ``Server("x", extensions=[Tasks()])`` and
+    ``@server.tool(task="optional")``.
 
-    One object serves one server. A task belongs to who is authenticated; where nobody is, to everybody who knows its
-    id, which cannot be guessed, and then tasks are not listed. Thread-safe.
+    One object serves one server. A task belongs to who is authenticated; where nobody is, to
+    everybody who knows its id, which cannot be guessed, and then tasks are not listed. Thread-safe.
 
     Args:
-        store: Where tasks are kept; None takes that of the server, or keeps them while the process runs. With a
-            `SqliteStore` finished tasks survive it, and those that it left unfinished are `failed`, and say so, 10 s
-            later.
-        ttl: Seconds that a task is kept, from its creation, unless a client asks for another time; None keeps it.
+        store: Where tasks are kept; None takes that of the server, or keeps them while the process
+            runs. With a `SqliteStore` finished tasks survive it, and those that it left unfinished
+            are `failed`, and say so, 10 s later.
+        ttl: Seconds that a task is kept, from its creation, unless a client asks for another time;
+            None keeps it.
         max_ttl: The most that a client may ask for.
         poll_interval: Seconds that clients are asked to wait between two looks at a task.
-        max_tasks: Tasks of one client (where nobody is authenticated of all) that are kept at the same time.
+        max_tasks: Tasks of one client (where nobody is authenticated of all) that are kept at the
+            same time.
         max_bytes: Bytes of their results together, behind which no other task begins.
 
     Raises:
@@ -299,7 +309,8 @@ class Tasks(Extension):
         return HostTasks(limits)
 
     def renew_in_fork(self) -> None:
-        """Begin without running tasks: they are the parent's. Python calls this in a forked process."""
+        """Begin without running tasks: they are the parent's. Python calls this in a forked
+        process."""
         self.requests = RunningRequests(self._limits)
         self._lease, self._held = "lease/" + secrets.token_hex(16), False
         self._running: dict[str, TaskRequest] = {}
@@ -368,7 +379,8 @@ class Tasks(Extension):
         """Whether a call of a tool is to run as a task.
 
         Raises:
-            MethodNotFound: With a handshake: it has to, and the client did not ask for it, or the other way round.
+            MethodNotFound: With a handshake: it has to, and the client did not ask for it, or the
+                other way round.
             CapabilityNotSupported: It has to, and the client did not declare the extension.
             InvalidParams: ``task`` is no object.
         """
@@ -409,14 +421,16 @@ class Tasks(Extension):
         return record
 
     def change(self, key: str, change: Callable[[Record], Any]) -> Optional[Record]:
-        """Change the record of a task that has not ended; whoever changes it meanwhile is heard too.
+        """Change the record of a task that has not ended; whoever changes it meanwhile is heard
+        too.
 
         Args:
             key: Of the task.
             change: Changes a record; called again when another thread or process was first.
 
         Returns:
-            The record as it is now: one with a terminal state was not changed. None when there is none.
+            The record as it is now: one with a terminal state was not changed. None when there is
+                none.
         """
         while True:
             entry = self.store.get(key)
@@ -567,7 +581,8 @@ class Tasks(Extension):
         return {"task": task} if core else self._closed({"resultType": "task", **task}, incoming)
 
     def begin_waiting(self) -> None:
-        """Begin the tasks that wait, in the order of their creation, while fewer run than may (`Limits.requests`)."""
+        """Begin the tasks that wait, in the order of their creation, while fewer run than may
+        (`Limits.requests`)."""
         with self._lock:
             while self._waiting:
                 try:
@@ -622,7 +637,8 @@ class Tasks(Extension):
                 self.pool.close()  # until the next task
 
     def _hold_lease(self) -> None:
-        """Have the store know that this process runs, from before its first task until after its last one."""
+        """Have the store know that this process runs, from before its first task until after its
+        last one."""
         with self._lock:
             if self._cancel_renewal is None:
                 self._held = False
@@ -641,7 +657,8 @@ class Tasks(Extension):
         )
 
     def _renew(self) -> None:
-        """Renew the lease, and end the handlers whose tasks another process has ended, or whose time is over."""
+        """Renew the lease, and end the handlers whose tasks another process has ended, or whose
+        time is over."""
         with self._lock:
             running = list(self._running.items())
         try:
@@ -796,7 +813,8 @@ class Tasks(Extension):
     # ------------------------------------------------------------ listening
 
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> dict[str, str]:
-        """As `Extension.listened`: the tasks that are its sender's, from their keys in the store to their ids."""
+        """As `Extension.listened`: the tasks that are its sender's, from their keys in the store to
+        their ids."""
         if wanted is True:
             raise InvalidParams("taskIds is a list of the ids of tasks")
         keys = {_key(incoming, id): id for id in super().listened(member, wanted, incoming)}

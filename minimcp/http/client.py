@@ -1,11 +1,13 @@
-"""Streamable HTTP, the client's side, in both eras: `HttpServer` names a server, `HttpClientSession` is a connection.
+"""Streamable HTTP, the client's side, in both eras: `HttpServer` names a server,
+`HttpClientSession` is a connection.
 
-The thread that makes a call sends its POST and reads the response itself; no other thread is woken for it. Another
-thread, or a timer, ends a call by noting how it ends and then aborting its HTTP request. A question of the server is
-answered in the client's pool, and the thread that has run the host's function posts the answer. One thread, started on
-need, posts what nobody waits for: ``notifications/cancelled``, refusals of questions that the host is not asked, the
-end of the session. Only streams that stay open have threads of their own: that for notifications, and in HTTP+SSE the
-one that brings everything.
+The thread that makes a call sends its POST and reads the response itself; no other thread is woken
+for it. Another thread, or a timer, ends a call by noting how it ends and then aborting its HTTP
+request. A question of the server is answered in the client's pool, and the thread that has run the
+host's function posts the answer. One thread, started on need, posts what nobody waits for:
+``notifications/cancelled``, refusals of questions that the host is not asked, the end of the
+session. Only streams that stay open have threads of their own: that for notifications, and in
+HTTP+SSE the one that brings everything.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
@@ -84,22 +86,26 @@ TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
 # How much of the body of an error is read, and how much of it is shown.
 ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
 
-# What a server gets to open the stream for notifications that belong to no request; many have none, in many ways.
+# What a server gets to open the stream for notifications that belong to no request; many have none,
+# in many ways.
 GET_SECONDS = 2.0
 
-# Seconds before a stream is asked for again, where the server does not say; at most, and at most if it says.
+# Seconds before a stream is asked for again, where the server does not say; at most, and at most if
+# it says.
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY = 1.0, 30.0, 60.0
 
 # How often in a row resuming the stream of a call may fail.
 RESUME_TRIES = 3
 
-# How many streams in a row may end at once without a message, before they are asked for less and less often.
+# How many streams in a row may end at once without a message, before they are asked for less and
+# less often.
 EMPTY_STREAMS = 3
 
 # Seconds between two streams at least, whatever the server asks for.
 SHORTEST_PAUSE = 0.1
 
-# Messages that are to be posted and nobody waits for, and the bytes of the longest; others are dropped.
+# Messages that are to be posted and nobody waits for, and the bytes of the longest; others are
+# dropped.
 MOST_UNTOLD, LONGEST_UNTOLD = 10_000, 4096
 
 # HTTP requests at the same time at most when many are sent at once.
@@ -120,10 +126,13 @@ class HttpServer:
     Args:
         url: With http or https.
         headers: Sent with every request; None adds none.
-        auth: None, a bearer token, a callable that returns one (asked for each request), an AuthBase of `requests`, or
-            a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or `WorkloadIdentity`.
-        verify: Whether the server's certificate is checked; a path names a bundle of CAs to check it by.
-        cert: A client certificate: the path of a file with key and certificate, or a pair of paths; None shows none.
+        auth: None, a bearer token, a callable that returns one (asked for each request), an
+            AuthBase of `requests`, or a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
+            `WorkloadIdentity`.
+        verify: Whether the server's certificate is checked; a path names a bundle of CAs to check
+            it by.
+        cert: A client certificate: the path of a file with key and certificate, or a pair of paths;
+            None shows none.
         proxies: By scheme, as `requests` takes them; None leaves it to the environment.
 
     Raises:
@@ -164,7 +173,8 @@ class HttpServer:
 
 
 class RequestHeaders:
-    """The headers of requests in which each POST stands alone: what of the body stands in them too. Thread-safe.
+    """The headers of requests in which each POST stands alone: what of the body stands in them too.
+    Thread-safe.
 
     Args:
         name: Of the connection, for messages.
@@ -177,8 +187,8 @@ class RequestHeaders:
         self._warned: set[str] = set()
 
     def admitted(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
-        """Note which arguments of freshly listed tools travel in headers; the tools but for those that cannot be
-        called, because what they say about headers is wrong.
+        """Note which arguments of freshly listed tools travel in headers; the tools but for those
+        that cannot be called, because what they say about headers is wrong.
 
         Raises:
             RequestTimeout: The deadline came first.
@@ -222,7 +232,8 @@ class RequestHeaders:
 
 
 class _Call(PendingCall):
-    """One request of ours, and the HTTP request that carries it, which is aborted when another thread ends the call."""
+    """One request of ours, and the HTTP request that carries it, which is aborted when another
+    thread ends the call."""
 
     # What its own response has brought, before it is read to its end.
     answer: Union[Result, Failure, None] = None
@@ -240,7 +251,8 @@ class _Call(PendingCall):
         self.http.abort()
 
     def report(self) -> None:
-        """Run the callback for progress that has come, until the call has ended (the calling thread)."""
+        """Run the callback for progress that has come, until the call has ended (the calling
+        thread)."""
         on_item = self.on_item
         while on_item is not None and self.ending is None and not self.queue.empty():
             item = self.queue.get()
@@ -250,7 +262,8 @@ class _Call(PendingCall):
 
 
 class _HttpCalls(Calls):
-    """Our requests, of which each is a POST: the thread that waits for the answer sends it and reads the response.
+    """Our requests, of which each is a POST: the thread that waits for the answer sends it and
+    reads the response.
 
     Args:
         session: Whose they are.
@@ -266,7 +279,8 @@ class _HttpCalls(Calls):
     def start_all(
         self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER
     ) -> list[Any]:
-        """As `Calls.start_all`; several have threads of their own, one is left to the thread that waits."""
+        """As `Calls.start_all`; several have threads of their own, one is left to the thread that
+        waits."""
         numbered = [(next(self._ids), method, make_params) for method, make_params in requests]
         calls = [
             _Call(Request(id, method, make_params(id)), on_item, deadline)
@@ -391,7 +405,8 @@ class HttpClientSession(ClientSession):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """In a forked process the connections are those of another one: let go of them without a word."""
+        """In a forked process the connections are those of another one: let go of them without a
+        word."""
         self._lock, self._ended, self._session_id = threading.RLock(), threading.Event(), None
         for call in self.calls.pending():
             call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
@@ -408,8 +423,8 @@ class HttpClientSession(ClientSession):
         return self.era is None or self.era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
-        """Open the stream for notifications that belong to no request, where a handshake was made; a server need not
-        have one."""
+        """Open the stream for notifications that belong to no request, where a handshake was made;
+        a server need not have one."""
         if self._resumes:
             threading.Thread(
                 target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True
@@ -455,8 +470,8 @@ class HttpClientSession(ClientSession):
         self._sender.close()
 
     def _lose_session(self, call: _Call) -> NoReturn:
-        """The server knows the session no more, and has not run this call: each other one that is under way has some
-        time to hear so for itself."""
+        """The server knows the session no more, and has not run this call: each other one that is
+        under way has some time to hear so for itself."""
         refusal = SessionGone(f"{self.name}: the server has ended the session")
         refusal.refused = True
         self.calls.settle(call.id, refusal)
@@ -489,7 +504,8 @@ class HttpClientSession(ClientSession):
     def _send(
         self, line: bytes, deadline: Deadline = NEVER, message: Optional[Notification] = None
     ) -> bool:
-        """Post a notification, or an answer; what goes wrong is logged. Blocks: until it was taken, or the deadline."""
+        """Post a notification, or an answer; what goes wrong is logged. Blocks: until it was taken,
+        or the deadline."""
         return self._exchange(partial(self._post, line=line, message=message), deadline)
 
     def _tell(self, line: bytes) -> None:
@@ -609,7 +625,8 @@ class HttpClientSession(ClientSession):
         )
 
     def error_of(self, response: HttpResponse) -> Failure:
-        """The error of the protocol in a response that is no success. Raises McpError: there is none in it."""
+        """The error of the protocol in a response that is no success. Raises McpError: there is
+        none in it."""
         body, status, headers = response.start(ERROR_BYTES), response.status, response.headers
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
@@ -648,7 +665,8 @@ class HttpClientSession(ClientSession):
         Args:
             http: By which another thread may end this.
             response: The stream; None asks for it first.
-            call: Which waits for the answer; None for the stream that belongs to no request, which is read for ever.
+            call: Which waits for the answer; None for the stream that belongs to no request, which
+                is read for ever.
 
         Raises:
             ConnectionLost: It has ended and cannot be resumed.
@@ -700,7 +718,8 @@ class HttpClientSession(ClientSession):
             response = None
 
     def _listen(self) -> None:
-        """Keep the stream open for notifications that belong to no request; that a server has none is no error."""
+        """Keep the stream open for notifications that belong to no request; that a server has none
+        is no error."""
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
@@ -712,8 +731,8 @@ class HttpClientSession(ClientSession):
     def _read_events(
         self, response: HttpResponse, reader: EventReader, call: Optional[_Call]
     ) -> str:
-        """Read a stream until it ends, or has brought the answer to a call, or that has ended; how it was cut, in
-        words."""
+        """Read a stream until it ends, or has brought the answer to a call, or that has ended; how
+        it was cut, in words."""
         while call is None or call.answer is None:
             try:
                 data = response.read()

@@ -1,9 +1,10 @@
-"""HTTP+SSE, the client's side, and `agree_over_http`, which finds out what a server with a URL speaks.
+"""HTTP+SSE, the client's side, and `agree_over_http`, which finds out what a server with a URL
+speaks.
 
 HTTP+SSE came before Streamable HTTP, and many servers still speak it.
 
-One stream, which the client asks for first, brings everything that the server says; its first event names the URL that
-messages are posted to. The end of the stream is the end of the connection.
+One stream, which the client asks for first, brings everything that the server says; its first event
+names the URL that messages are posted to. The end of the stream is the end of the connection.
 https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -36,7 +37,8 @@ OLDER = frozenset({400, 404, 405})
 
 MOST_KNOWN = 1000
 
-# By URL: servers that want the handshake, and over what. A server without a handshake is probed all the same.
+# By URL: servers that want the handshake, and over what. A server without a handshake is probed all
+# the same.
 _known: dict[str, type[HttpClientSession]] = {}
 
 
@@ -99,7 +101,8 @@ class SseSession(HttpClientSession):
 
 
 def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
-    """Connect in the newest way that the server knows: without a handshake, with one, over HTTP+SSE.
+    """Connect in the newest way that the server knows: without a handshake, with one, over
+    HTTP+SSE.
 
     The probe itself is judged as over any transport. An outage is never a verdict.
 
@@ -108,7 +111,8 @@ def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
         agree: Agrees over a session, and closes it when that fails.
 
     Raises:
-        ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the protocol.
+        ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the
+            protocol.
         AuthorizationError: It wants to know who asks.
         McpError: As `negotiate`.
     """

@@ -1,8 +1,8 @@
 """Streamable HTTP, the server's side, without sockets: from a parsed request to its response.
 
-Requests that carry their revision stand alone; others belong to a session that `initialize` opens. Both come to one
-path. Not here: how bytes travel (`headers.ResponseWriter`), and what requests mean.
-https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+Requests that carry their revision stand alone; others belong to a session that `initialize` opens.
+Both come to one path. Not here: how bytes travel (`headers.ResponseWriter`), and what requests
+mean. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -128,7 +128,8 @@ class HttpService:
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
-        """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by its head alone."""
+        """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by
+        its head alone."""
         headers, asked = request.headers, (request.method, request.path, streams)
         if self.is_health(request):
             return
@@ -148,11 +149,13 @@ class HttpService:
             raise HttpError(503, "the server is closing", (("Retry-After", str(RETRY_SECONDS)),))
 
     def is_health(self, request: HttpRequest) -> bool:
-        """Whether somebody asks only whether requests are taken, by whatever name it knows the server."""
+        """Whether somebody asks only whether requests are taken, by whatever name it knows the
+        server."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens. None: it is."""
+        """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens.
+        None: it is."""
         headers = request.headers
         if (
             request.method == "OPTIONS"
@@ -187,7 +190,8 @@ class HttpService:
         """Return if there is something at a path. Raises HttpError: there is nothing."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
-        """Return if a request may be served as far as its head tells, whose Host and Origin are right.
+        """Return if a request may be served as far as its head tells, whose Host and Origin are
+        right.
 
         Raises:
             HttpError: It may not.
@@ -243,7 +247,8 @@ class HttpService:
                 writer.send(response.status, response.headers, response.body)
 
     def check_body(self, headers: Headers) -> None:
-        """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of another type, too long."""
+        """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of
+        another type, too long."""
         require(
             is_json(headers.get("Content-Type")),
             415,
@@ -259,7 +264,8 @@ class HttpService:
             raise self._too_long()
 
     def body_of(self, request: HttpRequest) -> bytes:
-        """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is longer."""
+        """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is
+        longer."""
         body, limit = request.body, self.options.body_bytes
         if not isinstance(body, bytes):
             pieces, left = [], math.inf if limit is None else limit + 1
@@ -298,8 +304,10 @@ class Endpoint(HttpService):
         options: How it is served over HTTP.
         limits: What clients may cost.
         pool: Runs handlers; that of the server.
-        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the server.
-        max_streams: Streams of change notifications that are open at once; None means no limit, 0 serves none.
+        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the
+            server.
+        max_streams: Streams of change notifications that are open at once; None means no limit, 0
+            serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
         bearer: Who may send requests; None lets everybody.
     """
@@ -364,7 +372,8 @@ class Endpoint(HttpService):
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, ResponseSink] = {}
-        # Of all responses, for short moments: one for each would cost more than most of them need it.
+        # Of all responses, for short moments: one for each would cost more than most of them need
+        # it.
         self.lock = threading.RLock()
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
@@ -486,7 +495,8 @@ class Endpoint(HttpService):
         return None, peer, route
 
     def _admit_without_envelope(self, message: Message, version: Optional[str]) -> Admitted:
-        """The header names a revision without a handshake or none that there is, or no handshake is served."""
+        """The header names a revision without a handshake or none that there is, or no handshake is
+        served."""
         if version is None and not (
             isinstance(message, Request) and message.method == "initialize"
         ):
@@ -505,13 +515,15 @@ class Endpoint(HttpService):
         return None, None, None
 
     def _stands_alone(self, version: Optional[str]) -> bool:
-        """Whether a message stands alone that came with this in its header, or with none; else it is of a session."""
+        """Whether a message stands alone that came with this in its header, or with none; else it
+        is of a session."""
         revision = BY_NAME.get(version or "")
         newer = version is not None and (revision is None or not revision.handshake)
         return newer or not self._offer.handshakes
 
     def _check_scopes(self, message: Any, headers: Headers) -> None:
-        """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with status 403."""
+        """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with
+        status 403."""
         called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
@@ -626,7 +638,8 @@ class Endpoint(HttpService):
         )
 
     def keep(self, session: Session) -> None:
-        """Have a session at hand that stands in a store; for so many others as may be, those that were used last."""
+        """Have a session at hand that stands in a store; for so many others as may be, those that
+        were used last."""
         most, unused = self.options.max_sessions, list[Session]()
         with self._changed:
             session.used_at = time.monotonic()
@@ -651,7 +664,8 @@ class Endpoint(HttpService):
         self.end_here(session, reason)
 
     def end_here(self, session: Session, reason: str, unused: Optional[float] = None) -> None:
-        """End a session in this process; with a number only if it is unused for so many seconds. Idempotent."""
+        """End a session in this process; with a number only if it is unused for so many seconds.
+        Idempotent."""
         with self._changed:  # a request that comes at this moment has it kept, or finds it no more
             if unused is not None and not self._unused(session, unused):
                 return
@@ -811,7 +825,8 @@ class Endpoint(HttpService):
         streams: bool,
         named: Optional[Session] = None,
     ) -> ResponseSink:
-        """The response to requests, which `_close_response` takes back; its head names a session that was opened."""
+        """The response to requests, which `_close_response` takes back; its head names a session
+        that was opened."""
         response = ResponseSink(self, session, revision, writer, streams)
         if named is not None:
             response.headers = ((SESSION_HEADER, named.id),)
@@ -824,7 +839,8 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
-        response.incoming.clear()  # which know their response: it would be left to the garbage collector
+        # which know their response: it would be left to the garbage collector
+        response.incoming.clear()
         session = response.session
         if session is not None:
             session.responses.remove(response)
@@ -932,7 +948,8 @@ class Endpoint(HttpService):
                 self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """Refuse new requests, end what is open for notifications, let running requests finish, end all sessions.
+        """Refuse new requests, end what is open for notifications, let running requests finish, end
+        all sessions.
 
         Idempotent, from any thread.
 
@@ -974,7 +991,8 @@ class Endpoint(HttpService):
 
 
 def _memory_of(text: bytes, limit: float) -> int:
-    """About how many bytes of memory the objects, members and elements take that a text is decoded to, strings aside.
+    """About how many bytes of memory the objects, members and elements take that a text is decoded
+    to, strings aside.
 
     Linear in the text.
 

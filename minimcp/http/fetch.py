@@ -1,9 +1,10 @@
 """HTTP requests to one server, of which any thread may abort one: `Fetcher`.
 
-Nothing else uses `requests`. It brings what its users know (proxies, CA bundles, certificates, auth objects,
-cookies); the requests themselves go through the pools of `urllib3` below it, which costs a third of the time. No
-request has a timeout of its own once it is connected: who waits has a deadline and calls `AbortableRequest.abort`,
-which no peer can delay by sending single bytes. An answer that is compressed is refused: none was asked for.
+Nothing else uses `requests`. It brings what its users know (proxies, CA bundles, certificates, auth
+objects, cookies); the requests themselves go through the pools of `urllib3` below it, which costs a
+third of the time. No request has a timeout of its own once it is connected: who waits has a
+deadline and calls `AbortableRequest.abort`, which no peer can delay by sending single bytes. An
+answer that is compressed is refused: none was asked for.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from ..protocol.uri_template import parse_web_url
 # For TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0
 
-# How long a connection may be idle and still be used again. Servers close such ones, the hasty ones after 2 s, and
-# what is sent at that moment is lost: nobody knows whether it has run, so it cannot be sent again.
+# How long a connection may be idle and still be used again. Servers close such ones, the hasty ones
+# after 2 s, and what is sent at that moment is lost: nobody knows whether it has run, so it cannot
+# be sent again.
 KEPT_SECONDS = 1.5
 
 # Connections that are kept open for the next request.
@@ -55,7 +57,8 @@ OWN_HEADERS = frozenset(
     {"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"}
 )
 
-# None, a bearer token, a callable that returns one, an AuthBase of `requests`, or an object such as `SignIn`.
+# None, a bearer token, a callable that returns one, an AuthBase of `requests`, or an object such as
+# `SignIn`.
 Auth = Any
 
 # How often one request is sent at most, with one token and then another.
@@ -77,7 +80,8 @@ class AbortableRequest:
 
     Args:
         deadline: Of who waits for it; it is paused while a person signs in.
-        allowed: Gets an IP address, and tells whether it may be connected to; None allows all. Proxies are not asked.
+        allowed: Gets an IP address, and tells whether it may be connected to; None allows all.
+            Proxies are not asked.
     """
 
     def __init__(
@@ -110,18 +114,20 @@ _Mixed: Any = object
 
 
 class AbortableConnection(_Mixed):
-    """Mixed into the connections of `urllib3`: the thread that reads or writes can be woken by another one.
+    """Mixed into the connections of `urllib3`: the thread that reads or writes can be woken by
+    another one.
 
-    A socket that is closed wakes nobody, one that is shut down does. The connection may serve another request by then:
-    so it has an owner, and is shut down for that one alone.
+    A socket that is closed wakes nobody, one that is shut down does. The connection may serve
+    another request by then: so it has an owner, and is shut down for that one alone.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self._lock = threading.RLock()  # a signal handler may abort what its own thread is aborting
         self._owner: Optional[AbortableRequest] = None
-        # The socket from the first moment until it is closed: ``sock`` comes later, and is None while the response is
-        # read after which the server closes. While TLS begins it is another one for the same connection.
+        # The socket from the first moment until it is closed: ``sock`` comes later, and is None
+        # while the response is read after which the server closes. While TLS begins it is another
+        # one for the same connection.
         self._socket: Any = None
         self._idle_since = float("inf")
         renewed_in_fork.add(self)
@@ -171,7 +177,8 @@ class AbortableConnection(_Mixed):
             raise OSError("given up while connecting")
 
     def _new_conn(self) -> Any:
-        """As `socket.create_connection`, but the socket is known, and can be shut down, from the beginning."""
+        """As `socket.create_connection`, but the socket is known, and can be shut down, from the
+        beginning."""
         if hasattr(self, "_socks_options"):  # a SOCKS proxy is asked
             return super()._new_conn()
         failed = OSError("its name has no address")
@@ -235,7 +242,8 @@ class KeptPool(_Mixed):
 class HttpResponse:
     """The head of a response, and its body as it comes. For one thread at a time.
 
-    ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None where it could.
+    ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None
+    where it could.
 
     Args:
         where: What was asked, for messages.
@@ -324,7 +332,8 @@ class HttpResponse:
 class Fetcher:
     """Sends requests to one server. Thread-safe.
 
-    Redirects by 307 and 308 to the same origin are followed once and remembered; all others come back as they are.
+    Redirects by 307 and 308 to the same origin are followed once and remembered; all others come
+    back as they are.
 
     Args:
         url: Of the server; other URLs that are asked must be of the same origin.
@@ -546,7 +555,8 @@ class Fetcher:
         return token
 
     def close(self) -> None:
-        """Close the connections that are kept; those in use close when they are given back. Never waits."""
+        """Close the connections that are kept; those in use close when they are given back. Never
+        waits."""
         with suppress(KeyError):
             while True:
                 self._pools.popitem()[1][
@@ -556,16 +566,19 @@ class Fetcher:
 
 
 def without_secrets(url: str) -> str:
-    """A URL for messages: without a user's name, a password and a query, any of which may be secret."""
+    """A URL for messages: without a user's name, a password and a query, any of which may be
+    secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def same_origin(url: str, reference: str) -> Optional[str]:
-    """The URL that a server means by a reference, if what proves who we are may go there: scheme, host and port stay.
+    """The URL that a server means by a reference, if what proves who we are may go there: scheme,
+    host and port stay.
 
     Args:
-        url: Where the reference came from, which is relative to it; of a user's name in it nothing stays.
+        url: Where the reference came from, which is relative to it; of a user's name in it nothing
+            stays.
         reference: What the server said.
 
     Returns:

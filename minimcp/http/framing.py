@@ -1,8 +1,8 @@
 """HTTP/1.1 without sockets or threads: bytes to requests, responses to bytes.
 
-Strict: what two programs could read in two ways is refused and ends the connection. A proxy in front of us might have
-read it the other way, and would take the rest of one client's request for the response to another's.
-https://www.rfc-editor.org/rfc/rfc9112
+Strict: what two programs could read in two ways is refused and ends the connection. A proxy in
+front of us might have read it the other way, and would take the rest of one client's request for
+the response to another's. https://www.rfc-editor.org/rfc/rfc9112
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
-# What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a body; nothing, as
-# the request is here.
+# What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a
+# body; nothing, as the request is here.
 IDLE, HEAD, BODY, READY = "idle", "head", "body", "ready"
 
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
@@ -182,14 +182,15 @@ def _keeps_alive(headers: Headers, http11: bool) -> bool:
 
 
 class RequestParser:
-    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, `take` that, and go on.
+    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, `take` that, and
+    go on.
 
     Args:
         body_bytes: Of one body, at most; None for any size.
 
     Attributes:
-        feed: Takes what the peer sent, of the next request when this one is taken; returns what is awaited then. Raises
-            HttpError when the request is refused.
+        feed: Takes what the peer sent, of the next request when this one is taken; returns what is
+            awaited then. Raises HttpError when the request is refused.
         close: Ends it.
         head: Of this request; None until all of it has come.
         body: Of this request, decoded; None until all of it has come.
@@ -270,8 +271,8 @@ class RequestParser:
             data += yield READY
 
     def _head(self, block: bytes) -> Head:
-        # A peer sends the same each time, but for the digits of Content-Length: what it sent last is cached, since a
-        # sixth of the time of a short call goes into its headers.
+        # A peer sends the same each time, but for the digits of Content-Length: what it sent last
+        # is cached, since a sixth of the time of a short call goes into its headers.
         for before, after, known in self._heads:
             digits = block[len(before) : len(block) - len(after)]
             if (
@@ -355,7 +356,8 @@ def response_head(
         head: Of the request; None where it is not known.
         status: The code.
         headers: Pairs; those that frame the body are made here.
-        length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends with the connection.
+        length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends
+            with the connection.
         keep_alive: Whether the connection is used again.
 
     Raises:

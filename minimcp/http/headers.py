@@ -1,4 +1,5 @@
-"""HTTP messages as the transports exchange them: headers, requests, responses, media types, hosts and origins.
+"""HTTP messages as the transports exchange them: headers, requests, responses, media types, hosts
+and origins.
 
 No socket is opened and no thread started in here.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
@@ -25,22 +26,24 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
-# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone; extensions have others.
+# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone;
+# extensions have others.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Headers(Mapping[str, str]):
-    """The headers of one message, immutable: case-insensitive names, values without the blanks around them.
+    """The headers of one message, immutable: case-insensitive names, values without the blanks
+    around them.
 
     As a mapping it has the first value of each name; `all` gives the others too.
 
     Args:
         given: A mapping or pairs; a name may come several times.
 
-    ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found out, for when a client
-    sends the same again: never anything about Content-Length. ``auth`` is what is known by the token in them (an
-    `AccessToken`), once that was verified; ``principal`` is who sends them, one text for each user of each client. Both
-    are None where nobody asks.
+    ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found
+    out, for when a client sends the same again: never anything about Content-Length. ``auth`` is
+    what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
+    who sends them, one text for each user of each client. Both are None where nobody asks.
     """
 
     auth: Any = None
@@ -136,7 +139,8 @@ class HttpError(Exception):
         status: Of the response.
         message: One sentence, which names the setting to change where there is one.
         headers: To send along.
-        code: Of the error in the body; None sends the words alone: nothing of the protocol is there.
+        code: Of the error in the body; None sends the words alone: nothing of the protocol is
+            there.
         id: Of the request; None where it is not known.
         data: Of the error.
     """
@@ -173,9 +177,11 @@ def require(
 
 
 class ResponseWriter(CancelToken):
-    """Where the response to one request goes: `send` once, or `begin`, any number of `write` and `end`.
+    """Where the response to one request goes: `send` once, or `begin`, any number of `write` and
+    `end`.
 
-    ``on_gone`` has a function called once, on any thread, when the peer has closed before the end; now if it has.
+    ``on_gone`` has a function called once, on any thread, when the peer has closed before the end;
+    now if it has.
 
     Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
     """
@@ -210,7 +216,8 @@ class ResponseWriter(CancelToken):
         """
 
     def has_room(self) -> bool:
-        """Whether a short piece can be written now without waiting, or would be refused at once. Never raises."""
+        """Whether a short piece can be written now without waiting, or would be refused at once.
+        Never raises."""
         return True
 
     def end(self) -> None:
@@ -224,7 +231,8 @@ class ResponseWriter(CancelToken):
 
 
 def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
-    """The type of a Content-Type header, in lower case, and its parameters; an empty type where there is none."""
+    """The type of a Content-Type header, in lower case, and its parameters; an empty type where
+    there is none."""
     name, _, rest = (value or "").partition(";")
     parameters = {}
     for part in rest.split(";"):
@@ -288,14 +296,15 @@ def parse_origin(value: str) -> Optional[WebUrl]:
 
 
 class HostPolicy:
-    """Decides by Host and Origin whether a request may be served: the guard against DNS rebinding and foreign pages.
+    """Decides by Host and Origin whether a request may be served: the guard against DNS rebinding
+    and foreign pages.
 
     Args:
-        allowed_hosts: Hosts that this server is known by, each with a port or without (then with any); ``"*"`` among
-            them takes all. None takes the names that a machine has for itself.
-        allowed_origins: Pages that may send requests, as ``https://example.com`` or ``https://example.com:8443``;
-            ``"*"`` takes all. Those on an allowed host, or on the very host they ask, may in any case. None names no
-            others.
+        allowed_hosts: Hosts that this server is known by, each with a port or without (then with
+            any); ``"*"`` among them takes all. None takes the names that a machine has for itself.
+        allowed_origins: Pages that may send requests, as ``https://example.com`` or
+            ``https://example.com:8443``; ``"*"`` takes all. Those on an allowed host, or on the
+            very host they ask, may in any case. None names no others.
 
     Raises:
         ValueError: One of them is no host or no origin.
@@ -347,7 +356,8 @@ class HostPolicy:
                 raise HttpError(403, reason)
 
     def cors(self, headers: Headers) -> tuple[tuple[str, str], ...]:
-        """What a response says so that a browser shows it to the page that asks: only to those in `allowed_origins`.
+        """What a response says so that a browser shows it to the page that asks: only to those in
+        `allowed_origins`.
 
         https://fetch.spec.whatwg.org/#http-cors-protocol
         """

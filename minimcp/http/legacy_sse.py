@@ -1,7 +1,7 @@
 """HTTP+SSE, the server's side: an event stream down, and POSTs up. Deprecated since 2025-03-26.
 
-Together the two are one connection like any other, so each client gets a transport. It lasts as long as its stream.
-https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
+Together the two are one connection like any other, so each client gets a transport. It lasts as
+long as its stream. https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class SseTransport(Transport):
             self._arrived.notify_all()
 
     def hold(self, keepalive: Optional[float]) -> None:
-        """Keep the stream open until the connection ends, with a comment whenever so many seconds have passed."""
+        """Keep the stream open until the connection ends, with a comment whenever so many seconds
+        have passed."""
         with waiting():
             while not self._ended.wait(keepalive):
                 self._write(KEEP_ALIVE)
@@ -128,7 +129,9 @@ class SseServer(HttpService):
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
-        else:  # a page of another site may load this as an image, say: without an Origin, and with any Accept
+        # a page of another site may load this as an image, say: without an Origin, and with any
+        # Accept
+        else:
             require(
                 MEDIA_TYPE in accepted(request.headers),
                 406,
@@ -183,7 +186,8 @@ class SseServer(HttpService):
         return transport
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing here."""
+        """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing
+        here."""
         self.closing = True
         for transport in list(self._transports.values()):
             transport.close()

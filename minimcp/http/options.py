@@ -15,25 +15,28 @@ from ..schema.mismatch import options_checked
 @options_checked
 @dataclass(frozen=True)
 class HttpOptions:
-    """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no limit. Immutable.
+    """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no
+    limit. Immutable.
 
     Args:
-        allowed_hosts: Names by which clients may know the server, as ``"example.com"`` or ``"example.com:8000"``;
-            ``"*"`` is any. None takes those that a machine has for itself.
-        allowed_origins: Pages that may send requests beside those of the allowed hosts, as ``"https://example.com"``;
-            ``"*"`` is any. Browsers show them the responses too (CORS), and answer nothing to others. None names none.
-        sessions: Whether clients that send `initialize` get a session; without, each POST stands alone and no such
-            client can be asked.
+        allowed_hosts: Names by which clients may know the server, as ``"example.com"`` or
+            ``"example.com:8000"``; ``"*"`` is any. None takes those that a machine has for itself.
+        allowed_origins: Pages that may send requests beside those of the allowed hosts, as
+            ``"https://example.com"``; ``"*"`` is any. Browsers show them the responses too (CORS),
+            and answer nothing to others. None names none.
+        sessions: Whether clients that send `initialize` get a session; without, each POST stands
+            alone and no such client can be asked.
         session_ttl: Seconds after which a session ends that is not used.
-        max_sessions: Sessions that are open at once; those in a store that processes share count while one has a copy.
+        max_sessions: Sessions that are open at once; those in a store that processes share count
+            while one has a copy.
         max_connections: Connections of the bundled server that are open at once.
         body_bytes: Bytes of the longest body of a request.
         json_response: Answer every request with one JSON body; progress is dropped.
         keepalive: Seconds of silence before which an event stream gets a comment; None sends none.
-        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one with its defaults
-            in ``Server(store=...)``, False keeps none.
-        health: A path, such as ``"/healthz"``, where GET is answered 200, or 503 while the server closes, whatever the
-            ``Host`` is: for load balancers. None has none.
+        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one
+            with its defaults in ``Server(store=...)``, False keeps none.
+        health: A path, such as ``"/healthz"``, where GET is answered 200, or 503 while the server
+            closes, whatever the ``Host`` is: for load balancers. None has none.
 
     Raises:
         TypeError: A value is of another type.

@@ -1,11 +1,13 @@
 """The bundled HTTP/1.1 server: threads and sockets of the standard library alone.
 
-- The server's own thread (``...-accept``) accepts connections and waits, in a selector, for those that are idle or
-  slow: these cost no thread. Every `SWEEP_SECONDS` it looks at their deadlines, and at who has left while a request
-  runs.
-- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for the next one. Workers
-  are as many as requests; the handlers that they run count in the pool of the `Server`, and wait for their place there.
-- An endpoint looks at a head before its body is waited for, and serves each request once, with its whole body.
+- The server's own thread (``...-accept``) accepts connections and waits, in a selector, for those
+  that are idle or slow: these cost no thread. Every `SWEEP_SECONDS` it looks at their deadlines,
+  and at who has left while a request runs.
+- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for
+  the next one. Workers are as many as requests; the handlers that they run count in the pool of the
+  `Server`, and wait for their place there.
+- An endpoint looks at a head before its body is waited for, and serves each request once, with its
+  whole body.
 
 Meant for programs of one machine, or behind a proxy: no TLS.
 """
@@ -43,7 +45,8 @@ from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
-# Connections that the system keeps until they are accepted, if it allows so many; the next one waits a second.
+# Connections that the system keeps until they are accepted, if it allows so many; the next one
+# waits a second.
 BACKLOG = 1024
 
 # How often deadlines are looked at, and whether peers have left, as long as there are connections.
@@ -52,10 +55,12 @@ SWEEP_SECONDS = 0.1
 # How long a worker waits for the next request before it leaves that to the server's thread.
 LINGER_SECONDS = 0.05
 
-# With more requests than this at the same time no worker waits for the next request of a connection.
+# With more requests than this at the same time no worker waits for the next request of a
+# connection.
 CROWD = 64
 
-# Bodies that have not come whole may have as many bytes together as so many of the longest; short ones always may.
+# Bodies that have not come whole may have as many bytes together as so many of the longest; short
+# ones always may.
 HALF_BODIES = 16
 
 # What responses that were told to end get to do so, before their connections are cut.
@@ -89,7 +94,8 @@ class Timeouts(NamedTuple):
     """Seconds that a peer has.
 
     Args:
-        head: To send the head of a request, from its first byte or from the beginning of the connection.
+        head: To send the head of a request, from its first byte or from the beginning of the
+            connection.
         body: To send the body.
         idle: To begin with the next request.
         write: To take 64 KiB.
@@ -172,7 +178,8 @@ class SocketWriter(ResponseWriter):
                     self._put(LAST_CHUNK)
 
     def _put(self, data: bytes) -> None:
-        """Write all of it. Blocks: until the peer takes it; one that takes a piece too slowly is cut by the server."""
+        """Write all of it. Blocks: until the peer takes it; one that takes a piece too slowly is
+        cut by the server."""
         connection = self._connection
         try:
             for at in range(0, len(data), _PIECE_BYTES):
@@ -227,8 +234,9 @@ class SocketWriter(ResponseWriter):
 class HttpConnection:
     """An accepted socket, its requests one after the other, and their responses.
 
-    Thread safety: it belongs to one thread at a time, the server's or the worker that runs `work`; only `cut` and
-    what a `SocketWriter` calls may come from others. Only the server's thread closes the socket.
+    Thread safety: it belongs to one thread at a time, the server's or the worker that runs `work`;
+    only `cut` and what a `SocketWriter` calls may come from others. Only the server's thread closes
+    the socket.
 
     Args:
         sock: Accepted.
@@ -246,7 +254,8 @@ class HttpConnection:
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
-        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags 0: within a moment."""
+        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
+        0: within a moment."""
         try:
             if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
@@ -257,7 +266,8 @@ class HttpConnection:
             return None
 
     def advance(self, data: Optional[bytes]) -> str:
-        """Take what `receive` gave, of the next request when this one was served; what is awaited then. Never raises."""
+        """Take what `receive` gave, of the next request when this one was served; what is awaited
+        then. Never raises."""
         parser = self.parser
         try:
             if data is None and not parser.begun:
@@ -280,7 +290,8 @@ class HttpConnection:
             return LEAVING
 
     def work(self) -> str:
-        """Serve the request that is here, and those that follow at once; what is awaited then. Never raises."""
+        """Serve the request that is here, and those that follow at once; what is awaited then.
+        Never raises."""
         self.thread, server, parser = threading.current_thread().name, self.server, self.parser
         awaited = READY
         while awaited == READY:
@@ -324,7 +335,8 @@ class HttpConnection:
         return b"" if server.closing or len(server.lent) > CROWD else self.receive(0)
 
     def refuse(self, refusal: HttpError) -> str:
-        """Send the last response, as far as the peer takes it at once; what is awaited then. Never raises."""
+        """Send the last response, as far as the peer takes it at once; what is awaited then. Never
+        raises."""
         _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
         head, has_body = response_head(
@@ -348,22 +360,25 @@ class RunningHttp:
     """A server of MCP that listens, from its construction to `close`; a context manager.
 
     Args:
-        http: Serves Streamable HTTP: an `Endpoint`, or what has its `check`, `serve` and `close`; None when that is
-            not served.
+        http: Serves Streamable HTTP: an `Endpoint`, or what has its `check`, `serve` and `close`;
+            None when that is not served.
         sse: Serves HTTP+SSE: an `SseServer`; None when that is not served.
         options: Of both.
         path: Of the first.
         host: The name or address to listen at; IPv6 too.
         port: 0 takes a free one.
-        write_timeout: Seconds after which a client that takes nothing is lost; None waits for a day.
+        write_timeout: Seconds after which a client that takes nothing is lost; None waits for a
+            day.
         drain_grace: Seconds that running requests get at `close`.
         timeouts: What else clients have time for; None takes the defaults.
 
     Raises:
-        ValueError: Other machines could reach it there, and `allowed_hosts` does not say by which names.
+        ValueError: Other machines could reach it there, and `allowed_hosts` does not say by which
+            names.
         OSError: It cannot listen there; the message says why.
 
-    Thread safety: all methods, from any thread. ``url`` is where clients connect, ``port`` where it listens.
+    Thread safety: all methods, from any thread. ``url`` is where clients connect, ``port`` where it
+    listens.
     """
 
     def __init__(
@@ -430,11 +445,13 @@ class RunningHttp:
         return self._ended.is_set()
 
     def close(self, grace: Optional[float] = None, reason: Optional[str] = None) -> None:
-        """Take no more requests, let running ones end, and cut what is left then. Idempotent, from any thread.
+        """Take no more requests, let running ones end, and cut what is left then. Idempotent, from
+        any thread.
 
         A second call while the first is at that cuts what is left when its own time is over.
 
-        Blocks: until that is done; on a thread that serves a request it does not wait for the connections' end.
+        Blocks: until that is done; on a thread that serves a request it does not wait for the
+        connections' end.
 
         Args:
             grace: Seconds that running requests get; None takes ``drain_grace``.
@@ -483,7 +500,8 @@ class RunningHttp:
     # ------------------------------------------------------------ the server's thread
 
     def _run(self) -> None:
-        """Serve until the server is closed; then cut what is left, and when that has not helped, leave it behind."""
+        """Serve until the server is closed; then cut what is left, and when that has not helped,
+        leave it behind."""
         try:
             self._loop(lambda: self.closing)
             self._accept()  # who has connected by now is told to come again
@@ -560,8 +578,9 @@ class RunningHttp:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self) -> None:
-        """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv` waits for
-        `LINGER_SECONDS`. To wait and to receive in one call saves a sixth of the time of a short request."""
+        """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv`
+        waits for `LINGER_SECONDS`. To wait and to receive in one call saves a sixth of the time of
+        a short request."""
         for _ in range(BACKLOG):
             try:
                 sock, address = self._listener.accept()
@@ -599,7 +618,8 @@ class RunningHttp:
                 sock.close()
 
     def _make_room(self) -> bool:
-        """Close an idle connection for a new one, if there is one; first those that never sent a byte."""
+        """Close an idle connection for a new one, if there is one; first those that never sent a
+        byte."""
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
         for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
             if not ready(connection.socket):  # else its bytes are here, and were not read yet
@@ -686,7 +706,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def return_freed_memory() -> None:
-    """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them for each thread."""
+    """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them
+    for each thread."""
     with suppress(
         ImportError, OSError, AttributeError, TypeError
     ):  # another C library, or none that is found

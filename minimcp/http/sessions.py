@@ -1,9 +1,10 @@
-"""The sessions of an HTTP server, its responses, which may be event streams, and the store that keeps their events.
+"""The sessions of an HTTP server, its responses, which may be event streams, and the store that
+keeps their events.
 
-A session is what is kept of a client that has sent `initialize`. Requests that stand alone have none. The response to a
-POST is one JSON body, unless something comes before its answer; that to a GET is an event stream. A stream with a name
-outlives its connection: its events have ids, a store keeps them, and it goes on where a client that comes back has left
-it.
+A session is what is kept of a client that has sent `initialize`. Requests that stand alone have
+none. The response to a POST is one JSON body, unless something comes before its answer; that to a
+GET is an event stream. A stream with a name outlives its connection: its events have ids, a store
+keeps them, and it goes on where a client that comes back has left it.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.http")
 
-# Status of a response whose body is an error, where requests stand alone; of other errors it is 200.
+# Status of a response whose body is an error, where requests stand alone; of other errors it is
+# 200.
 STATUS = {
     errors.PARSE_ERROR: 400,
     errors.INVALID_REQUEST: 400,
@@ -80,10 +82,12 @@ MakeRole = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionRole
 class EventStore:
     """Keeps what was sent on event streams, for clients that lost one. Thread-safe.
 
-    When there is no room, the oldest goes first of the session that takes most of it; one event above an eighth of the
-    bytes is not kept, so that no client loses much by what another one is sent.
+    When there is no room, the oldest goes first of the session that takes most of it; one event
+    above an eighth of the bytes is not kept, so that no client loses much by what another one is
+    sent.
 
-    It is in the memory of one process. Those that share a ``Server(store=...)`` keep events there, for all of them.
+    It is in the memory of one process. Those that share a ``Server(store=...)`` keep events there,
+    for all of them.
 
     Args:
         max_events: Events in all, of this process.
@@ -123,7 +127,8 @@ class EventStore:
             stream: The name of its stream.
             number: Its place there; they rise by 1.
             data: What it says.
-            mark: For other processes: `LAST` in the last of a call, or what `Session.position` was when it was made.
+            mark: For other processes: `LAST` in the last of a call, or what `Session.position` was
+                when it was made.
         """
         session = stream.partition(".")[0]
         with self._lock:
@@ -164,7 +169,8 @@ class EventStore:
         )
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
-        """The events of a stream behind this one; None when it is not known any more which they were."""
+        """The events of a stream behind this one; None when it is not known any more which they
+        were."""
         with self._lock:
             kept = self._sessions.get(stream.partition(".")[0], ())
             events = [(number, data) for name, number, data in kept if name == stream]
@@ -182,19 +188,22 @@ class EventStore:
 
 
 class ResponseSink(Sink):
-    """The response to one POST with requests, and the sink of everything that belongs to them; or that to a GET.
+    """The response to one POST with requests, and the sink of everything that belongs to them; or
+    that to a GET.
 
-    It is one body if the answer is the first that is sent, else an event stream, which may outlive its connection.
-    Thread-safe.
+    It is one body if the answer is the first that is sent, else an event stream, which may outlive
+    its connection. Thread-safe.
 
     Args:
         endpoint: Whose response it is.
         session: Whose client can be asked and may come back; None where there is none.
-        revision: That is spoken. After a handshake errors have status 200, and a client that has gone does not cancel
-            its request.
-        writer: Where it goes; None for a stream that is done, for a client that comes back to see how it ended.
+        revision: That is spoken. After a handshake errors have status 200, and a client that has
+            gone does not cancel its request.
+        writer: Where it goes; None for a stream that is done, for a client that comes back to see
+            how it ended.
         streams: Whether it may be an event stream; where not, only the answer is sent.
-        pending: Lines to be sent, which the streams of one session that follow each other share; None makes an own one.
+        pending: Lines to be sent, which the streams of one session that follow each other share;
+            None makes an own one.
 
     Attributes:
         name: Of the stream, no other has it; empty where the client cannot come back.
@@ -303,7 +312,8 @@ class ResponseSink(Sink):
                 )
 
     def _write(self, data: bytes, retry: int = RETRY_MS) -> None:
-        """Begin and write, if the client is there; with a store it may come back for what is kept (write lock held)."""
+        """Begin and write, if the client is there; with a store it may come back for what is kept
+        (write lock held)."""
         writer = self.writer  # `leave` may take it away at any moment
         try:
             if writer is not None and not self._begun:
@@ -320,7 +330,8 @@ class ResponseSink(Sink):
                 raise
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a comment if nothing was sent for so long; never waits for another writer or the peer, never raises."""
+        """Send a comment if nothing was sent for so long; never waits for another writer or the
+        peer, never raises."""
         shared = (
             self.session is not None and self.session.shared is not None
         )  # what is written goes to a store first
@@ -350,7 +361,8 @@ class ResponseSink(Sink):
     # ------------------------------------------------------------ ending
 
     def finish(self, line: bytes = b"") -> None:
-        """Send the last message, as the whole body if it is the first; or end without one. Never raises."""
+        """Send the last message, as the whole body if it is the first; or end without one. Never
+        raises."""
         with self._endpoint.lock:
             first, self.answered = not self.answered, True
         if not (first or self.streaming):
@@ -392,7 +404,8 @@ class ResponseSink(Sink):
                 self.done = True
 
     def cancel(self, reason: str) -> None:
-        """The client has gone, or the session ends: nothing more is sent for what runs. Never blocks."""
+        """The client has gone, or the session ends: nothing more is sent for what runs. Never
+        blocks."""
         for request in list(self.incoming):
             if self.requests.claim(request):
                 request.cancel(reason)
@@ -419,7 +432,8 @@ class ResponseSink(Sink):
             self._waiting.remove(woken)
 
     def wake(self) -> None:
-        """Have those that wait look whether there is something to do: what they wait for has happened before this."""
+        """Have those that wait look whether there is something to do: what they wait for has
+        happened before this."""
         for woken in list(self._waiting):
             woken.put(None)
 
@@ -437,7 +451,8 @@ class ResponseSink(Sink):
         return True
 
     def resume(self, writer: ResponseWriter, number: int) -> bool:
-        """Go on with another connection, behind the event of this number; False when that is not possible any more."""
+        """Go on with another connection, behind the event of this number; False when that is not
+        possible any more."""
         with self._write_lock:
             missed = (
                 []
@@ -468,7 +483,8 @@ class ResponseSink(Sink):
         return self.writer is not None and not self.done
 
     def leave(self, writer: ResponseWriter) -> None:
-        """The connection of this writer is gone; where the client cannot come back that is the end. Never blocks."""
+        """The connection of this writer is gone; where the client cannot come back that is the end.
+        Never blocks."""
         if self.writer is writer:
             self.writer = None
         if self._store is None:
@@ -478,7 +494,8 @@ class ResponseSink(Sink):
     # ------------------------------------------------------------ as a sink
 
     def event(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Send an event, behind what was posted; nothing where this is no event stream, or all is done.
+        """Send an event, behind what was posted; nothing where this is no event stream, or all is
+        done.
 
         Raises:
             ConnectionLost: The peer is gone, and cannot come back for it.
@@ -561,7 +578,8 @@ class Session:
         )
 
     def post(self, line: Line) -> None:
-        """Have a notification sent that belongs to no request, as soon as there is a stream for it. Never blocks."""
+        """Have a notification sent that belongs to no request, as soon as there is a stream for it.
+        Never blocks."""
         self.pending.append(line)
         stream = self.unsolicited
         if stream is not None:
@@ -574,7 +592,8 @@ class Session:
         """A question is about to be asked. Never raises."""
 
     def position(self) -> int:
-        """Up to where changes were told here, in the log of all processes; 0 where there is one process."""
+        """Up to where changes were told here, in the log of all processes; 0 where there is one
+        process."""
         return 0
 
     # ------------------------------------------------------------ what is no request
@@ -631,4 +650,5 @@ class Session:
         self.role.lost(cause)
 
     def __repr__(self) -> str:
-        return f"<Session {self.key} {len(self.responses)} running>"  # never the id: who knows it is let in
+        # never the id: who knows it is let in
+        return f"<Session {self.key} {len(self.responses)} running>"

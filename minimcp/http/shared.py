@@ -1,10 +1,12 @@
-"""HTTP sessions that several processes share, by `Server(store=...)`: any of them takes any request.
+"""HTTP sessions that several processes share, by `Server(store=...)`: any of them takes any
+request.
 
-A session is a record in the store, and what a process has of it is a copy, which it compares at each request and writes
-back before an answer leaves. Records are JSON: the revision, what the client has said about itself, its log level, what
-it subscribed to, who it is, and ``ctx.session``; of these members the last write wins, each by itself. What is sent on
-an event stream stands in the store too, so that a client may come back for it to any process: to one that serves the
-stream no more, or to another one, which then follows what the first one writes.
+A session is a record in the store, and what a process has of it is a copy, which it compares at
+each request and writes back before an answer leaves. Records are JSON: the revision, what the
+client has said about itself, its log level, what it subscribed to, who it is, and ``ctx.session``;
+of these members the last write wins, each by itself. What is sent on an event stream stands in the
+store too, so that a client may come back for it to any process: to one that serves the stream no
+more, or to another one, which then follows what the first one writes.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ RECORD_BYTES = 1024 * 1024
 # Events and bytes of one stream that are kept, and seconds for which they are when it has ended.
 STREAM_EVENTS, STREAM_BYTES, ENDED_SECONDS = 1000, 1024 * 1024, 60.0
 
-# Seconds for which the events of a stream, and a session, are kept where no time is set for sessions.
+# Seconds for which the events of a stream, and a session, are kept where no time is set for
+# sessions.
 KEPT_SECONDS = 86400.0
 
 # What asks carries its process.
@@ -110,7 +113,8 @@ class SharedEvents(EventStore):
         return f"{self._processes.folder}stream/{stream}"
 
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
-        """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream cannot be resumed."""
+        """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream
+        cannot be resumed."""
         head = {"process": self._processes.id, "ids": ids, "told": self._processes.heard}
         self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
 
@@ -177,7 +181,8 @@ class SharedSession(Session):
 
     Attributes:
         saving: Orders what is written to the record; held while that is done.
-        holder: The process that has the stream for what belongs to no request; empty where none has.
+        holder: The process that has the stream for what belongs to no request; empty where none
+            has.
         connection: By which that stream was last taken here; None where it was not.
         told: Up to where the log of all processes was told on that stream.
     """
@@ -221,7 +226,8 @@ class SharedSession(Session):
         self._adopt(record, {})
 
     def refresh(self, entry: Entry) -> bool:
-        """Take in what another process has written, but for members that were changed here; False: it is no session."""
+        """Take in what another process has written, but for members that were changed here; False:
+        it is no session."""
         with self.saving:
             if entry.version <= self._version:
                 return True
@@ -239,7 +245,8 @@ class SharedSession(Session):
             return True
 
     def _adopt(self, changed: Record, before: Record) -> None:
-        """Take in these members, and touch no other: a request that is being served may change it at this moment.
+        """Take in these members, and touch no other: a request that is being served may change it
+        at this moment.
 
         Nor any key of ``ctx.session`` that is in it as it was before.
         """
@@ -296,7 +303,8 @@ class SharedSession(Session):
             self.shared.processes.send(self.holder, session=self.key)
 
     def before_answer(self) -> None:
-        """As `Session.before_answer`: what a request has changed is known to the next one, wherever that goes."""
+        """As `Session.before_answer`: what a request has changed is known to the next one, wherever
+        that goes."""
         try:
             self.save()
         except Exception as error:
@@ -317,7 +325,8 @@ class SharedSession(Session):
     # ------------------------------------------------------------ messages
 
     def post(self, line: Line) -> None:
-        """As `Session.post`; what is told while there is no stream here is told by the log, when there is one."""
+        """As `Session.post`; what is told while there is no stream here is told by the log, when
+        there is one."""
         if self.unsolicited is not None and not self.unsolicited.done:
             super().post(line)
         elif callable(line):
@@ -359,7 +368,8 @@ class SharedSessions:
 
     def open(self, principal: Optional[str], id: str = "") -> SharedSession:
         """One that was not written yet, or not read."""
-        self.processes.follow()  # before a request of it is served, which another process may cancel
+        # before a request of it is served, which another process may cancel
+        self.processes.follow()
         session = SharedSession(
             self, self._endpoint.make_role, self._endpoint.end_behind, principal
         )
@@ -393,7 +403,8 @@ class SharedSessions:
         )  # it was dropped at this moment
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
-        """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is away."""
+        """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is
+        away."""
         if (
             not version
         ):  # a copy that was dropped meanwhile, whose stream ends now, does not come back
@@ -402,7 +413,8 @@ class SharedSessions:
         return self._store.put(self._key(session.key), text, ttl, version)
 
     def look(self, session: SharedSession) -> bool:
-        """Take in what is in the store now; False when that is no session. Raises StoreUnavailable: it is away."""
+        """Take in what is in the store now; False when that is no session. Raises StoreUnavailable:
+        it is away."""
         entry = self._store.get(self._key(session.key))
         return entry is not None and session.refresh(entry)
 
@@ -476,7 +488,8 @@ class SharedSessions:
         self.subscriptions.catch_up(session.peer, self.processes.since(missed))
 
     def leave_stream(self, session: SharedSession, writer: ResponseWriter) -> None:
-        """A connection has ended here: on the next one is told what changes from now on. Never raises."""
+        """A connection has ended here: on the next one is told what changes from now on. Never
+        raises."""
         with session.saving:
             if session.holder == self.processes.id and session.connection is writer:
                 session.holder, session.told, session.connection = "", self.processes.heard, None
@@ -488,7 +501,8 @@ class SharedSessions:
         """Go on with a stream that is not served here.
 
         Returns:
-            What goes on with that for what belongs to no request; None when that of a call was served to its end.
+            What goes on with that for what belongs to no request; None when that of a call was
+            served to its end.
 
         Raises:
             HttpError: It is not known, or not any more.
@@ -516,7 +530,8 @@ class SharedSessions:
         return stream
 
     def _follow(self, name: str, number: int, head: Record, writer: ResponseWriter) -> None:
-        """Send the events of a call behind this one, as the process that runs it keeps them, until its end."""
+        """Send the events of a call behind this one, as the process that runs it keeps them, until
+        its end."""
         gone, seen, ended = CancelToken(), 0, False
         pause = min(RENEW_SECONDS, (self._endpoint.options.keepalive or RENEW_SECONDS) / 2)
         writer.on_gone(gone.cancel)
@@ -549,7 +564,8 @@ class SharedSessions:
 
 
 def _key_of(id: str) -> str:
-    """What a session is called in the store, and by its streams: who reads these cannot send requests in it."""
+    """What a session is called in the store, and by its streams: who reads these cannot send
+    requests in it."""
     return hashlib.sha256(id.encode()).hexdigest()[:32]
 
 

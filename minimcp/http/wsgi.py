@@ -1,8 +1,8 @@
 """An HTTP server as an application of PEP 3333, and as a function.
 
-The host pulls the pieces of a body, and a handler pushes them from the depth of its own calls; so the handler runs on
-another thread, and `Mailbox` is between the two. That a client is gone is noticed at the next write.
-https://peps.python.org/pep-3333/
+The host pulls the pieces of a body, and a handler pushes them from the depth of its own calls; so
+the handler runs on another thread, and `Mailbox` is between the two. That a client is gone is
+noticed at the next write. https://peps.python.org/pep-3333/
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ log = logger("minimcp.http")
 # What may wait in a mailbox before its writer waits too.
 PIECES = 64
 
-# How much of a body is read that is not wanted: many clients send all of it before they look at the response, and a
-# proxy that cannot do so answers with status 502 instead.
+# How much of a body is read that is not wanted: many clients send all of it before they look at the
+# response, and a proxy that cannot do so answers with status 502 instead.
 SKIPPED_BYTES = 16 * 1024 * 1024
 
 _PIECE_BYTES = 64 * 1024
 
 
 class Mailbox(ResponseWriter, Iterator[bytes]):
-    """A response that one thread writes and another one reads; the pieces of its body, as an iterator with `close`.
+    """A response that one thread writes and another one reads; the pieces of its body, as an
+    iterator with `close`.
 
     Args:
-        patience: Seconds that `write` waits for the reader before that counts as gone; None waits for ever.
+        patience: Seconds that `write` waits for the reader before that counts as gone; None waits
+            for ever.
 
     Thread safety: all methods, from any thread.
     """
@@ -75,7 +77,8 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
     # ------------------------------------------------------------ the reader
 
     def response(self) -> HttpResponse:
-        """The response, as soon as it has begun; one of status 500 when none has. Blocks: until then."""
+        """The response, as soon as it has begun; one of status 500 when none has. Blocks: until
+        then."""
         with self._changed:
             self._changed.wait_for(lambda: self._response is not None or self._ended)
             return self._response or HttpResponse(500, [])
@@ -104,8 +107,10 @@ def respond(
     Args:
         server: Serves it.
         request: What came.
-        stream: Whether the body may be an iterator, which is drained while a handler runs on another thread.
-        patience: Seconds after which an iterator that nobody drains counts as dropped; None never does.
+        stream: Whether the body may be an iterator, which is drained while a handler runs on
+            another thread.
+        patience: Seconds after which an iterator that nobody drains counts as dropped; None never
+            does.
     """
     mailbox = Mailbox(patience)
 

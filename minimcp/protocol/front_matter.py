@@ -1,8 +1,10 @@
-"""Front matter: the YAML that a ``SKILL.md`` begins with, read without a YAML package; and what it has to say.
+"""Front matter: the YAML that a ``SKILL.md`` begins with, read without a YAML package; and what it
+has to say.
 
-Read is what people write there, by the core schema of YAML 1.2: mappings and lists in lines or in brackets, texts that
-are plain, quoted, literal (``|``) or folded (``>``), numbers, true, false and null. Anything else, such as anchors,
-aliases, tags and directives, is refused: readers disagree about it, and a few aliases can stand for gigabytes.
+Read is what people write there, by the core schema of YAML 1.2: mappings and lists in lines or in
+brackets, texts that are plain, quoted, literal (``|``) or folded (``>``), numbers, true, false and
+null. Anything else, such as anchors, aliases, tags and directives, is refused: readers disagree
+about it, and a few aliases can stand for gigabytes.
 
 https://yaml.org/spec/1.2.2  https://agentskills.io/specification
 """
@@ -22,7 +24,8 @@ LONGEST, DEEPEST = 64 * 1024, 16
 # Characters of the name of a skill.
 LONGEST_NAME = 64
 
-# Not every reader of JSON has the same number for one of this size, and none for one of so many characters.
+# Not every reader of JSON has the same number for one of this size, and none for one of so many
+# characters.
 INEXACT, LONGEST_NUMBER = 2**53, 32
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -54,7 +57,8 @@ def read_front_matter(text: str) -> dict[str, Json]:
         text: Of the file, from its beginning; no more than the front matter is looked at.
 
     Raises:
-        ValueError: There is none, or it is no YAML, or YAML of a kind that is not read; the message names the line.
+        ValueError: There is none, or it is no YAML, or YAML of a kind that is not read; the message
+            names the line.
     """
     lines = text[:LONGEST].removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip(" \t") != "---":
@@ -96,7 +100,8 @@ def _folded(text: str) -> str:
 
 
 class _Reader:
-    """Reads lines from the first to the last; each method begins at the current line, and leaves it behind.
+    """Reads lines from the first to the last; each method begins at the current line, and leaves it
+    behind.
 
     Args:
         lines: Those between the two that delimit the front matter.

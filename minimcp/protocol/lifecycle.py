@@ -1,7 +1,9 @@
-"""How two peers agree on what they speak: the two eras of the protocol, a server's session, a client's probe.
+"""How two peers agree on what they speak: the two eras of the protocol, a server's session, a
+client's probe.
 
-`Handshake`: `initialize` once, then both sides may send requests. `PerRequest`: every request carries its revision and
-the client's capabilities in its ``_meta``, and only clients send requests. No thread, no lock, no clock, no I/O.
+`Handshake`: `initialize` once, then both sides may send requests. `PerRequest`: every request
+carries its revision and the client's capabilities in its ``_meta``, and only clients send requests.
+No thread, no lock, no clock, no I/O.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -51,8 +53,8 @@ LOG_LEVELS = {
     "emergency": 7,
 }
 
-# Bytes of memory that a server keeps of how a client describes itself, and as many of what it declares: the members
-# that fit, these before others.
+# Bytes of memory that a server keeps of how a client describes itself, and as many of what it
+# declares: the members that fit, these before others.
 PEER_BYTES = 8 * 1024
 _FIRST = ("name", "version", "title", "roots", "sampling", "elicitation", "extensions", "tasks")
 
@@ -77,8 +79,8 @@ class Peer:
         capabilities: What it declared; None is nothing.
         log_rank: The lowest rank of log messages that it wants; None wants none.
 
-    ``session`` is a dict that lives as long as a handshake session; None where there is no session. ``principal`` names
-    who was authenticated; None where nobody is.
+    ``session`` is a dict that lives as long as a handshake session; None where there is no session.
+    ``principal`` names who was authenticated; None where nobody is.
     """
 
     def __init__(
@@ -92,10 +94,11 @@ class Peer:
         self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
-        """Whether a capability was declared, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``.
+        """Whether a capability was declared, by its dotted name: ``"elicitation.url"``,
+        ``"ext:com.example/x"``.
 
-        A capability is an object, maybe an empty one, and some parts of one are ``true``; other values declare nothing.
-        Elicitation without any mode is elicitation by forms.
+        A capability is an object, maybe an empty one, and some parts of one are ``true``; other
+        values declare nothing. Elicitation without any mode is elicitation by forms.
         """
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
@@ -125,7 +128,8 @@ DECLARING = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=
 
 
 def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
-    """The error that says which capability a client would have to declare, or which revisions have it at all."""
+    """The error that says which capability a client would have to declare, or which revisions have
+    it at all."""
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
@@ -163,7 +167,8 @@ class Agreement:
     """What two peers speak.
 
     Args:
-        revision: What was agreed on; the newest that a server speaks where each request says its own.
+        revision: What was agreed on; the newest that a server speaks where each request says its
+            own.
         peer: The other side, as it described itself.
         envelope: What every request carries in ``_meta`` (client).
         instructions: What the server says to the model (client); None where it says nothing.
@@ -187,7 +192,8 @@ class Handshake(Agreement):
             offer: What this server speaks.
 
         Raises:
-            InvalidParams: A member is missing or of the wrong kind, or the revision is not served and must be.
+            InvalidParams: A member is missing or of the wrong kind, or the revision is not served
+                and must be.
             UnsupportedRevision: This server speaks no revision with a handshake.
         """
         wanted = params.get("protocolVersion")
@@ -283,8 +289,8 @@ class PerRequest(Agreement):
     def adopt(self, error: UnsupportedRevision) -> bool:
         """Whether a request that was refused for its revision is worth sending once more (client).
 
-        The newest revision that the server names and this library speaks is used from now on; it may be the one that
-        was refused.
+        The newest revision that the server names and this library speaks is used from now on; it
+        may be the one that was refused.
         """
         revision = _newest(_supported(error), REVISIONS, handshake=False)
         if revision is not None:
@@ -324,11 +330,14 @@ class Offer:
 
 
 class ServerSession:
-    """What a server has agreed on with the client of one connection, or HTTP session: who may send what now.
+    """What a server has agreed on with the client of one connection, or HTTP session: who may send
+    what now.
 
-    Both eras are served on one connection at once: each message says by itself which one it belongs to.
+    Both eras are served on one connection at once: each message says by itself which one it belongs
+    to.
 
-    Thread safety: used by the threads that take messages in, over HTTP several at once; only `initialize` changes it.
+    Thread safety: used by the threads that take messages in, over HTTP several at once; only
+    `initialize` changes it.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -338,8 +347,8 @@ class ServerSession:
     def admit(self, request: Request) -> Peer:
         """Who sends this request.
 
-        A second `initialize` opens the session anew: bridges pass on those of several clients. What is in flight goes
-        on for the peer that it came from.
+        A second `initialize` opens the session anew: bridges pass on those of several clients. What
+        is in flight goes on for the peer that it came from.
 
         Raises:
             RpcError: It cannot be served at this point, or not in the revision that it names.
@@ -415,8 +424,8 @@ class ServerSession:
 class Verdict(NamedTuple):
     """What a client does after its probe.
 
-    ``next`` is "per-request" (go on with ``revision``), "again" (probe once more with ``revision``), "handshake" (send
-    `initialize`), or "fail" (with ``error``).
+    ``next`` is "per-request" (go on with ``revision``), "again" (probe once more with
+    ``revision``), "handshake" (send `initialize`), or "fail" (with ``error``).
     """
 
     next: str
@@ -460,7 +469,8 @@ def judge_probe(
 
 
 def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Verdict:
-    """The verdict on the revisions that a server names; `agreed` is what comes next with one of the newer era."""
+    """The verdict on the revisions that a server names; `agreed` is what comes next with one of the
+    newer era."""
     revision = _newest(theirs, wanted, handshake=False)
     if revision is not None:
         return Verdict(agreed, revision)

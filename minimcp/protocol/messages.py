@@ -1,7 +1,8 @@
-"""JSON-RPC 2.0 as this protocol uses it: messages, their codec, and the translation of errors to and from the wire.
+"""JSON-RPC 2.0 as this protocol uses it: messages, their codec, and the translation of errors to
+and from the wire.
 
-`decode` reads a line of bytes into a `Message` or an `InvalidMessage`; `encode` writes a message as a line.
-https://modelcontextprotocol.io/specification/2026-07-28/basic
+`decode` reads a line of bytes into a `Message` or an `InvalidMessage`; `encode` writes a message as
+a line. https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def is_id(value: Json) -> bool:
 
 # Functional syntax, since a class with NamedTuple as its direct base cannot define __new__.
 class Request(NamedTuple("Request", [("id", Id), ("method", str), ("params", dict[str, Json])])):
-    """A call that is answered by a `Response` or a `Failure`. Params that are left out are the same as empty ones.
+    """A call that is answered by a `Response` or a `Failure`. Params that are left out are the same
+    as empty ones.
 
     Raises:
         ValueError: The id is no string or integer, the method no text, or the params no object.
@@ -138,8 +140,9 @@ Message = Union[Request, Notification, Response, Failure]
 class InvalidMessage(NamedTuple):
     """What `decode` returns for input that is no message.
 
-    ``code`` and ``reason`` are the error to answer with. ``id`` is the id that could be read, else None. ``kind`` says
-    what it seems to have been: "request", "notification" or "response" (neither is answered), or "unknown".
+    ``code`` and ``reason`` are the error to answer with. ``id`` is the id that could be read, else
+    None. ``kind`` says what it seems to have been: "request", "notification" or "response" (neither
+    is answered), or "unknown".
     """
 
     code: int
@@ -186,7 +189,8 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         max_depth: How deep arrays and objects may nest; None sets no limit but Python's own.
 
     Returns:
-        A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the bytes are.
+        A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the
+        bytes are.
     """
     try:
         value, end = _strict.scan_once(text := line.decode().strip(" \t\n\r"), 0)
@@ -292,7 +296,8 @@ def _diagnose(line: bytes) -> InvalidMessage:
 
 
 def size_of(value: Json, most: float = float("inf")) -> int:
-    """About how many bytes of memory a decoded value takes. Counting ends above `most`, and is linear before."""
+    """About how many bytes of memory a decoded value takes. Counting ends above `most`, and is
+    linear before."""
     size, waiting = 0, [value]
     while waiting and size <= most:
         value = waiting.pop()
@@ -327,14 +332,16 @@ _FIRST_MEMBERS = (
     rf'\s*(?P<array>\[?)\s*\{{(?P<members>(?:\s*"\w+"\s*:\s*{_SCALAR}\s*,)*)\s*"(?P<name>\w+)"\s*:'
 )
 _MEMBER = rf'"(\w+)"\s*:\s*{_SCALAR}'
-# A member before the one brace that ends the line is the message's own: what is nested ends with more of them.
+# A member before the one brace that ends the line is the message's own: what is nested ends with
+# more of them.
 _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
 
 
 def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     """What the message of a line that is too long seems to have been, from its two ends.
 
-    Some peers write the id first, others last. Either is enough to end the one call that the message belongs to.
+    Some peers write the id first, others last. Either is enough to end the one call that the
+    message belongs to.
 
     Args:
         head: The beginning of the line.
@@ -371,11 +378,13 @@ _encoder = json.JSONEncoder(
 
 
 def to_json(value: Json) -> str:
-    """A value as compact JSON on one line, whose text is not escaped but for what would break a frame.
+    """A value as compact JSON on one line, whose text is not escaped but for what would break a
+    frame.
 
-    Line feeds and other control characters are always escaped. U+0085, U+2028 and U+2029 are no line ends in JSON, in a
-    line over stdio or in an event stream; they are escaped all the same, because widely used clients take them for
-    such. Half of a surrogate pair, which UTF-8 cannot hold, becomes U+FFFD.
+    Line feeds and other control characters are always escaped. U+0085, U+2028 and U+2029 are no
+    line ends in JSON, in a line over stdio or in an event stream; they are escaped all the same,
+    because widely used clients take them for such. Half of a surrogate pair, which UTF-8 cannot
+    hold, becomes U+FFFD.
 
     Raises:
         ValueError: NaN, Infinity, or nested too deep (or in a circle).
@@ -403,7 +412,8 @@ def encode(message: Message, *, error_without_id: bool = True) -> bytes:
 
     Args:
         message: What to send.
-        error_without_id: How an error without an id is written: True leaves the id out, False writes null.
+        error_without_id: How an error without an id is written: True leaves the id out, False
+            writes null.
 
     Raises:
         ValueError, TypeError: As `to_json`.
@@ -433,7 +443,8 @@ def encode_result(id: Id, result: str) -> bytes:
 def encode_progress(
     token: Id, done: float, total: Optional[float], message: Optional[str]
 ) -> bytes:
-    """A progress notification as a line, without an object that is encoded: a tool may report very often.
+    """A progress notification as a line, without an object that is encoded: a tool may report very
+    often.
 
     Raises:
         TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no text.
@@ -475,8 +486,8 @@ def wire_failure(
 ) -> Failure:
     """The error response for an exception that ended a request.
 
-    An `RpcError` of ours is sent as it is, with the code that the revision has for it. Of any other exception nothing
-    is sent but a reference, under which it is logged.
+    An `RpcError` of ours is sent as it is, with the code that the revision has for it. Of any other
+    exception nothing is sent but a reference, under which it is logged.
     """
     if isinstance(error, RpcError) and not error.from_peer:
         return Failure(id, _code_in(revision, error.code), error.message, error.data)

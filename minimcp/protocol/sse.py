@@ -24,9 +24,10 @@ _DATA = b"data: "
 class Event(NamedTuple):
     """One event of a stream.
 
-    ``data`` are its data lines, joined; empty in an event that only says an id. ``event`` is its type, and ``id`` the
-    id last seen in the stream, with this event or before; empty when there was none. Bytes of an id that are no UTF-8
-    stand in it as surrogates, as ``surrogateescape`` makes them, so that it can be sent back as it came.
+    ``data`` are its data lines, joined; empty in an event that only says an id. ``event`` is its
+    type, and ``id`` the id last seen in the stream, with this event or before; empty when there was
+    none. Bytes of an id that are no UTF-8 stand in it as surrogates, as ``surrogateescape`` makes
+    them, so that it can be sent back as it came.
     """
 
     data: str
@@ -38,11 +39,12 @@ class EventReader:
     """Cuts one stream into events, whatever chunks it arrives in.
 
     Args:
-        max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any length are skipped.
+        max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any
+            length are skipped.
 
-    ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that the server asks to
-    wait before connecting again, None as long as it has not. ``messages`` is how many events had data. An event that
-    the stream ends in is never given out.
+    ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that
+    the server asks to wait before connecting again, None as long as it has not. ``messages`` is how
+    many events had data. An event that the stream ends in is never given out.
 
     Thread safety: for one thread at a time.
     """
@@ -147,7 +149,8 @@ def format_event(
         data: UTF-8; each of its lines becomes a data line. A line feed at the end is left out.
         event: Its type; None writes none, which is "message".
         id: What a client may resume after; None writes none.
-        retry: Milliseconds after which a client that has lost the stream shall connect again; None says nothing.
+        retry: Milliseconds after which a client that has lost the stream shall connect again; None
+            says nothing.
 
     Raises:
         ValueError: The type or the id has a line end or a NUL in it.

@@ -1,12 +1,15 @@
-"""URI templates (RFC 6570): which URIs they make, and the values in one; a check of URIs (RFC 3986); http URLs.
+"""URI templates (RFC 6570): which URIs they make, and the values in one; a check of URIs (RFC
+3986); http URLs.
 
-Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the digits of an escape.
+Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the
+digits of an escape.
 
-Matching is our own, since the RFC has none: it finds values whose expansion is the URI. A template is a row of steps,
-texts and gaps. For each step the positions of the URI from which the rest of the row fits are the bits of one integer;
-they are found from the last step to the first, in a few operations on whole integers. Then one pass from the left gives
-each gap the most that leads to such a position. So nothing is tried twice, whatever the URI says.
-https://www.rfc-editor.org/rfc/rfc6570  https://www.rfc-editor.org/rfc/rfc3986
+Matching is our own, since the RFC has none: it finds values whose expansion is the URI. A template
+is a row of steps, texts and gaps. For each step the positions of the URI from which the rest of the
+row fits are the bits of one integer; they are found from the last step to the first, in a few
+operations on whole integers. Then one pass from the left gives each gap the most that leads to such
+a position. So nothing is tried twice, whatever the URI says. https://www.rfc-editor.org/rfc/rfc6570
+https://www.rfc-editor.org/rfc/rfc3986
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ class _Variable(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """What stands in one pair of braces, or in several that make one query; of a step what stands for values."""
+    """What stands in one pair of braces, or in several that make one query; of a step what stands
+    for values."""
 
     operator: _Operator
     variables: tuple[_Variable, ...]
@@ -95,24 +99,28 @@ class UriTemplate:
 
     @property
     def example(self) -> str:
-        """The template with an "x" in the place of each variable or query: a URI, if the texts around them make one."""
+        """The template with an "x" in the place of each variable or query: a URI, if the texts
+        around them make one."""
         return self._start + "".join(
             step if isinstance(step, str) else f"{step.first}x" for step in self._steps
         )
 
     def match(self, uri: str) -> Optional[dict[str, str]]:
-        """The values that make this URI, percent-decoded once, or None when it is not of this family.
+        """The values that make this URI, percent-decoded once, or None when it is not of this
+        family.
 
-        A gap takes one character or more of what expansion leaves there: unreserved ones and escapes, for ``{+x}`` and
-        ``{#x}`` reserved ones too (but "?" and "#" only where the template does not go on with a query or a fragment).
-        Where several splits fit, the earlier gap takes the most. Parameters (``{?x}``, ``{&x}``, ``{;x}``) come in
-        any order, and may be empty, or missing here and there; doubled and unknown ones do not match. A list
-        (``{x*}``) is one text, its members joined by "/" for ``{/x*}``, "." for ``{.x*}`` and "," for the others; no
-        member holds that character. A variable that stands twice has one value.
+        A gap takes one character or more of what expansion leaves there: unreserved ones and
+        escapes, for ``{+x}`` and ``{#x}`` reserved ones too (but "?" and "#" only where the
+        template does not go on with a query or a fragment). Where several splits fit, the earlier
+        gap takes the most. Parameters (``{?x}``, ``{&x}``, ``{;x}``) come in any order, and may be
+        empty, or missing here and there; doubled and unknown ones do not match. A list (``{x*}``)
+        is one text, its members joined by "/" for ``{/x*}``, "." for ``{.x*}`` and "," for the
+        others; no member holds that character. A variable that stands twice has one value.
 
-        What could lead a handler astray does not match: values that are no `is_safe_segment`, for the operators of
-        paths (so ``{x}`` refuses "%2F"); NUL; ".." segments in a value or anywhere in the URI; escapes that are not
-        UTF-8. ``{+x}``, ``{#x}``, ``{?x}`` and ``{&x}`` may yield "/", an absolute path included.
+        What could lead a handler astray does not match: values that are no `is_safe_segment`, for
+        the operators of paths (so ``{x}`` refuses "%2F"); NUL; ".." segments in a value or anywhere
+        in the URI; escapes that are not UTF-8. ``{+x}``, ``{#x}``, ``{?x}`` and ``{&x}`` may yield
+        "/", an absolute path included.
         """
         uri = _comparable(uri)
         if not uri.startswith(self._start) or re.search(_ILLEGAL, uri) or has_parent_segment(uri):
@@ -137,9 +145,11 @@ class UriTemplate:
 
 
 def _parse(text: str) -> list[_Step]:
-    """The parts of a template: texts as they are written, the first of them maybe empty, and expressions.
+    """The parts of a template: texts as they are written, the first of them maybe empty, and
+    expressions.
 
-    Expressions that make one query, as in ``{?a}{&b}``, become one: a query that is written by hand is so in any order.
+    Expressions that make one query, as in ``{?a}{&b}``, become one: a query that is written by hand
+    is so in any order.
 
     Raises:
         ValueError: It is malformed.
@@ -234,7 +244,8 @@ def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
                 before = (before & where(character)) << 1
         else:
             runs = where(step.characters)
-            # The sum takes each position through the rest of its run of characters, all runs at once.
+            # The sum takes each position through the rest of its run of characters, all runs at
+            # once.
             before = ((((before & runs) + runs) ^ runs | before) & runs) << 1
             if step.first:
                 before = (before & where(step.first)) << 1 | fits[-1]
@@ -306,7 +317,8 @@ def _decoded(operator: _Operator, text: str) -> str:
 
 
 def is_safe_segment(text: str) -> bool:
-    """Whether a decoded text stays one segment of a path: without "/", "\\" or NUL, and neither "." nor ".."."""
+    """Whether a decoded text stays one segment of a path: without "/", "\\" or NUL, and neither "."
+    nor ".."."""
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))
 
 
@@ -326,7 +338,8 @@ _AFTER_AUTHORITY = r"[^\[\]#]*(?:#[^\[\]#]*)?"
 
 
 def check_uri(text: str) -> None:
-    """Refuse what is no URI by RFC 3986. Dot segments are legal there: `has_parent_segment` finds them.
+    """Refuse what is no URI by RFC 3986. Dot segments are legal there: `has_parent_segment` finds
+    them.
 
     Raises:
         ValueError: It is none; one sentence says why.
@@ -354,7 +367,8 @@ _NUMBER = r"(?ai)(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?"
 
 
 class WebUrl(NamedTuple):
-    """Where an http or https URL leads: the scheme and the host in lower case, an address of IPv6 without brackets."""
+    """Where an http or https URL leads: the scheme and the host in lower case, an address of IPv6
+    without brackets."""
 
     scheme: str
     host: str
@@ -371,10 +385,12 @@ class WebUrl(NamedTuple):
 
 
 def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
-    """Take an http or https URL apart: the only place where that is done with a URL whose host matters.
+    """Take an http or https URL apart: the only place where that is done with a URL whose host
+    matters.
 
-    What two readers of URLs could take for different hosts is refused: backslashes, blanks, controls, hosts with
-    letters beyond ASCII (their ``xn--`` form is none of these) or escapes, and numbers that some take for an address.
+    What two readers of URLs could take for different hosts is refused: backslashes, blanks,
+    controls, hosts with letters beyond ASCII (their ``xn--`` form is none of these) or escapes, and
+    numbers that some take for an address.
 
     Args:
         url: Absolute.

@@ -1,11 +1,14 @@
-"""The five revisions of the protocol as five rows of a table, each the previous one with its changes.
+"""The five revisions of the protocol as five rows of a table, each the previous one with its
+changes.
 
-This file reads like the changelog of the specification. Other code asks a named fact (``revision.batches``),
-never a revision's name: a revision is a member of a set, not a number, and an unknown one compares to nothing.
+This file reads like the changelog of the specification. Other code asks a named fact
+(``revision.batches``), never a revision's name: a revision is a member of a set, not a number, and
+an unknown one compares to nothing.
 The words of the specification: https://modelcontextprotocol.io/specification/<name of the revision>
 """
 
-# No postponed annotations in this file: `NamedTuple` would compile the text of each, which every start would pay for.
+# No postponed annotations in this file: `NamedTuple` would compile the text of each, which every
+# start would pay for.
 
 from typing import Mapping, NamedTuple, Optional, Sequence
 
@@ -16,17 +19,20 @@ class Revision(NamedTuple):
     # Its date, as it is written on the wire.
     name: str
 
-    # True: `initialize` agrees on revision and capabilities for a session, and either side may send requests.
+    # True: `initialize` agrees on revision and capabilities for a session, and either side may send
+    # requests.
     # False: every request carries all of that itself, and only the client sends requests.
     handshake: bool
 
     # Whether an array of messages may arrive as one message.
     batches: bool
 
-    # Whether an event stream may be left early and asked for again: it begins with an event that only has an id.
+    # Whether an event stream may be left early and asked for again: it begins with an event that
+    # only has an id.
     polling: bool
 
-    # How an error names a request whose id could not be read: True leaves the id out, False writes null.
+    # How an error names a request whose id could not be read: True leaves the id out, False writes
+    # null.
     error_without_id: bool
 
     # Whether a progress notification may carry a text.
@@ -35,7 +41,8 @@ class Revision(NamedTuple):
     # What a tool's structured result may be: "none", "object" or "any".
     structured: str
 
-    # Whether the text asks for wrong arguments of a tool to be answered by a result with ``isError``.
+    # Whether the text asks for wrong arguments of a tool to be answered by a result with
+    # ``isError``.
     argument_errors_are_results: bool
 
     # Kinds of content blocks in tool results and prompts.
@@ -83,7 +90,8 @@ class Revision(NamedTuple):
     # Whether an error may say that the user has to open a URL first.
     url_errors: bool
 
-    # Whether a URL that a user is asked to open has an id, by which it is said later that this is done.
+    # Whether a URL that a user is asked to open has an id, by which it is said later that this is
+    # done.
     elicitation_ids: bool
 
     # Whether forms know titled choices, lists of choices, patterns and defaults of every type.
@@ -98,8 +106,8 @@ class Revision(NamedTuple):
     # Methods that a client may call.
     requests_to_server: frozenset[str]
 
-    # Methods that a server may call. Notifications have no such sets: where they differ, `handshake` and
-    # `elicitation_ids` say so.
+    # Methods that a server may call. Notifications have no such sets: where they differ,
+    # `handshake` and `elicitation_ids` say so.
     requests_to_client: frozenset[str]
 
     # What a client may declare that it can be asked for, and the parts of each.
@@ -108,11 +116,13 @@ class Revision(NamedTuple):
     # Which design of tasks there may be: "none", "core" or "extension".
     tasks: str
 
-    # Methods whose handlers may ask the client: by requests after a handshake, else by a result that is questions.
+    # Methods whose handlers may ask the client: by requests after a handshake, else by a result
+    # that is questions.
     asking_methods: frozenset[str]
 
     def has(self, capability: str) -> bool:
-        """Whether clients can declare a capability in it, by its dotted name; elicitation without parts is by forms."""
+        """Whether clients can declare a capability in it, by its dotted name; elicitation without
+        parts is by forms."""
         kind, _, part = capability.partition(".")
         parts = self.client_capabilities.get(kind)
         return parts is not None and (part in ("", *parts) or capability == "elicitation.form")
@@ -252,9 +262,10 @@ BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISION
 
 NEWEST_HANDSHAKE = _2025_11_25
 
-# The lists of a server that change, in all revisions: the capability of each to its member in the filter of
-# `subscriptions/listen`. Some names are made of it: ``tools.listChanged``, ``notifications/tools/list_changed``. A new
-# one also has to be written elsewhere: see "Adding a notification" in examples/design.rst.
+# The lists of a server that change, in all revisions: the capability of each to its member in the
+# filter of `subscriptions/listen`. Some names are made of it: ``tools.listChanged``,
+# ``notifications/tools/list_changed``. A new one also has to be written elsewhere: see "Adding a
+# notification" in examples/design.rst.
 LISTS = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",

@@ -1,7 +1,8 @@
 """JSON Schema: from Python annotations, for checking values, as forms for users.
 
-`read_signature` reads a function, `kind_of` a type; `write_any` writes a value of any type; `compile_check` makes a
-check of a schema, and `compile_peer_check` of one that a peer sent. What they return is thread-safe.
+`read_signature` reads a function, `kind_of` a type; `write_any` writes a value of any type;
+`compile_check` makes a check of a schema, and `compile_peer_check` of one that a peer sent. What
+they return is thread-safe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""From an annotation to its `Kind`; `kind_of` for one type, `Builder` for all that share one set of ``$defs``."""
+"""From an annotation to its `Kind`; `kind_of` for one type, `Builder` for all that share one set of
+``$defs``."""
 
 from __future__ import annotations
 
@@ -42,12 +43,14 @@ def kind_of(
     Args:
         annotation: A type, or a string that names one.
         scope: Where names in strings are looked up; None knows only what `typing` has.
-        writing: Whether the schema is for results, in which every field is there, not for arguments.
-        content: Classes whose instances are sent as they are: ContentClass is raised for what is made of them.
+        writing: Whether the schema is for results, in which every field is there, not for
+            arguments.
+        content: Classes whose instances are sent as they are: ContentClass is raised for what is
+            made of them.
 
     Raises:
-        TypeError: The type has no JSON form (the message says which part and what to write instead), or a name
-            cannot be resolved.
+        TypeError: The type has no JSON form (the message says which part and what to write
+            instead), or a name cannot be resolved.
     """
     builder = Builder(writing=writing, content=content)
     kind = builder.kind(annotation, scope or Scope())
@@ -106,7 +109,8 @@ class Builder:
         self._named: dict[Any, Kind] = {}
 
     def kind(self, annotation: Any, scope: Scope) -> Kind:
-        """The kind of `annotation`; that of a class with fields is a ``$ref`` to its definition here.
+        """The kind of `annotation`; that of a class with fields is a ``$ref`` to its definition
+        here.
 
         Raises:
             TypeError: As `kind_of`.
@@ -174,7 +178,8 @@ class Builder:
             return kind
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
-        """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str, list["Json"]]``."""
+        """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str,
+        list["Json"]]``."""
         name = getattr(annotation, "__forward_arg__", annotation)
         real = scope.resolve(annotation)
         if isinstance(real, type) or not name.isidentifier() or typing.get_origin(real) is None:
@@ -340,12 +345,14 @@ class Builder:
     def named(
         self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
     ) -> Kind:
-        """The kind of a class or alias that has a name: defined once, referred to wherever it stands.
+        """The kind of a class or alias that has a name: defined once, referred to wherever it
+        stands.
 
         Args:
             key: What it is found by again.
             name: What the definition is called; a number is added when it is taken.
-            make: Makes the kind, given the name it got; it may ask for the same one again (a recursive type).
+            make: Makes the kind, given the name it got; it may ask for the same one again (a
+                recursive type).
             accepts: What decoded JSON may fit, as far as is known before it is made.
         """
         if key in self._named:
@@ -368,7 +375,8 @@ class Builder:
         return self._named[key]
 
     def reserve(self, name: str) -> str:
-        """A name for a definition, as near to `name` as is free; it stands empty until it is filled."""
+        """A name for a definition, as near to `name` as is free; it stands empty until it is
+        filled."""
         name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
         candidate, number = name, 2
         while candidate in self.definitions:
@@ -377,7 +385,8 @@ class Builder:
         return candidate
 
     def complete(self, schema: Schema) -> Schema:
-        """`schema` with the definitions that it needs; a schema that only refers to one becomes that one."""
+        """`schema` with the definitions that it needs; a schema that only refers to one becomes
+        that one."""
         definitions, name = dict(self.definitions), schema.get("$ref", "").rpartition("/")[2]
         if name:
             schema = {
@@ -440,8 +449,9 @@ class Limits:
 def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     """`kind` with what stands behind it in `Annotated`; what is not known here is ignored.
 
-    Strings are descriptions. Bounds come from `Limits`, from `annotated_types`, or from any object that has the same
-    attribute names. Values are checked in their JSON form, those of a Decimal as they are, for it may be a string.
+    Strings are descriptions. Bounds come from `Limits`, from `annotated_types`, or from any object
+    that has the same attribute names. Values are checked in their JSON form, those of a Decimal as
+    they are, for it may be a string.
 
     Raises:
         TypeError: A bound cannot apply to the type, such as a length to a number.

@@ -1,8 +1,10 @@
-"""Checks of values by any JSON Schema: the common words here, every other word and dialect by `jsonschema`.
+"""Checks of values by any JSON Schema: the common words here, every other word and dialect by
+`jsonschema`.
 
-`jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a ``$ref`` leads to a
-place in the same schema, or the schema is refused. What a schema of a peer may cost is bounded: its size and nesting,
-the processor time of one check, and the patterns that are run.
+`jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a
+``$ref`` leads to a place in the same schema, or the schema is refused. What a schema of a peer may
+cost is bounded: its size and nesting, the processor time of one check, and the patterns that are
+run.
 """
 
 from __future__ import annotations
@@ -32,18 +34,20 @@ Schema = Any
 # Levels that a schema may nest; the codec's limit for messages is the same.
 MAX_DEPTH = 256
 
-# Seconds of processor time that one check by a peer's schema may take, and how many more for each part of the value.
+# Seconds of processor time that one check by a peer's schema may take, and how many more for each
+# part of the value.
 MAX_SECONDS, SECONDS_PER_PART = 1.0, 20e-6
 
-# Characters of a peer's pattern that is run, steps of the matcher that it may take (a tenth of a second), and the
-# lengths of texts for which they are estimated.
+# Characters of a peer's pattern that is run, steps of the matcher that it may take (a tenth of a
+# second), and the lengths of texts for which they are estimated.
 MAX_PATTERN, MAX_TRIED, LENGTHS = 1_000, 1e7, (100_000, 1_000, 100, 20)
 
-# Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow inside of it ends in a
-# panic of its compiled parts, which nothing can catch.
+# Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow
+# inside of it ends in a panic of its compiled parts, which nothing can catch.
 MAX_NESTED = 80
 
-# Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each before it checks.
+# Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each
+# before it checks.
 MAX_PARTS = 10_000
 
 # Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them.
@@ -67,18 +71,20 @@ Check = Callable[[Any], Optional[Mismatch]]
 
 
 def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
-    """A function that returns None for a value that fits, else what is wrong: "path: expected X, got Y".
+    """A function that returns None for a value that fits, else what is wrong: "path: expected X,
+    got Y".
 
     Thread-safe; it never raises for decoded JSON.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
         where: What it belongs to, for the error messages about the schema itself.
-        peer: Whether a peer sent it: the time of a check is bounded, and patterns that may be slow are not run.
+        peer: Whether a peer sent it: the time of a check is bounded, and patterns that may be slow
+            are not run.
 
     Raises:
-        ValueError: The schema is no valid one, refers to what is not in it, is too large or nests too deep, or names a
-            dialect that is not supported.
+        ValueError: The schema is no valid one, refers to what is not in it, is too large or nests
+            too deep, or names a dialect that is not supported.
         ImportError: It needs the package ``jsonschema``, which is not installed.
     """
     try:
@@ -121,7 +127,8 @@ def compile_require(schema: Schema, *, where: str) -> Callable[[Any], None]:
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """How many values there are in a value, itself included, and on how many levels, as far as they are looked at."""
+    """How many values there are in a value, itself included, and on how many levels, as far as they
+    are looked at."""
     count, depth, level = 0, 0, [value]
     while level and depth <= MAX_DEPTH:
         count, depth = count + len(level), depth + 1
@@ -135,7 +142,8 @@ def _size(value: Any) -> tuple[int, int]:
 
 
 class SchemaNotSupported(ValueError):
-    """The schema may be valid, and nothing can be checked by it here: it is too large, or leads outside of itself."""
+    """The schema may be valid, and nothing can be checked by it here: it is too large, or leads
+    outside of itself."""
 
 
 class _NotCommon(Exception):
@@ -241,9 +249,11 @@ class _Run:
         large: The value, while nobody has looked how large it is: that gives more time.
         until: When its time is over.
         applied: How many subschemas have been applied.
-        followed: What came of each reference for each part of the value: a second time costs nothing.
+        followed: What came of each reference for each part of the value: a second time costs
+            nothing.
         choices: The values of each list of them, to be looked for.
-        not_run: The patterns that were not run on some text: from then on nothing is wrong because too much fits.
+        not_run: The patterns that were not run on some text: from then on nothing is wrong because
+            too much fits.
     """
 
     peer: bool = False
@@ -274,7 +284,8 @@ class _Run:
         return None
 
     def look(self) -> None:
-        """Raises _TooMuch when the time is over. Called before everything that may take a millisecond."""
+        """Raises _TooMuch when the time is over. Called before everything that may take a
+        millisecond."""
         now = thread_time()
         self.until = self.until or now + self.seconds
         if now > self.until and self.large:
@@ -298,13 +309,15 @@ class _Run:
 # ------------------------------------------------------------ patterns of a peer
 
 _parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
-# Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's words: not run.
+# Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's
+# words: not run.
 _UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
 
 
 @lru_cache(maxsize=512)
 def longest_text(pattern: str) -> int:
-    """The characters of a text that a peer's pattern is run on at most: Python's matcher surely has few ways to try.
+    """The characters of a text that a peer's pattern is run on at most: Python's matcher surely has
+    few ways to try.
 
     -1 for a pattern that is never run.
     """
@@ -326,10 +339,12 @@ def longest_text(pattern: str) -> int:
 
 
 def _cost(pieces: Any, length: int) -> tuple[float, float]:
-    """In how many ways pieces of a pattern may match from one place in a text on, and the steps to try them all.
+    """In how many ways pieces of a pattern may match from one place in a text on, and the steps to
+    try them all.
 
-    Neither is ever more, for each way of a piece is tried after each of those before it. What is not known here (a
-    reference back, a look ahead, a repeated piece that may be empty) takes steps without end.
+    Neither is ever more, for each way of a piece is tried after each of those before it. What is
+    not known here (a reference back, a look ahead, a repeated piece that may be empty) takes steps
+    without end.
     """
     ways = steps = 1.0
     for code, rule in pieces:
@@ -509,7 +524,8 @@ def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _each(parts: Iterable[tuple[Any, Any, Schema]], run: _Run) -> Found:
-    """What is wrong with the first part of a value that does not fit; each with its key and its subschema."""
+    """What is wrong with the first part of a value that does not fit; each with its key and its
+    subschema."""
     for key, part, rule in parts:
         error = run.apply(rule, part)
         if error is not None:
@@ -568,8 +584,10 @@ class Word(NamedTuple):
     """A word of JSON Schema.
 
     Args:
-        form: A schema of its own value; `SCHEMA`, `SCHEMAS` and `NAMED` tell those that are made of subschemas.
-        check: Called with the word's value, the value to check, the schema that the word stands in, and the `_Run`.
+        form: A schema of its own value; `SCHEMA`, `SCHEMAS` and `NAMED` tell those that are made of
+            subschemas.
+        check: Called with the word's value, the value to check, the schema that the word stands in,
+            and the `_Run`.
         only: The types of values that the word says something about.
     """
 
@@ -595,7 +613,8 @@ _SIZES = (
     ("Items", "item", _LISTS),
     ("Properties", "field", _OBJECTS),
 )
-# The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about values.
+# The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about
+# values.
 WORDS: dict[str, Word] = {
     "type": Word(
         {"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY
@@ -648,7 +667,8 @@ _NOT_COMMON = frozenset({
 # ------------------------------------------------------------ jsonschema
 
 _NAMING = r'"(?:\$?id|\$anchor|\$dynamicAnchor)":'
-# Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or would always run.
+# Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or
+# would always run.
 _OURS = ("uniqueItems", "multipleOf", "pattern")
 
 

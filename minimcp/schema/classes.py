@@ -1,4 +1,5 @@
-"""The kinds of classes of the standard library that travel as strings or numbers: dates, times, UUIDs, decimals, paths.
+"""The kinds of classes of the standard library that travel as strings or numbers: dates, times,
+UUIDs, decimals, paths.
 
 Imported when such a class is first met.
 """

@@ -1,4 +1,5 @@
-"""Forms: the flat objects that a user may be asked to fill in, from a JSON Schema, a class or typed names.
+"""Forms: the flat objects that a user may be asked to fill in, from a JSON Schema, a class or typed
+names.
 
 Which client may be asked, and how a form travels, is not known here.
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
@@ -32,7 +33,8 @@ _CHOICE = {
 _TITLED = {"type": "array", "items": {**_CHOICE, "required": ["const", "title"]}, "minItems": 1}
 _ITEMS = {"type": _TEXT, "enum": _CHOICES, "anyOf": _TITLED}
 _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
-# What a field of each type may say. What is any value here is looked at when the field's own check is made.
+# What a field of each type may say. What is any value here is looked at when the field's own check
+# is made.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
         **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": _FORMATS},
@@ -50,7 +52,8 @@ _FIELDS: dict[str, dict[str, Any]] = {
 _ROOT = {
     "type": {"const": "object"}, "$schema": _TEXT, "required": {"type": "array", "items": _TEXT},
     "properties": {"type": "object", "additionalProperties": {"type": "object"}},
-    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),  # not sent
+    # not sent
+    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),
 }  # fmt: skip
 
 _ADVICE = '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] of that for several'
@@ -65,8 +68,8 @@ class Form:
 
     Args:
         schema: JSON Schema of a flat object. The user may leave out what may be null.
-        read: From the object that came, without unknown members, to what the author gets. Raises Mismatch.
-            None makes a dict of the fields.
+        read: From the object that came, without unknown members, to what the author gets. Raises
+            Mismatch. None makes a dict of the fields.
 
     Raises:
         TypeError: A field is of no kind that a form can have.
@@ -108,8 +111,8 @@ class Form:
         """The schema for the client.
 
         Args:
-            full: Whether it knows titled choices, patterns, and defaults of any type; False leaves out what it does
-                not know and writes titles the older way.
+            full: Whether it knows titled choices, patterns, and defaults of any type; False leaves
+                out what it does not know and writes titles the older way.
         """
         fields = {
             name: field if full else _older(field) for name, field in self._properties.items()
@@ -119,7 +122,8 @@ class Form:
         return {**dialect, "type": "object", "properties": fields, **required}
 
     def read(self, content: Any) -> Any:
-        """What the user filled in: a dict, or an instance of the class. A field left out has its default, if any.
+        """What the user filled in: a dict, or an instance of the class. A field left out has its
+        default, if any.
 
         Raises:
             Mismatch: It does not fit; the message names the field.
@@ -134,8 +138,9 @@ def form_of(schema: Any) -> Form:
     """The form that an author describes.
 
     Args:
-        schema: A JSON Schema of a flat object; a dataclass (or another class with fields); or a mapping of names to
-            types, all of which have to be filled in. A field that may be None need not be.
+        schema: A JSON Schema of a flat object; a dataclass (or another class with fields); or a
+            mapping of names to types, all of which have to be filled in. A field that may be None
+            need not be.
 
     Raises:
         TypeError: It is none of these, or a field has no place in a form.
@@ -193,7 +198,8 @@ def _misfit(given: Any, words: Mapping[str, Any]) -> Optional[Mismatch]:
 
 
 def _kind(field: dict[str, Any]) -> Kind:
-    """A field that says only what the protocol's forms know. Raises TypeError and ValueError for any other."""
+    """A field that says only what the protocol's forms know. Raises TypeError and ValueError for
+    any other."""
     kind = field.get("type")
     advice = "" if {"enum", "items", "uniqueItems"}.isdisjoint(field) else _ADVICE
     if not isinstance(kind, str) or kind not in _FIELDS:
@@ -232,7 +238,8 @@ def _kind(field: dict[str, Any]) -> Kind:
 
 
 def _older(field: Mapping[str, Any]) -> dict[str, Any]:
-    """A field for a client that knows only the oldest shape: names beside choices, and defaults of booleans."""
+    """A field for a client that knows only the oldest shape: names beside choices, and defaults of
+    booleans."""
     dropped = (
         ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
     )

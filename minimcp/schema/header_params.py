@@ -1,8 +1,8 @@
 """Arguments of tools that travel in an HTTP header too, and how values are written there.
 
-A property of an input schema with ``x-mcp-header`` is mirrored in the header ``Mcp-Param-<its value>``, so that
-whatever stands between client and server can route by it; the body stays what counts.
-https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+A property of an input schema with ``x-mcp-header`` is mirrored in the header ``Mcp-Param-<its
+value>``, so that whatever stands between client and server can route by it; the body stays what
+counts. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
 
-# Mirrored integers are not further from zero than this: readers that know only floats see the same number.
+# Mirrored integers are not further from zero than this: readers that know only floats see the same
+# number.
 LARGEST = 2**53 - 1
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -29,7 +30,8 @@ _NO_SCHEMAS = ("default", "const", "enum", "examples")
 
 
 class Mirrored(NamedTuple):
-    """One mirrored argument: its header without the prefix, where it stands in the arguments, and its type."""
+    """One mirrored argument: its header without the prefix, where it stands in the arguments, and
+    its type."""
 
     name: str
     path: tuple[str, ...]
@@ -53,8 +55,8 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     """The mirrored arguments of an input schema.
 
     Raises:
-        ValueError: An annotation stands where none may, is no header's name, or is there twice; or it is too large to
-            be looked through.
+        ValueError: An annotation stands where none may, is no header's name, or is there twice; or
+            it is too large to be looked through.
     """
     found: dict[str, Mirrored] = {}
     parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
@@ -137,7 +139,8 @@ def plain_text(value: Any) -> Optional[str]:
 
 
 def header_value(value: Any) -> Optional[str]:
-    """A value as a header carries it; None for null and what is no string, integer or boolean, which get no header.
+    """A value as a header carries it; None for null and what is no string, integer or boolean,
+    which get no header.
 
     Raises:
         ValueError: An integer is too large, or text has half a character.

@@ -1,7 +1,9 @@
-"""What functions and classes say about themselves: annotations, evaluated alike on every Python, fields, docstrings.
+"""What functions and classes say about themselves: annotations, evaluated alike on every Python,
+fields, docstrings.
 
-Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9, leaves recursive
-names as they are, and refuses what is no type with a message that does not say what to write instead.
+Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9,
+leaves recursive names as they are, and refuses what is no type with a message that does not say
+what to write instead.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Scope(NamedTuple):
         return annotation
 
     def resolved(self, annotation: Any) -> Any:
-        """The annotation, without names and type variables that have no meaning outside of this scope."""
+        """The annotation, without names and type variables that have no meaning outside of this
+        scope."""
         annotation = self.resolve(annotation)
         if isinstance(annotation, typing.TypeVar):
             return self.variables.get(annotation, annotation)
@@ -106,13 +109,15 @@ class _UnionOfBars(ast.NodeTransformer):
 
 
 def _with_unions(text: str) -> Any:
-    """Code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 has no ``|`` for types, no Python for strings."""
+    """Code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 has no ``|`` for types, no Python
+    for strings."""
     tree = _UnionOfBars().visit(ast.parse(text.strip(), mode="eval"))
     return compile(ast.fix_missing_locations(tree), "<annotation>", "eval")
 
 
 def annotations_of(cls: type) -> Mapping[str, Any]:
-    """The annotations of a class's own body, as they are written; names in them need not be known yet."""
+    """The annotations of a class's own body, as they are written; names in them need not be known
+    yet."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -121,7 +126,8 @@ def annotations_of(cls: type) -> Mapping[str, Any]:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """The signature of a function or class, as it is written; names in its annotations need not be known yet."""
+    """The signature of a function or class, as it is written; names in its annotations need not be
+    known yet."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -139,12 +145,14 @@ def is_union(annotation: Any) -> bool:
 
 
 def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
-    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other class.
+    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other
+    class.
 
     Args:
         cls: The class.
-        kind_of: Makes the kind of a field from its name in Python, its default for the schema (`NOTHING` when there is
-            none that a schema can show), the type that it has where the class body does not say it, and a description.
+        kind_of: Makes the kind of a field from its name in Python, its default for the schema
+            (`NOTHING` when there is none that a schema can show), the type that it has where the
+            class body does not say it, and a description.
     """
     if hasattr(cls, "__required_keys__"):
         needed = (
@@ -218,7 +226,8 @@ _DECORATION = r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
 def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
-    """The description, and the text of each parameter, of a docstring in Google's, NumPy's or Sphinx's style.
+    """The description, and the text of each parameter, of a docstring in Google's, NumPy's or
+    Sphinx's style.
 
     Args:
         text: As it stands in the source; None or empty gives nothing.

@@ -1,6 +1,7 @@
 """`Kind`: one Python type as JSON; and the kinds of everything that annotations are made of.
 
-A kind is made once, when a function is registered. `annotations` chooses which one an annotation has.
+A kind is made once, when a function is registered. `annotations` chooses which one an annotation
+has.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ class Kind:
     Args:
         schema: JSON Schema 2020-12 of its values.
         read: From decoded JSON to the Python value. Raises `Mismatch` for what the schema refuses.
-        write: From the Python value to what the JSON encoder takes. Raises `Mismatch` for another type's value.
+        write: From the Python value to what the JSON encoder takes. Raises `Mismatch` for another
+            type's value.
         label: What messages call it: "an integer".
         accepts: The types of decoded JSON that can fit at all.
-        exact: The types whose instances `read` and `write` both return as they are; ``float`` is the only one, if it
-            is one, and means the finite ones.
+        exact: The types whose instances `read` and `write` both return as they are; ``float`` is
+            the only one, if it is one, and means the finite ones.
         exact_items: For a list that stays a list, the types of items that all stay as they are.
         writes: The class whose instances `write` takes; None when there is no one class.
         hashable: Whether its values can stand in a set.
@@ -80,7 +82,8 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries. True is none."""
+    """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries.
+    True is none."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, bool) and hasattr(value, "__index__"):
@@ -213,7 +216,8 @@ def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
 
 
 def frozen(value: Any) -> Hashable:
-    """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are not."""
+    """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are
+    not."""
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(
@@ -228,7 +232,8 @@ def frozen(value: Any) -> Hashable:
 
 
 def hashed_apart(values: list[Any]) -> list[Any]:
-    """Values for a set or a dict, where those that all have one hash take time without end, as a peer knows."""
+    """Values for a set or a dict, where those that all have one hash take time without end, as a
+    peer knows."""
     if len(values) - len(set(map(hash, values))) > 100:
         raise Mismatch("", values, instead="too many values have the same hash")
     return values
@@ -305,9 +310,11 @@ def enumeration(cls: Any) -> Kind:
 
 
 def union(members: Sequence[Kind]) -> Kind:
-    """The first member that fits; among numbers, that of the value's own type goes first: 1 is an int, 1.0 a float.
+    """The first member that fits; among numbers, that of the value's own type goes first: 1 is an
+    int, 1.0 a float.
 
-    The error of the only member that takes the value's JSON type is told as it is; otherwise all are named.
+    The error of the only member that takes the value's JSON type is told as it is; otherwise all
+    are named.
     """
     by_type = {each: [kind for kind in members if each in kind.accepts] for each in JSON_TYPES}
     for number in (int, float):
@@ -380,7 +387,8 @@ def union(members: Sequence[Kind]) -> Kind:
 def _convert_each(
     items: Iterable[Any], convert: Convert, keys: Optional[Iterable[Any]] = None
 ) -> list[Any]:
-    """`convert` of each item; a Mismatch names its key, or its index, which is the number of items done before."""
+    """`convert` of each item; a Mismatch names its key, or its index, which is the number of items
+    done before."""
     done: list[Any] = []
     try:
         done.extend(map(convert, items))
@@ -463,7 +471,8 @@ def _write_name(value: Any) -> str:
     )
 
 
-# A name in an object of anything: a string; on the way out an integer too, as the standard library has it.
+# A name in an object of anything: a string; on the way out an integer too, as the standard library
+# has it.
 FREE_NAME = replace(TEXT, write=_write_name)
 
 
@@ -533,7 +542,8 @@ class Field(NamedTuple):
 
 
 def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dict[str, Any]:
-    """The JSON Schema of an object with exactly these fields. ``properties`` is there even without any.
+    """The JSON Schema of an object with exactly these fields. ``properties`` is there even without
+    any.
 
     Clients exist that cannot read the schema of a tool without it.
     """
@@ -588,7 +598,8 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
 
 
 def record_writer(fields: Sequence[Field], cls: type) -> Convert:
-    """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if that is the class."""
+    """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if
+    that is the class."""
     if issubclass(cls, dict):
         return record_reader(
             [each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict
@@ -601,9 +612,9 @@ def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     return _compiled(_WRITER, names, whole=", ".join(f"{name!r}: {part}" for name, part in parts))
 
 
-# Both functions are generated, for tools take and return many records, and a loop over the fields takes three times as
-# long. The source has the author's own names, as literals, and nothing else from outside. For a class with ``id: int``
-# and ``at: Place = HERE`` the reader returns::
+# Both functions are generated, for tools take and return many records, and a loop over the fields
+# takes three times as long. The source has the author's own names, as literals, and nothing else
+# from outside. For a class with ``id: int`` and ``at: Place = HERE`` the reader returns::
 #
 #     make((v if type(v := value['id']) is types4 else converts[(at := 'id')](v)),
 #          **({'at': converts[(at := 'at')](value['at'])} if 'at' in value else {}))

@@ -1,7 +1,8 @@
-"""`Mismatch`: the error for a value that does not fit a type or a schema; and what messages are made of.
+"""`Mismatch`: the error for a value that does not fit a type or a schema; and what messages are
+made of.
 
-Among them what to write instead of a value that JSON does not have, an option that does not exist, a type without JSON
-form.
+Among them what to write instead of a value that JSON does not have, an option that does not exist,
+a type without JSON form.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ class Mismatch(ValueError):
         expected: What would have fitted, as it reads after the word "expected".
         value: The value; `NOTHING` when it is missing.
         instead: A whole sentence in place of "expected ..., got ..."; None makes that one.
-        choices: The texts that a misspelt string may have been meant for, each with the value that it stands for.
+        choices: The texts that a misspelt string may have been meant for, each with the value that
+            it stands for.
 
-    `path` leads to the value; containers that the error passes through extend it at its front (`inside`).
+    `path` leads to the value; containers that the error passes through extend it at its front
+    (`inside`).
     """
 
     def __init__(
@@ -146,12 +149,14 @@ class Mismatch(ValueError):
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.65) -> Optional[str]:
     """The known name that `name` was probably meant to be; None when none is near.
 
-    Case and separators do not count. Names that are very long are never near, so that the search is bounded.
+    Case and separators do not count. Names that are very long are never near, so that the search is
+    bounded.
 
     Args:
         name: What was written.
         known: What could be meant.
-        cutoff: How like it a name has to be, between 0 and 1, if it does not begin with what was written.
+        cutoff: How like it a name has to be, between 0 and 1, if it does not begin with what was
+            written.
     """
     from difflib import get_close_matches
 
@@ -231,11 +236,13 @@ def shown(value: Any) -> str:
 
 
 def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optional[str]:
-    """Where in a value something stands that JSON does not have, what it is and what to write; None if nowhere.
+    """Where in a value something stands that JSON does not have, what it is and what to write; None
+    if nowhere.
 
     Args:
         value: What could not be written.
-        path: What the value is called: "todos"; empty at the top, whose members stand for themselves.
+        path: What the value is called: "todos"; empty at the top, whose members stand for
+            themselves.
         levels: How many more are searched.
     """
     if (
@@ -258,7 +265,8 @@ def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optiona
 
 
 def explained(method: str, params: Any, error: Exception) -> Exception:
-    """An error of writing a request, in words that say what to write instead; the same one if there is nothing to say.
+    """An error of writing a request, in words that say what to write instead; the same one if there
+    is nothing to say.
 
     Args:
         method: Of the request.
@@ -298,7 +306,8 @@ def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
 
     Args:
         function: Its signature is changed, and nothing else.
-        of: What all other keywords are handed to: its own are shown instead. None for a function that hands on none.
+        of: What all other keywords are handed to: its own are shown instead. None for a function
+            that hands on none.
     """
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
@@ -348,7 +357,8 @@ def options_checked(cls: type[T]) -> type[T]:
 
 
 def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
-    """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a misspelt option.
+    """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a
+    misspelt option.
 
     Args:
         name: Of the tool.

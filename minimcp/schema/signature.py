@@ -1,4 +1,5 @@
-"""A Python function as a tool sees it: the schema of its arguments, how they are read, and how its result is written.
+"""A Python function as a tool sees it: the schema of its arguments, how they are read, and how its
+result is written.
 
 Read once, when the function is registered.
 """
@@ -24,9 +25,11 @@ class Signature:
 
     Args:
         parameters: The parameters that are arguments, in order, without the context.
-        context_parameter: The name of the parameter that takes the context; None when there is none.
+        context_parameter: The name of the parameter that takes the context; None when there is
+            none.
         input_schema: The JSON Schema of the arguments.
-        output_kind: The kind of the result; None without a return annotation, and where it is made of content classes.
+        output_kind: The kind of the result; None without a return annotation, and where it is made
+            of content classes.
         returns: The return annotation, resolved; `NOTHING` when there is none.
         description: The docstring without its sections, empty when there is none.
         doubts: What is probably not meant as it is written.
@@ -45,7 +48,8 @@ class Signature:
         return record_reader(self.parameters, dict)
 
     def read_arguments(self, arguments: Any) -> dict[str, Any]:
-        """The keyword arguments for the call, converted; what was not sent is left to the function's defaults.
+        """The keyword arguments for the call, converted; what was not sent is left to the
+        function's defaults.
 
         Args:
             arguments: The decoded object that the caller sent.
@@ -68,8 +72,8 @@ def read_signature(
         function: What will be called.
         context_type: The class whose parameter is injected and no argument.
         owner: What messages call it: "tool 'forecast'".
-        content_types: Classes that are sent as they are: a result made of them (alone, in a list, a tuple, a
-            Union or an Optional, with str beside them) has no output kind.
+        content_types: Classes that are sent as they are: a result made of them (alone, in a list, a
+            tuple, a Union or an Optional, with str beside them) has no output kind.
 
     Raises:
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
@@ -198,7 +202,8 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     """Refuse what is called otherwise than a plain function.
 
     Raises:
-        TypeError: It is async, a generator, or takes any number of arguments; the message says what to write instead.
+        TypeError: It is async, a generator, or takes any number of arguments; the message says what
+            to write instead.
     """
     refuse_async(function, owner)
     if inspect.isgeneratorfunction(function):
@@ -223,7 +228,8 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:
-    """Names in annotations of a function: its module's, its class's, and those of enclosing functions that it uses."""
+    """Names in annotations of a function: its module's, its class's, and those of enclosing
+    functions that it uses."""
     names = dict(plain.__globals__)
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
@@ -238,7 +244,8 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
     """Whether it is the context's class, or Optional.
 
     Raises:
-        TypeError: It is the context of another copy of this package: no request will ever bring one.
+        TypeError: It is the context of another copy of this package: no request will ever bring
+            one.
     """
     members = typing.get_args(annotation) if is_union(annotation) else (annotation,)
     classes = [each for each in map(scope.resolve, members) if each is not NONE_TYPE]

@@ -1,4 +1,5 @@
-"""`Context`: what a handler sees of the request that it serves, and what it may ask its client; `LogHandler`.
+"""`Context`: what a handler sees of the request that it serves, and what it may ask its client;
+`LogHandler`.
 
 Everything here blocks and may be used by several threads of one handler; nothing is a coroutine.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
@@ -43,7 +44,8 @@ class Caller(NamedTuple):
     """What it declares, as it came."""
 
     supports: Callable[[str], bool]
-    """Whether it declares a capability, by its dotted name: ``"elicitation.url"``, ``"ext:com.example/x"``."""
+    """Whether it declares a capability, by its dotted name: ``"elicitation.url"``,
+    ``"ext:com.example/x"``."""
 
 
 # What authors look for in a context, and do not find: what to write instead.
@@ -57,19 +59,22 @@ _ELSEWHERE = {
 class Context:
     """The request that a handler serves, and the client behind it. Thread-safe.
 
-    Over stdio and in memory, and in sessions over HTTP, a handler waits where it asks; on a `Serial` or "main" (see
-    ``executor``) it holds that one thread meanwhile.
+    Over stdio and in memory, and in sessions over HTTP, a handler waits where it asks; on a
+    `Serial` or "main" (see ``executor``) it holds that one thread meanwhile.
 
-    Over HTTP where requests stand alone (2026-07-28) a question without an answer unwinds the handler, and it runs
-    again from the top when the client comes back with the answer. So: ask first, act last. What must not happen twice
-    goes into a `step`, or carries the `call_id`. Runs are repeated at least once: a client may come back with an old
-    state until that expires. Questions are told apart by ``key``, which must not depend on chance; without one, by
-    their order. A helper thread that asks is unwound too, by `questions.Suspend`, a BaseException: have it run by
-    ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use `ask_all` on the handler's thread.
+    Over HTTP where requests stand alone (2026-07-28) a question without an answer unwinds the
+    handler, and it runs again from the top when the client comes back with the answer. So: ask
+    first, act last. What must not happen twice goes into a `step`, or carries the `call_id`. Runs
+    are repeated at least once: a client may come back with an old state until that expires.
+    Questions are told apart by ``key``, which must not depend on chance; without one, by their
+    order. A helper thread that asks is unwound too, by `questions.Suspend`, a BaseException: have
+    it run by ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use
+    `ask_all` on the handler's thread.
 
     Args:
         incoming: The request; handlers are given their Context and never make one.
-        prefix: What the keys of questions and steps begin with, in a handler that another one calls.
+        prefix: What the keys of questions and steps begin with, in a handler that another one
+            calls.
     """
 
     def __init__(self, incoming: IncomingRequest, prefix: str = "") -> None:
@@ -108,7 +113,8 @@ class Context:
         Deprecated by the specification since 2026-07-28, and still served.
 
         Args:
-            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+                "emergency".
             data: Any JSON value; never a secret.
             logger: The name of what speaks; None sends none.
 
@@ -163,15 +169,18 @@ class Context:
         self.log("emergency", data, logger)
 
     def close_stream(self, retry: float = 1.0) -> bool:
-        """Let a client over HTTP go in the middle of a long call: it comes back for what is sent from now on.
+        """Let a client over HTTP go in the middle of a long call: it comes back for what is sent
+        from now on.
 
-        Its connection, and whatever stands between, is free meanwhile. What it missed is kept in the `EventStore`.
+        Its connection, and whatever stands between, is free meanwhile. What it missed is kept in
+        the `EventStore`.
 
         Args:
             retry: Seconds that it shall wait before it comes back.
 
         Returns:
-            False, and nothing was done, where the client could not come back: only 2025-11-25 over HTTP has this.
+            False, and nothing was done, where the client could not come back: only 2025-11-25 over
+            HTTP has this.
 
         Raises:
             Cancelled: The request was cancelled.
@@ -182,14 +191,18 @@ class Context:
     # ------------------------------------------------------------ asking
 
     def elicit(self, message: str, schema: Schema, *, key: Optional[str] = None) -> Answer:
-        """Ask the user to fill in a form; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+        """Ask the user to fill in a form; over HTTP (2026-07-28) the handler runs again from the
+        top with the answer.
 
-        Never for secrets: use `elicit_url` for those. For yes or no ask with an empty form, which the user accepts or
-        declines: ``if ctx.elicit("Delete all?", {}):``. What a field such as ``{"ok": bool}`` holds is in ``content``.
+        Never for secrets: use `elicit_url` for those. For yes or no ask with an empty form, which
+        the user accepts or
+        declines: ``if ctx.elicit("Delete all?", {}):``. What a field such as ``{"ok": bool}`` holds
+        is in ``content``.
 
         Args:
             message: What is asked, for the user.
-            schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all to be filled in.
+            schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all
+                to be filled in.
             key: Names the question within this request; None names it by its order.
 
         Returns:
@@ -198,12 +211,13 @@ class Context:
         Raises:
             CapabilityNotSupported: The client declared no such questions.
             Refused: It refuses this one.
-            ProtocolViolation: What came is no answer (only with a handshake; else the question is asked again).
+            ProtocolViolation: What came is no answer (only with a handshake; else the question is
+                asked again).
             RequestTimeout: The answer did not come within ``Limits.ask_timeout``.
             ToolError: The client came back ``Limits.rounds`` times, and there still is a question.
             RpcError: The client answered with an error; ``from_peer`` is true.
-            RuntimeError: The key was used before, or this handler cannot ask; those of tools, prompts and resources
-                can.
+            RuntimeError: The key was used before, or this handler cannot ask; those of tools,
+                prompts and resources can.
             Cancelled: The request was cancelled.
             ConnectionLost: The client is gone.
             TypeError, ValueError: A question is none.
@@ -218,13 +232,15 @@ class Context:
         elicitation_id: Optional[str] = None,
         key: Optional[str] = None,
     ) -> Answer:
-        """Ask the user to open a URL; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+        """Ask the user to open a URL; over HTTP (2026-07-28) the handler runs again from the top
+        with the answer.
 
         That it was accepted is consent, and says nothing about what happened there.
 
         Args:
             message: Why, for the user.
-            url: An http or https URL with nothing private in it. Check that who opens it is who was asked.
+            url: An http or https URL with nothing private in it. Check that who opens it is who was
+                asked.
             elicitation_id: For `complete_elicitation`, unique on this server; None makes one up.
             key: As for `elicit`.
 
@@ -233,10 +249,12 @@ class Context:
         return self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)  # type: ignore[no-any-return]
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Tell the client that what a URL was for is done; nothing where the revision has no such notification.
+        """Tell the client that what a URL was for is done; nothing where the revision has no such
+        notification.
 
         Args:
-            elicitation_id: As given to `elicit_url`, or in an `UrlElicitationRequired` of this client.
+            elicitation_id: As given to `elicit_url`, or in an `UrlElicitationRequired` of this
+                client.
 
         Raises:
             ConnectionLost: The client is gone.
@@ -262,7 +280,8 @@ class Context:
         metadata: Optional[Mapping[str, Json]] = None,
         key: Optional[str] = None,
     ) -> SampleResult:
-        """Ask the client's model; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+        """Ask the client's model; over HTTP (2026-07-28) the handler runs again from the top with
+        the answer.
 
         Deprecated by the specification since 2026-07-28, and still served.
 
@@ -274,7 +293,8 @@ class Context:
             tools: What the model may call; the answer then asks for that. None gives it none.
             tool_choice: "auto", "required" or "none"; None is "auto".
             stop_sequences: Texts at which it stops; None adds none.
-            model_preferences: Which model would do: preferences, or names as hints. None says nothing.
+            model_preferences: Which model would do: preferences, or names as hints. None says
+                nothing.
             include_context: "none", "thisServer" or "allServers"; None says nothing.
             metadata: For the client's provider of models; None sends none.
             key: As for `elicit`.
@@ -289,16 +309,19 @@ class Context:
         return self._ask(question, key)  # type: ignore[no-any-return]
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
-        """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the top with the answer.
+        """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the
+        top with the answer.
 
-        The answer is guidance, no access control. Deprecated by the specification since 2026-07-28, and still served.
+        The answer is guidance, no access control. Deprecated by the specification since 2026-07-28,
+        and still served.
 
         Raises: as `elicit`.
         """
         return self._ask(ListRoots(), key)  # type: ignore[no-any-return]
 
     def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top with the answers.
+        """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top
+        with the answers.
 
         Args:
             questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by keys of your own.
@@ -323,11 +346,13 @@ class Context:
         return self.ask_all({key: question})[key]
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
-        """Do something once for this request, though over HTTP (2026-07-28) the handler may run several times.
+        """Do something once for this request, though over HTTP (2026-07-28) the handler may run
+        several times.
 
         Args:
             key: Names the step within this request.
-            function: Does it; what it returns has a JSON form, which the client can read in the state it carries.
+            function: Does it; what it returns has a JSON form, which the client can read in the
+                state it carries.
 
         Returns:
             That JSON form, in every round.
@@ -343,10 +368,12 @@ class Context:
         )
 
     def become_task(self) -> None:
-        """Go on as a task, where requests stand alone and the client knows tasks; the tool has ``task="later"``.
+        """Go on as a task, where requests stand alone and the client knows tasks; the tool has
+        ``task="later"``.
 
-        The request is answered with the task, and the handler runs again from the top, where its earlier questions and
-        steps find their answers. Elsewhere, and in a task, this returns at once.
+        The request is answered with the task, and the handler runs again from the top, where its
+        earlier questions and steps find their answers. Elsewhere, and in a task, this returns at
+        once.
         """
         tasks = self._incoming.server.tasks
         if tasks is not None and tasks.may_become(self._incoming):
@@ -354,12 +381,14 @@ class Context:
 
     @property
     def call_id(self) -> str:
-        """A random name of this call, the same in each of its rounds: for backends that do a thing once by its name."""
+        """A random name of this call, the same in each of its rounds: for backends that do a thing
+        once by its name."""
         return asker_of(self._incoming).call_id
 
     @property
     def round(self) -> int:
-        """How often the handler has begun for this call: 1; over HTTP 1 more each time the client came back."""
+        """How often the handler has begun for this call: 1; over HTTP 1 more each time the client
+        came back."""
         return asker_of(self._incoming).round
 
     # ------------------------------------------------------------ the server's own
@@ -409,7 +438,8 @@ class Context:
         self._incoming.sleep(seconds)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if it is already.
+        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if
+        it is already.
 
         Raises:
             TypeError: It cannot be called.
@@ -424,7 +454,8 @@ class Context:
 
     @property
     def client(self) -> Caller:
-        """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words: trust none of them."""
+        """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words:
+        trust none of them."""
         peer = self._incoming.peer
         return Caller(Implementation.of_peer(peer.info), peer.capabilities, peer.supports)
 
@@ -456,24 +487,29 @@ class Context:
 
     @property
     def trace_context(self) -> dict[str, str]:
-        """``traceparent``, ``tracestate`` and ``baggage`` of the request's ``_meta``, as far as they came.
+        """``traceparent``, ``tracestate`` and ``baggage`` of the request's ``_meta``, as far as
+        they came.
 
-        Clients that the handler calls, on its thread or by `submit`, send these in ``_meta``, unless the call has its
-        own. A handler or a middleware may change them, so that what is called sees its span as the parent.
+        Clients that the handler calls, on its thread or by `submit`, send these in ``_meta``,
+        unless the call has its own. A handler or a middleware may change them, so that what is
+        called sees its span as the parent.
         """
         return self._incoming.carried()
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request that it came by, names without regard to case; empty where it was none.
+        """The headers of the HTTP request that it came by, names without regard to case; empty
+        where it was none.
 
-        Over HTTP+SSE those of the request that opened the stream. Without the token, where the server verifies one.
+        Over HTTP+SSE those of the request that opened the stream. Without the token, where the
+        server verifies one.
         """
         return self._incoming.headers
 
     @property
     def auth(self) -> Optional[AccessToken]:
-        """What is known by the token that came with the request, which was verified; None without ``Server(auth=)``.
+        """What is known by the token that came with the request, which was verified; None without
+        ``Server(auth=)``.
 
         Over HTTP+SSE by the newest that the client has sent.
         """
@@ -481,7 +517,8 @@ class Context:
 
     @property
     def session(self) -> Optional[dict[str, Any]]:
-        """A dict that is kept for the session; None where requests stand alone: keep state under an id of your own."""
+        """A dict that is kept for the session; None where requests stand alone: keep state under an
+        id of your own."""
         return self._incoming.peer.session
 
     @property
@@ -497,7 +534,8 @@ def current_context() -> Context:
     """The Context of the handler that runs on this thread.
 
     Raises:
-        LookupError: No handler runs on this thread. A thread that a handler starts is handed its ``ctx``.
+        LookupError: No handler runs on this thread. A thread that a handler starts is handed its
+            ``ctx``.
     """
     incoming = current_request()
     if incoming is None:

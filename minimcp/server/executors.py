@@ -1,8 +1,9 @@
 """Executors: where handlers run that need a thread of somebody's own choice (``executor=``).
 
-An executor keeps requests in a queue, in order of arrival, until its thread takes them; there they hold no worker, and
-count as begun. A request that is cancelled there, or lost with its connection, leaves the queue and is never run. What
-a handler waits for in an executor keeps the executor's thread waiting.
+An executor keeps requests in a queue, in order of arrival, until its thread takes them; there they
+hold no worker, and count as begun. A request that is cancelled there, or lost with its connection,
+leaves the queue and is never run. What a handler waits for in an executor keeps the executor's
+thread waiting.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ class HasSubmit(Protocol):
         """Have a function run somewhere."""
 
 
-# What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is given a function to
-# run.
+# What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is
+# given a function to run.
 ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], object]]
 
 
 class Executor:
-    """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal handlers."""
+    """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal
+    handlers."""
 
     # What ``executor=`` was, if that is no executor.
     submit: Any = None
@@ -73,13 +75,15 @@ class Executor:
         raise NotImplementedError
 
     def _run(self, key: object) -> bool:
-        """Serve a request on this thread, or answer that it was cancelled; False when it was run before."""
+        """Serve a request on this thread, or answer that it was cancelled; False when it was run
+        before."""
         incoming = self._queue.pop(key, None)
         if incoming is None:
             return False
         incoming.run()
         if incoming.interrupted and threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt  # Ctrl-C struck in the handler, which was answered with an error
+            # Ctrl-C struck in the handler, which was answered with an error
+            raise KeyboardInterrupt
         return True
 
     def leave(self, user: object) -> None:
@@ -90,14 +94,16 @@ class Executor:
 
 
 class Serial(Executor):
-    """``executor=Serial()``: one thread, always the same, for all handlers that name this object. Thread-safe.
+    """``executor=Serial()``: one thread, always the same, for all handlers that name this object.
+    Thread-safe.
 
-    They run one after the other, in order of arrival, whatever server or connection they belong to; so they need no
-    locks among themselves, and may keep what belongs to a thread, such as a connection to SQLite. A handler that waits
-    (``ctx.sleep``, a question to the client) keeps the thread: the others wait with it.
+    They run one after the other, in order of arrival, whatever server or connection they belong to;
+    so they need no locks among themselves, and may keep what belongs to a thread, such as a
+    connection to SQLite. A handler that waits (``ctx.sleep``, a question to the client) keeps the
+    thread: the others wait with it.
 
-    The thread begins with the first call. It ends when every server that names this object is closed, or when nothing
-    refers to it any more; the next call would begin a new one.
+    The thread begins with the first call. It ends when every server that names this object is
+    closed, or when nothing refers to it any more; the next call would begin a new one.
     """
 
     def renew_in_fork(self) -> None:
@@ -149,11 +155,12 @@ def _work(jobs: SimpleQueue[Any], before: Optional[threading.Thread]) -> None:
 
 
 class Submitting(Serial):
-    """Hands each request, as a function without arguments, to a callable of the author, which runs it somewhere.
+    """Hands each request, as a function without arguments, to a callable of the author, which runs
+    it somewhere.
 
-    The callable is called on a thread of this object, one call at a time and in order; if it waits for the function to
-    end, the others wait too. A function that was run, or whose request was cancelled, does nothing when it is run
-    again.
+    The callable is called on a thread of this object, one call at a time and in order; if it waits
+    for the function to end, the others wait too. A function that was run, or whose request was
+    cancelled, does nothing when it is run again.
 
     Args:
         submit: The callable.
@@ -189,7 +196,8 @@ class Main(Executor):
     """``executor="main"``: requests wait until a thread of the author pumps.
 
     Args:
-        on_needed: Called on another thread when the queue turns non-empty, or is so after a `pump`; None calls nothing.
+        on_needed: Called on another thread when the queue turns non-empty, or is so after a `pump`;
+            None calls nothing.
     """
 
     submit = "main"
@@ -220,12 +228,15 @@ class Main(Executor):
         """Run what waits now, on this thread; returns how many requests that were.
 
         Args:
-            timeout: Seconds to wait for the first; None waits until there is one, or until it is over.
-            over: Says whether that is so, and is asked again after each `wake`; it is over after `clear`, too.
+            timeout: Seconds to wait for the first; None waits until there is one, or until it is
+                over.
+            over: Says whether that is so, and is asked again after each `wake`; it is over after
+                `clear`, too.
 
         Raises:
             RuntimeError: This thread is pumping already.
-            KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for the next time.
+            KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for
+                the next time.
         """
         me, stops = threading.get_ident(), self._stops
         if me in self._pumping:
@@ -290,7 +301,8 @@ def route_to(handle: Handler, executor: Optional[Executor]) -> Route:
 
     Args:
         handle: The handler.
-        executor: Where it runs; None is the pool of workers. A `Main` stands for that of the server that serves.
+        executor: Where it runs; None is the pool of workers. A `Main` stands for that of the server
+            that serves.
     """
     if executor is None:
         return Route(handle)

@@ -1,12 +1,14 @@
-"""Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the state between them.
+"""Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the
+state between them.
 
-A question is the result of a request (``input_required``), and the client comes again with the answer and a signed
-state. What the handler does meanwhile depends on the transport:
+A question is the result of a request (``input_required``), and the client comes again with the
+answer and a signed state. What the handler does meanwhile depends on the transport:
 
-- Over stdio and in memory there is one process and one client: the handler waits where it asked (`WaitingAsker`), and
-  goes on as the handler of the request that brings the answer.
-- Over HTTP the question unwinds the handler, and it runs once more from the top, where earlier questions find their
-  answers (`ReplayAsker`). Nothing is kept meanwhile, so any process with the same keys may serve the next round.
+- Over stdio and in memory there is one process and one client: the handler waits where it asked
+  (`WaitingAsker`), and goes on as the handler of the request that brings the answer.
+- Over HTTP the question unwinds the handler, and it runs once more from the top, where earlier
+  questions find their answers (`ReplayAsker`). Nothing is kept meanwhile, so any process with the
+  same keys may serve the next round.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -61,7 +63,8 @@ def _too_often(most: int) -> errors.ToolError:
 
 
 class ReplayAsker(Asker):
-    """Knows the answers of earlier rounds, and unwinds the handler at the first question that has none.
+    """Knows the answers of earlier rounds, and unwinds the handler at the first question that has
+    none.
 
     Args:
         incoming: The request.
@@ -98,7 +101,8 @@ class ReplayAsker(Asker):
         raise Suspend
 
     def unasked(self) -> str:
-        """What is wrong with a checked run that did not ask all that the run before it asked; empty when it did."""
+        """What is wrong with a checked run that did not ask all that the run before it asked; empty
+        when it did."""
         left = min(self._expected - self._used, default=None)
         return (
             f"check_replay: {left!r} was asked when the handler ran before, and is not asked now"
@@ -119,7 +123,8 @@ class ReplayAsker(Asker):
 
 
 class WaitingAsker(Asker):
-    """Ends the request with the questions, and waits where the handler asks for the request that brings the answers.
+    """Ends the request with the questions, and waits where the handler asks for the request that
+    brings the answers.
 
     Args:
         incoming: The request.
@@ -217,7 +222,8 @@ def _replays(incoming: IncomingRequest) -> bool:
 
 
 def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
-    """Take in what a request brings from an earlier round, if it is one whose handler may ask and stands alone.
+    """Take in what a request brings from an earlier round, if it is one whose handler may ask and
+    stands alone.
 
     Args:
         incoming: The request.
@@ -255,7 +261,8 @@ def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
 
 
 def goes_on(request: Request, peer: Peer, config: Any) -> bool:
-    """Whether a request, which came over stdio or in memory, brings answers to a handler that waits for them."""
+    """Whether a request, which came over stdio or in memory, brings answers to a handler that waits
+    for them."""
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
     return alone and not config.check_replay and request.params.get("requestState") is not None
 
@@ -264,7 +271,8 @@ def _go_on(incoming: IncomingRequest) -> Any:
     """Hand the answers to the thread that waits for them.
 
     Raises:
-        InvalidParams: They have a wrong form, or no handler waits for this state: each is good for one request.
+        InvalidParams: They have a wrong form, or no handler waits for this state: each is good for
+            one request.
     """
     responses = _responses(incoming)
     state = incoming.server.states.unseal(incoming.request.params["requestState"], incoming)
@@ -285,11 +293,13 @@ GO_ON = Route(_go_on, immediate=True)
 def end_round(
     incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]
 ) -> Any:
-    """The result of a run: the questions that it left unanswered win over what it returned or raised.
+    """The result of a run: the questions that it left unanswered win over what it returned or
+    raised.
 
     Args:
         incoming: The request.
-        again: Serves it once more: with a handshake and ``check_replay`` this asks the client meanwhile.
+        again: Serves it once more: with a handshake and ``check_replay`` this asks the client
+            meanwhile.
         result: Of a run that returned.
         error: What it raised in its place; None when it returned.
 
@@ -335,7 +345,8 @@ def _asking(incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, 
 
 
 def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
-    """The answers of a client that can be asked meanwhile; or an error, which the handler gets where it asks."""
+    """The answers of a client that can be asked meanwhile; or an error, which the handler gets
+    where it asks."""
     answers: list[Any]
     try:
         answers = list(ask_now(incoming, asked))
@@ -349,10 +360,11 @@ def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
 
 
 def url_required(incoming: IncomingRequest, error: BaseException) -> None:
-    """What `UrlElicitationRequired` of another revision means here: the client is asked to have its user open the URLs.
+    """What `UrlElicitationRequired` of another revision means here: the client is asked to have its
+    user open the URLs.
 
-    Returns for any other error, if the user said no, if there were too many rounds, or if it names no URL that can be
-    opened.
+    Returns for any other error, if the user said no, if there were too many rounds, or if it names
+    no URL that can be opened.
 
     Raises:
         Suspend: The client is asked.
@@ -380,14 +392,14 @@ _LABEL = b"minimcp requestState v1"
 class States:
     """Makes and takes back what clients of one server carry between rounds. Thread-safe.
 
-    A state is ``v1.``, base64url of JSON, a dot and its HMAC-SHA256 in hexadecimal. It is signed, not encrypted: the
-    client can read what it carries, the results of ``ctx.step`` included. A signature is no single use: a state may
-    come back as often as it likes until it expires.
+    A state is ``v1.``, base64url of JSON, a dot and its HMAC-SHA256 in hexadecimal. It is signed,
+    not encrypted: the client can read what it carries, the results of ``ctx.step`` included. A
+    signature is no single use: a state may come back as often as it likes until it expires.
 
     Args:
         audience: The server's name: another server's states are refused.
-        keys: Secrets of 32 bytes or more; the first signs, all of them verify. A function is called for the only one
-            when it is needed. None makes one up, for this process and its forks.
+        keys: Secrets of 32 bytes or more; the first signs, all of them verify. A function is called
+            for the only one when it is needed. None makes one up, for this process and its forks.
         lifetime: Seconds that a state is good for; None means for ever.
         clock: The time in seconds, the same in every process that shares the keys.
 
@@ -446,8 +458,8 @@ class States:
         """The claims of a state that came back: the call, the round, and more.
 
         Raises:
-            InvalidParams: It is not one that this server made for this request, or its time is over. Which of these
-                it is stands in the log only.
+            InvalidParams: It is not one that this server made for this request, or its time is
+                over. Which of these it is stands in the log only.
         """
         from hmac import compare_digest
 

@@ -1,4 +1,5 @@
-"""What an operator is told: how each request ended, and log records that name a request or go to its client.
+"""What an operator is told: how each request ended, and log records that name a request or go to
+its client.
 
 `FinishedRequest` is what ``Server(on_request=...)`` gets, for metrics, traces and access logs.
 """
@@ -22,7 +23,8 @@ from .context import Context
 
 log = logger("minimcp.server")
 
-# Whose ``name`` is the author's: what else a request names, such as a URI, may have any number of values.
+# Whose ``name`` is the author's: what else a request names, such as a URI, may have any number of
+# values.
 _NAMED = frozenset({"tools/call", "prompts/get"})
 
 
@@ -30,15 +32,15 @@ class FinishedRequest(NamedTuple):
     """A request that has ended, however that was.
 
     Args:
-        method: Of the request; "unknown" when it was refused and no method of this server: clients can make up as many
-            names as they like, and a label of metrics must not have them all.
+        method: Of the request; "unknown" when it was refused and no method of this server: clients
+            can make up as many names as they like, and a label of metrics must not have them all.
         name: Of the tool or prompt; None for other methods, and where the request was refused.
         id: Of the request, as its client chose it.
         session: Names the session in logs, and is no secret; empty where requests stand alone.
         revision: That is spoken; None where the request was refused.
-        outcome: "ok"; "tool_error" (a result that says that the tool failed); "input_required" (a result that asks,
-            after which the client comes back with another request); "error"; "cancelled" (by the client, by its
-            leaving, or by the end of the connection).
+        outcome: "ok"; "tool_error" (a result that says that the tool failed); "input_required" (a
+            result that asks, after which the client comes back with another request); "error";
+            "cancelled" (by the client, by its leaving, or by the end of the connection).
         code: Of the error; None for other outcomes.
         seconds: From its arrival to its answer; 0 where it was refused.
         meta: The ``_meta`` that it came with, in the client's words.
@@ -152,10 +154,11 @@ _here = threading.local()
 class LogFilter(logging.Filter):
     """Lets every record pass, and says in it which request its thread serves.
 
-    ``handler.addFilter(minimcp.LogFilter())``; a format then may have ``%(mcp)s``, all of it in one text, or the
-    attributes one by one: ``mcp_id``, ``mcp_method``, ``mcp_tool`` (or the name of a prompt, or the URI of a resource)
-    and ``mcp_session``, which names the session and is no secret. Of what is not known, and outside handlers, an
-    attribute is "-". A client's words are shortened, and characters that a terminal would obey are escaped.
+    ``handler.addFilter(minimcp.LogFilter())``; a format then may have ``%(mcp)s``, all of it in one
+    text, or the attributes one by one: ``mcp_id``, ``mcp_method``, ``mcp_tool`` (or the name of a
+    prompt, or the URI of a resource) and ``mcp_session``, which names the session and is no secret.
+    Of what is not known, and outside handlers, an attribute is "-". A client's words are shortened,
+    and characters that a terminal would obey are escaped.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -174,12 +177,14 @@ class LogFilter(logging.Filter):
 
 
 class LogHandler(logging.Handler):
-    """Sends what is logged while a handler runs, on its thread, to the client whose request it serves.
+    """Sends what is logged while a handler runs, on its thread, to the client whose request it
+    serves.
 
-    ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client gets those of the level that it wants,
-    with the logger's name, and as data the message, or with ``extra=`` an object of the message and that. A traceback
-    is sent only if a formatter that was set writes one. Outside handlers, after the client has cancelled or gone, and
-    for this library's own loggers it does nothing. It never raises: what goes wrong is `logging.Handler.handleError`'s.
+    ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client gets those of the
+    level that it wants, with the logger's name, and as data the message, or with ``extra=`` an
+    object of the message and that. A traceback is sent only if a formatter that was set writes one.
+    Outside handlers, after the client has cancelled or gone, and for this library's own loggers it
+    does nothing. It never raises: what goes wrong is `logging.Handler.handleError`'s.
 
     Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
     """
@@ -200,7 +205,8 @@ class LogHandler(logging.Handler):
             or getattr(_here, "logs", False)
         ):
             return
-        _here.logs = True  # what is logged while this record is made into text would come back here without end
+        # what is logged while this record is made into text would come back here without end
+        _here.logs = True
         try:
             level = next((name for least, name in LEVELS if record.levelno >= least), "debug")
             Context(incoming).log(level, self._data(record), record.name)

@@ -1,7 +1,9 @@
-"""What an author says of a tool, a resource or a prompt: the options, how they are checked, and marks on methods.
+"""What an author says of a tool, a resource or a prompt: the options, how they are checked, and
+marks on methods.
 
-A mark is an attribute on a function and nothing else: no base class, no registry at import. It says what the decorators
-of the same names on a `Server` say, and is acted on when an object of the class is added to one.
+A mark is an attribute on a function and nothing else: no base class, no registry at import. It says
+what the decorators of the same names on a `Server` say, and is acted on when an object of the class
+is added to one.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 def shows(kind: str) -> Callable[[F], F]:
-    """Have `help` show the options of a function that passes them on, each with its type and default.
+    """Have `help` show the options of a function that passes them on, each with its type and
+    default.
 
     They are written once, in the classes above: type checkers read them there, and people here.
     """
@@ -123,7 +126,8 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def where(function: Any) -> str:
-    """Where a function stands, for messages: its name (a method's with the class of its object), file and line."""
+    """Where a function stands, for messages: its name (a method's with the class of its object),
+    file and line."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     owner = getattr(function, "__self__", None)
@@ -167,7 +171,8 @@ def check_names(
         error: What is raised.
 
     Raises:
-        Exception: One of them is unknown; the message says which was probably meant, or which there are.
+        Exception: One of them is unknown; the message says which was probably meant, or which there
+            are.
     """
     names = list(known)
     for name in given:
@@ -228,7 +233,8 @@ _NUMBERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def check_options(options: Mapping[str, Any], owner: str = "") -> None:
-    """Refuse the first option that cannot be what was given; values under other names are not looked at.
+    """Refuse the first option that cannot be what was given; values under other names are not
+    looked at.
 
     Args:
         options: Values by name.
@@ -270,7 +276,8 @@ def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
 
     Raises:
         TypeError: A name is no text.
-        ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no identifier of an extension.
+        ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no
+            identifier of an extension.
     """
     given = options.get("requires", ())
     names = (given,) if isinstance(given, str) else tuple(given)
@@ -348,7 +355,8 @@ MARKS = "__minimcp_marks__"
 
 
 class Mark(NamedTuple):
-    """What one decorator said: which one it was ("tool", "resource", "method" ...), and its arguments."""
+    """What one decorator said: which one it was ("tool", "resource", "method" ...), and its
+    arguments."""
 
     kind: str
     arguments: tuple[Any, ...]
@@ -418,7 +426,8 @@ def tool(*given: Any, **options: Any) -> Any:
 
 @shows("resource")
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Mark a method as a resource, or as a template of them: ``@minimcp.resource("notes://{number}")``.
+    """Mark a method as a resource, or as a template of them:
+    ``@minimcp.resource("notes://{number}")``.
 
     Args:
         uri: The URI, or the template.
@@ -432,7 +441,8 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
 
 @shows("app")
 def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
-    """Mark a method as a page of HTML, above the tools that show it: ``@minimcp.app("ui://sales/chart")``.
+    """Mark a method as a page of HTML, above the tools that show it:
+    ``@minimcp.app("ui://sales/chart")``.
 
     Args:
         uri: Of the page.
@@ -450,12 +460,14 @@ def prompt(function: F, /) -> F: ...
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 @shows("prompt")
 def prompt(*given: Any, **options: Any) -> Any:
-    """Mark a method as a prompt. Arguments and errors as `tool`, with the options of `Server.prompt`."""
+    """Mark a method as a prompt. Arguments and errors as `tool`, with the options of
+    `Server.prompt`."""
     return decorated(partial(_mark, "prompt", ()), "minimcp.prompt", given, options)
 
 
 def method(name: str) -> Callable[[F], F]:
-    """Mark a method of an `Extension`, or of another plain class, as what serves a request: "vendor/thing".
+    """Mark a method of an `Extension`, or of another plain class, as what serves a request:
+    "vendor/thing".
 
     Args:
         name: The method of the requests, as `Server.method` takes it.
@@ -467,7 +479,8 @@ def method(name: str) -> Callable[[F], F]:
 
 
 def notification(name: str) -> Callable[[F], F]:
-    """Mark a method of an `Extension` as what hears a notification of the other side: "notifications/vendor/thing".
+    """Mark a method of an `Extension` as what hears a notification of the other side:
+    "notifications/vendor/thing".
 
     Args:
         name: The method of the notification.
@@ -540,10 +553,11 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
 
 
 def marks_of(handlers: Any) -> list[tuple[Callable[..., Any], Mark]]:
-    """The marked methods of an object, in the order in which its classes define them, the base classes first.
+    """The marked methods of an object, in the order in which its classes define them, the base
+    classes first.
 
-    They are found on the class, so no property is evaluated; a method that overrides a marked one has its marks, unless
-    it has its own.
+    They are found on the class, so no property is evaluated; a method that overrides a marked one
+    has its marks, unless it has its own.
     """
     marks: dict[str, Sequence[Mark]] = {}
     for kind in reversed(type(handlers).__mro__):

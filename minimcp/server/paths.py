@@ -46,30 +46,36 @@ _FAULTS = [
 
 
 def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathLike[str]]) -> Path:
-    """The file that a client means by a path, if it lies in a directory: for servers that hand out files.
+    """The file that a client means by a path, if it lies in a directory: for servers that hand out
+    files.
 
-    What is refused is refused on every system, so that a server behaves alike on all of them: ".." anywhere, absolute
-    paths, backslashes, colons (drives, streams), a leading "~", control characters, names of devices, names that end
-    with a dot or a blank, empty names, and what is too long; all of that also behind percent-encoding, look-alike
-    characters and invisible ones. Then symbolic links are followed, and what they lead to has to lie inside.
+    What is refused is refused on every system, so that a server behaves alike on all of them: ".."
+    anywhere, absolute paths, backslashes, colons (drives, streams), a leading "~", control
+    characters, names of devices, names that end with a dot or a blank, empty names, and what is too
+    long; all of that also behind percent-encoding, look-alike characters and invisible ones. Then
+    symbolic links are followed, and what they lead to has to lie inside.
 
-    A template of a resource has decoded its variables once: give them as they are, and decode nothing yourself. Escapes
-    that are still there are part of the name ("100%25.txt"), unless they hide what would be refused.
+    A template of a resource has decoded its variables once: give them as they are, and decode
+    nothing yourself. Escapes that are still there are part of the name ("100%25.txt"), unless they
+    hide what would be refused.
 
-    The answer is true for the moment in which it is given. Somebody else who may write in the directory can put a
-    symbolic link in the place of a file before it is opened, and a hard link cannot be told from its file: serve
-    directories in which only those may write who may read everything.
+    The answer is true for the moment in which it is given. Somebody else who may write in the
+    directory can put a symbolic link in the place of a file before it is opened, and a hard link
+    cannot be told from its file: serve directories in which only those may write who may read
+    everything.
 
     Args:
-        root: The directory. A relative one is taken from the working directory; it may be a symbolic link.
-        path: Relative to it, with "/" between names; "." is the directory itself. Nothing needs to exist there.
+        root: The directory. A relative one is taken from the working directory; it may be a
+            symbolic link.
+        path: Relative to it, with "/" between names; "." is the directory itself. Nothing needs to
+            exist there.
 
     Returns:
         The absolute path, without symbolic links.
 
     Raises:
-        ResourceAccessDenied: The path leads outside, or could on some system. The message says why, and does not tell
-            where the directory is.
+        ResourceAccessDenied: The path leads outside, or could on some system. The message says why,
+            and does not tell where the directory is.
         TypeError: The path is no text.
     """
     from pathlib import Path

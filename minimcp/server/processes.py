@@ -1,7 +1,8 @@
 """`Processes`: what the processes of one server tell each other, by a store that they share.
 
-Each has a mailbox, a key with events, whose time to live says that it runs; and all read one log of what is for
-everybody. So nothing is lost while a process is slow, or the store away for a moment. Each message is a JSON object.
+Each has a mailbox, a key with events, whose time to live says that it runs; and all read one log of
+what is for everybody. So nothing is lost while a process is slow, or the store away for a moment.
+Each message is a JSON object.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from ..protocol.messages import Json, to_json
 
 log = logger("minimcp.processes")
 
-# Seconds after which a process counts as ended that has not said that it runs, and how often it says so.
+# Seconds after which a process counts as ended that has not said that it runs, and how often it
+# says so.
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 
 # Messages that a mailbox and the log keep, and seconds for which the log does after the last.
@@ -73,7 +75,8 @@ class Processes:
         self._thread: Any = None
         self._users: set[object] = set()
         self._held_at = -LEASE_SECONDS
-        # The version with which the mailbox was made; up to where it was read, and the log was or is being told here.
+        # The version with which the mailbox was made; up to where it was read, and the log was or
+        # is being told here.
         self._made = self._read = self._handed = 0
         self._stopped, self._called = CancelToken(), CancelToken()
 
@@ -87,7 +90,8 @@ class Processes:
     # ------------------------------------------------------------ telling
 
     def tell(self, **told: Json) -> None:
-        """Tell all others, in the background: when the store is away, as soon as it is back. Never blocks."""
+        """Tell all others, in the background: when the store is away, as soon as it is back. Never
+        blocks."""
         self._unsent.append(to_json({"from": self.id, **told}).encode())
         self.start()
         self._called.cancel()
@@ -104,7 +108,8 @@ class Processes:
         return process == self.id or self.store.get(self._mailbox(process)) is not None
 
     def since(self, number: int) -> Sequence[Told]:
-        """What was told here behind this number, that of `heard` at some time, and what this process has told.
+        """What was told here behind this number, that of `heard` at some time, and what this
+        process has told.
 
         What is told here at this moment is in it, too. Raises what the store raises.
         """
@@ -121,7 +126,8 @@ class Processes:
         return found + [told for told in map(json.loads, unsent) if told not in found]
 
     def secret(self) -> bytes:
-        """What all of them sign with, made by the first that wants it. Raises what the store raises."""
+        """What all of them sign with, made by the first that wants it. Raises what the store
+        raises."""
         key = f"{self.folder}secret"
         self.store.put(key, os.urandom(SECRET_BYTES), expect=0)
         entry = self.store.get(key)
@@ -166,7 +172,8 @@ class Processes:
             thread.join(STOP_SECONDS)
 
     def hold(self) -> None:
-        """Have the store know that this process runs, before it says its id to anybody. Raises what the store raises."""
+        """Have the store know that this process runs, before it says its id to anybody. Raises what
+        the store raises."""
         if time.monotonic() - self._held_at < RENEW_SECONDS:
             return
         mailbox = self._mailbox(self.id)
@@ -184,7 +191,8 @@ class Processes:
         self._held_at = time.monotonic()
 
     def follow(self) -> None:
-        """Hear all that is told from now on; while the store is away, from when it is back. Never raises."""
+        """Hear all that is told from now on; while the store is away, from when it is back. Never
+        raises."""
         self.start()
         try:
             if not self.heard:

@@ -1,4 +1,5 @@
-"""Prompts; handlers whose arguments are text, as theirs and those of resource templates; and the completion of those.
+"""Prompts; handlers whose arguments are text, as theirs and those of resource templates; and the
+completion of those.
 
 A prompt is messages that a user may choose to begin with.
 https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
@@ -45,7 +46,8 @@ class TextHandler(RegisteredFunction):
     """A function whose arguments arrive as text: from a URI, or as those of a prompt.
 
     Raises:
-        TypeError, ValueError: As `RegisteredFunction`; or ``complete`` names no argument, or gives no completer.
+        TypeError, ValueError: As `RegisteredFunction`; or ``complete`` names no argument, or gives
+            no completer.
     """
 
     def __init__(
@@ -194,9 +196,11 @@ class RegisteredPrompt(TextHandler):
 
 
 def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional[Completer]:
-    """What completes an argument: what was given, or the values that its type names; None where nothing does.
+    """What completes an argument: what was given, or the values that its type names; None where
+    nothing does.
 
-    In the class of the handler's object a completer is a method as the handler is, and is called on that object.
+    In the class of the handler's object a completer is a method as the handler is, and is called on
+    that object.
     """
     given = choices_of(kind.schema) if given is None else given
     if given is None:

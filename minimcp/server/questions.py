@@ -1,8 +1,9 @@
-"""What a handler may ask its client: how each question travels, what it needs, how its answer is read, and who asks.
+"""What a handler may ask its client: how each question travels, what it needs, how its answer is
+read, and who asks.
 
-In revisions with a handshake a question is a request of the server, and the handler's thread waits for the answer (see
-`Asker`); where requests stand alone it is asked by the result of the request (see `input_rounds`).
-https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+In revisions with a handshake a question is a request of the server, and the handler's thread waits
+for the answer (see `Asker`); where requests stand alone it is asked by the result of the request
+(see `input_rounds`). https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 """
@@ -48,7 +49,8 @@ _REFUSED = r"(?i)\b(refus|reject|declin|denied)"
 
 
 class Question:
-    """One question, the same object however often it is asked. Immutable by convention, thread-safe."""
+    """One question, the same object however often it is asked. Immutable by convention,
+    thread-safe."""
 
     # The beginning of the key of one that was given none.
     kind: ClassVar[str]
@@ -60,7 +62,8 @@ class Question:
         """The params, as the client's revision has them.
 
         Raises:
-            CapabilityNotSupported: The client did not declare what this needs, or its revision does not have it.
+            CapabilityNotSupported: The client did not declare what this needs, or its revision does
+                not have it.
         """
         raise NotImplementedError
 
@@ -73,7 +76,8 @@ class Question:
         raise NotImplementedError
 
     def _need(self, peer: Peer, name: str) -> None:
-        """Refuse to ask a client that lacks a capability, or whose revision does not have the thing at all."""
+        """Refuse to ask a client that lacks a capability, or whose revision does not have the thing
+        at all."""
         if not peer.revision.has(name) or not peer.supports(name):
             raise lacks(name, self.method, peer.revision)
 
@@ -83,7 +87,8 @@ class Elicit(Question):
 
     Args:
         message: What is asked, for the user.
-        schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all to be filled in.
+        schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all to
+            be filled in.
 
     Raises:
         TypeError, ValueError: The form has a field that the protocol's forms do not have.
@@ -116,11 +121,13 @@ class Elicit(Question):
 
 
 class ElicitUrl(Question):
-    """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not completion.
+    """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not
+    completion.
 
     Args:
         message: Why, for the user.
-        url: Where to; without anything private in it, and not a way in by itself. Check who opens it.
+        url: Where to; without anything private in it, and not a way in by itself. Check who opens
+            it.
         elicitation_id: Names it in a `Context.complete_elicitation` later; None makes one up.
 
     Raises:
@@ -148,7 +155,8 @@ class ElicitUrl(Question):
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
-# What may be said to a model: a str is one message of the user, a mapping one message in its form on the wire.
+# What may be said to a model: a str is one message of the user, a mapping one message in its form
+# on the wire.
 Messages = Union[Message, Iterable[Message]]
 
 
@@ -156,7 +164,8 @@ class Sample(Question):
     """Asks the client's model.
 
     Args:
-        messages: What was said so far; a str is one message of the user, a dict one in its form on the wire.
+        messages: What was said so far; a str is one message of the user, a dict one in its form on
+            the wire.
         max_tokens: How long the answer may be, in tokens.
         system: The system prompt; None leaves it to the client.
         temperature: None leaves it to the client.
@@ -164,11 +173,13 @@ class Sample(Question):
         tool_choice: "auto", "required" or "none"; None is "auto".
         stop_sequences: Texts at which it stops; None adds none.
         model_preferences: Which model would do: preferences, or names as hints. None says nothing.
-        include_context: "none", "thisServer" or "allServers", which is left out where the client does not know it.
+        include_context: "none", "thisServer" or "allServers", which is left out where the client
+            does not know it.
         metadata: For the client's provider of models; None sends none.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be, or a message leaves the use of a tool unanswered.
+        TypeError, ValueError: An argument is not what it should be, or a message leaves the use of
+            a tool unanswered.
     """
 
     kind, method = "sample", "sampling/createMessage"
@@ -282,11 +293,13 @@ def _answer(result: Mapping[str, Json]) -> types.Answer:
 
 
 class Suspend(BaseException):
-    """Unwinds a handler that runs again from the top. It passes ``except Exception``; let it pass yours."""
+    """Unwinds a handler that runs again from the top. It passes ``except Exception``; let it pass
+    yours."""
 
 
 class BecomeTask(BaseException):
-    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let it pass yours."""
+    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let
+    it pass yours."""
 
 
 class Asked(NamedTuple):
@@ -306,11 +319,13 @@ class Asked(NamedTuple):
 
 
 class Asker:
-    """Answers the questions of one run of one handler: sends each as a request and waits. Thread-safe.
+    """Answers the questions of one run of one handler: sends each as a request and waits.
+    Thread-safe.
 
     Args:
         incoming: The request.
-        before: Asked for an earlier run of this call's handler, whose answers and steps count; None for the first.
+        before: Asked for an earlier run of this call's handler, whose answers and steps count; None
+            for the first.
 
     Attributes:
         pending: Questions that wait for another round.
@@ -333,7 +348,8 @@ class Asker:
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
-        # By key: the digest of the question that was asked, None when it is not known, and the answer, as it came.
+        # By key: the digest of the question that was asked, None when it is not known, and the
+        # answer, as it came.
         self._answered: dict[str, Any] = {}
         if before is not None:
             self.call_id, self.round = before.call_id, before.round + 1
@@ -344,7 +360,8 @@ class Asker:
         return f"{question.kind}-{next(self._unnamed)}"
 
     def inner(self, name: str) -> str:
-        """What the keys of a handler begin with that this one calls: its name, and how many were called before it."""
+        """What the keys of a handler begin with that this one calls: its name, and how many were
+        called before it."""
         return f"{name}#{next(self._called)}/"
 
     def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
@@ -381,7 +398,8 @@ class Asker:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
     def _known(self, asked: list[Asked]) -> dict[str, Any]:
-        """What the client said to these in an earlier round; what does not fit any more is forgotten."""
+        """What the client said to these in an earlier round; what does not fit any more is
+        forgotten."""
         found = {}
         for each in asked if self._answered else ():
             pinned, answer = self._answered.pop(each.key, (None, None))

@@ -1,4 +1,5 @@
-"""What the features of one server share: its configuration, what serves one thing, and tables of things."""
+"""What the features of one server share: its configuration, what serves one thing, and tables of
+things."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class ServerConfig:
         main: Where ``executor="main"`` runs.
         executors: Those in use, by this server's handlers or by those of servers that it mounts.
         states: Seals what clients carry between the rounds of a request; None where nothing asks.
-        capabilities: Kinds that count as registered from the start, each with what else is declared of it; and others.
+        capabilities: Kinds that count as registered from the start, each with what else is declared
+            of it; and others.
         middleware: The outermost first.
         extensions: The `Extension` objects that it serves.
         store: Keeps what outlives a request; None for memory.
@@ -105,9 +107,11 @@ OF_EXTENSIONS = {"task": "Tasks()", "ui": "Apps()", "visibility": "Apps()"}
 
 
 class Registered:
-    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that offers a copy.
+    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that
+    offers a copy.
 
-    A subclass calls the function (`call`), and makes its value a result (`result`) or its exception one (`failed`).
+    A subclass calls the function (`call`), and makes its value a result (`result`) or its exception
+    one (`failed`).
 
     Args:
         config: Of the server.
@@ -148,7 +152,8 @@ class Registered:
         if queue is not None and self.timeout is not None:
 
             def start(incoming: IncomingRequest) -> None:
-                # a queue that nobody takes the request out of does not keep the client waiting either
+                # a queue that nobody takes the request out of does not keep the client waiting
+                # either
                 incoming.timeout = self._countdown("begin", incoming)
                 queue(incoming)
 
@@ -170,10 +175,12 @@ class Registered:
         return twin
 
     def handle(self, incoming: IncomingRequest) -> Any:
-        """Serve one request: the function with the middleware round it, and the result for the wire.
+        """Serve one request: the function with the middleware round it, and the result for the
+        wire.
 
         Raises:
-            InvalidParams: What the client answers has a wrong form, or its state is none of this server's.
+            InvalidParams: What the client answers has a wrong form, or its state is none of this
+                server's.
             BaseException: Whatever `failed` raises.
         """
         params = incoming.request.params
@@ -205,7 +212,8 @@ class Registered:
         return end_round(incoming, self.handle, result, left)
 
     def run(self, context: Context, call: CallNext) -> Any:
-        """What the outermost middleware returns or raises; what is registered meanwhile counts for later requests."""
+        """What the outermost middleware returns or raises; what is registered meanwhile counts for
+        later requests."""
         for function in reversed([function for layer in self.middleware for function in layer]):
             call = partial(function, context, call)
         return call()
@@ -253,7 +261,8 @@ R = TypeVar("R", bound=Registered)
 
 
 class RegisteredFunction(Registered):
-    """A tool, a prompt, a resource or a template of them: what the author's function and options say of each alike.
+    """A tool, a prompt, a resource or a template of them: what the author's function and options
+    say of each alike.
 
     Args:
         config: Of the server.
@@ -332,19 +341,23 @@ def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
     return {name: member for name, member in wire.items() if name in members}
 
 
-# Held while any table changes: servers mount each other. A signal handler may change one in the midst of another.
+# Held while any table changes: servers mount each other. A signal handler may change one in the
+# midst of another.
 changing = threading.RLock()
 
 
 class Table(Generic[R]):
-    """Things by what requests name them by, in order of registration; those of mounted servers come last. Thread-safe.
+    """Things by what requests name them by, in order of registration; those of mounted servers come
+    last. Thread-safe.
 
-    A server's own thing comes before a mounted one of its name, and what was mounted first before what came later.
+    A server's own thing comes before a mounted one of its name, and what was mounted first before
+    what came later.
 
     Args:
         kind: What they are, for messages: "prompt".
         group: What a client is told to have changed with them: "prompts".
-        member: The name of the list in the result of the method that lists them; empty where none does.
+        member: The name of the list in the result of the method that lists them; empty where none
+            does.
     """
 
     def __init__(self, kind: str, group: str, member: str = "") -> None:
@@ -385,7 +398,8 @@ class Table(Generic[R]):
             log.warning("%s %s %s", self.kind, name, problem)
 
     def unknown(self, name: Any) -> str:
-        """The message about a name that is none of these, with the one that was probably meant. Its cost is bounded."""
+        """The message about a name that is none of these, with the one that was probably meant. Its
+        cost is bounded."""
         near = nearest(name, list(self.items))
         return f"Unknown {self.kind}: {one_line(name)}" + (
             f", did you mean {one_line(near)}?" if near else ""
@@ -417,7 +431,8 @@ class Table(Generic[R]):
             raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:
-        """Something was registered or removed, here or in a table that is mounted (`changing` is held)."""
+        """Something was registered or removed, here or in a table that is mounted (`changing` is
+        held)."""
         if self.mounts:
             items = dict(self._own)
             for other, prefix, config in self.mounts:

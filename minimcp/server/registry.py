@@ -1,4 +1,5 @@
-"""What one server can do: its methods, what it declares, the servers that it mounts, and each connection's part."""
+"""What one server can do: its methods, what it declares, the servers that it mounts, and each
+connection's part."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ TAKEN = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an extension's.
+# What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an
+# extension's.
 KEPT_FREE = ("rpc.", "notifications/", "tasks/")
 
 # What stands in the capabilities for each kind that is offered.
@@ -47,10 +49,12 @@ DECLARED: Mapping[str, Mapping[str, Json]] = {
 # What an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
 
-# No method of the specification, whose sessions end with their connection; a widely read paraphrase of it has it.
+# No method of the specification, whose sessions end with their connection; a widely read paraphrase
+# of it has it.
 SHUTDOWN = "shutdown"
 
-# Where the requests of a method go: a route, or what finds one for the params (it may raise an RpcError).
+# Where the requests of a method go: a route, or what finds one for the params (it may raise an
+# RpcError).
 Destination = Union[Route, Callable[[Mapping[str, Json]], Route]]
 
 
@@ -104,7 +108,8 @@ class Registry:
         self.role: Callable[..., ServerRole] = partial(
             ServerRole, self
         )  # of one more connection or session
-        # Kinds of which something was registered, or announced; taking the last one away changes nothing.
+        # Kinds of which something was registered, or announced; taking the last one away changes
+        # nothing.
         self._offered = {
             kind for kind in config.capabilities if kind != "logging" or config.logging
         }
@@ -130,7 +135,8 @@ class Registry:
         at_once = partial(
             Route, immediate=True
         )  # answered by the connection itself, without a worker
-        # By method, also what has to be offered. Served in the revisions whose `requests_to_server` has the method.
+        # By method, also what has to be offered. Served in the revisions whose `requests_to_server`
+        # has the method.
         self._destinations: dict[str, tuple[Optional[str], Destination]] = {
             "initialize": (None, at_once(self._initialize)),
             "ping": (None, at_once(lambda incoming: {})),
@@ -201,13 +207,15 @@ class Registry:
     # ------------------------------------------------------------ what is offered
 
     def offers(self, kind: str) -> bool:
-        """Whether things of this kind ("tools") are offered; any handler may log, so logging is with the first."""
+        """Whether things of this kind ("tools") are offered; any handler may log, so logging is
+        with the first."""
         if kind == "logging":
             return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
         return kind in self._offered
 
     def capabilities(self, revision: Revision, principal: Optional[str] = None) -> dict[str, Json]:
-        """What is declared to a client of this revision: nothing that is not served, but for what the author adds.
+        """What is declared to a client of this revision: nothing that is not served, but for what
+        the author adds.
 
         Args:
             revision: That it speaks.
@@ -232,7 +240,8 @@ class Registry:
             kind: "tool", "resource", "prompt", "method" or "app".
             function: What the author wrote.
             options: What he said of it.
-            key: Of a resource the URI, or the template of URIs, of a method the name; others have none.
+            key: Of a resource the URI, or the template of URIs, of a method the name; others have
+                none.
 
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
@@ -272,7 +281,8 @@ class Registry:
         self._changed(table.group)
 
     def _changed(self, group: str, completes: bool = False) -> None:
-        """Something was registered or removed: tell the clients of this server, and of those that mount it."""
+        """Something was registered or removed: tell the clients of this server, and of those that
+        mount it."""
         self._offered.update({group, "completions"} if completes else {group})
         self.subscriptions.list_changed(group)
         for registry in self._above():
@@ -284,18 +294,21 @@ class Registry:
             registry.subscriptions.list_changed(group)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource, here or at a server that mounts this one, that it has changed."""
+        """Tell those who subscribed to a resource, here or at a server that mounts this one, that
+        it has changed."""
         for registry in (self, *self._above()):
             registry.subscriptions.resource_updated(uri)
 
     # ------------------------------------------------------------ mounting
 
     def mount(self, other: Registry, prefix: str) -> None:
-        """Offer what another server has, and follow its changes. It does not keep this server alive.
+        """Offer what another server has, and follow its changes. It does not keep this server
+        alive.
 
         Args:
             other: Of that server.
-            prefix: What the names of its tools and prompts begin with here; resources keep their URIs.
+            prefix: What the names of its tools and prompts begin with here; resources keep their
+                URIs.
 
         Raises:
             ValueError: A name is taken; or the other server mounts this one, or is this one.
@@ -386,7 +399,8 @@ class ServerRole(ConnectionRole):
         return peer, self._registry.route(request, peer)
 
     def restore(self, peer: Peer, uris: Iterable[str]) -> None:
-        """Go on with a session that another process has opened, and whose client has subscribed to these resources."""
+        """Go on with a session that another process has opened, and whose client has subscribed to
+        these resources."""
         self.session.era = Handshake(peer.revision, peer)
         if self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later, uris)

@@ -80,7 +80,8 @@ class Readable(TextHandler):
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
-        """The arguments for a URI of this family; None where it is none, as "notes://x" where a number is wanted."""
+        """The arguments for a URI of this family; None where it is none, as "notes://x" where a
+        number is wanted."""
         texts = {} if self.template is None else self.template.match(uri)
         try:
             return None if texts is None else self.arguments(texts)
@@ -145,7 +146,8 @@ class Readable(TextHandler):
 
 
 def _about(uri: str, error: BaseException) -> BaseException:
-    """An author's error, so that the client can tell which it is, and of which resource; others as they are."""
+    """An author's error, so that the client can tell which it is, and of which resource; others as
+    they are."""
     if not isinstance(error, Unreadable) or error.from_peer:
         return error
     message = error.message
@@ -174,7 +176,8 @@ class Resources:
     def route(self, params: Mapping[str, Json]) -> Route:
         """Where a `resources/read` goes.
 
-        Templates are matched where the handler runs, not on the thread that reads: there may be many of them.
+        Templates are matched where the handler runs, not on the thread that reads: there may be
+        many of them.
 
         Raises:
             InvalidParams: It names no URI.

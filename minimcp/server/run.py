@@ -1,7 +1,8 @@
 """`Server.run`: serve until the input ends, a signal comes or `close` is called.
 
-The main thread pumps for ``executor="main"``; another one looks for the end. What wakes that one is a pipe: the
-interpreter writes the numbers of signals into it, whatever the main thread is doing, and `close` a zero.
+The main thread pumps for ``executor="main"``; another one looks for the end. What wakes that one is
+a pipe: the interpreter writes the numbers of signals into it, whatever the main thread is doing,
+and `close` a zero.
 """
 
 from __future__ import annotations
@@ -42,14 +43,16 @@ class Served(Protocol):
         """Whether it has ended."""
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        """End it: after ``grace`` seconds, or sooner; ``reason`` cancels what runs, None lets it go on."""
+        """End it: after ``grace`` seconds, or sooner; ``reason`` cancels what runs, None lets it go
+        on."""
 
 
 class Run:
     """One `Server.run`, in the thread that called it.
 
     Args:
-        main: What wants the main thread. In another thread that is left to whoever pumps, and signals are left alone.
+        main: What wants the main thread. In another thread that is left to whoever pumps, and
+            signals are left alone.
         grace: Seconds that running requests get at the end.
         with_parent: Whether it also ends when the process has gone that started this one.
         is_busy: Whether a handler still runs on a thread that may be no daemon.
@@ -68,7 +71,8 @@ class Run:
         self._in_main = threading.current_thread() is threading.main_thread()
         self._near, self._far = _pipe()
         self._over, self._returned = threading.Event(), threading.Event()
-        # What wakes the watcher; numbers of other signals, for which the author has handlers, come that way too.
+        # What wakes the watcher; numbers of other signals, for which the author has handlers, come
+        # that way too.
         self._ending = {0}
 
     def wake(self) -> None:
@@ -142,7 +146,8 @@ class Run:
         return bytes(self._ending.intersection(self._near.read(64)))
 
     def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
-        """Close, at most until the deadline; whether a further signal came, which does not wait for anything."""
+        """Close, at most until the deadline; whether a further signal came, which does not wait for
+        anything."""
 
         def close() -> None:
             try:
@@ -162,7 +167,8 @@ class Run:
         return False
 
     def _end_process(self, deadline: Deadline, signalled: bool) -> None:
-        """End the process when a handler keeps the main thread, or after a signal a thread of an author's executor."""
+        """End the process when a handler keeps the main thread, or after a signal a thread of an
+        author's executor."""
         self._returned.wait(max(deadline.to_wait(), 0.1))
         while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)

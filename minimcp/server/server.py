@@ -62,7 +62,8 @@ M = TypeVar("M", bound=Middleware)
 
 
 class Server:
-    """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before a fork.
+    """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before
+    a fork.
 
     Args:
         name: For programs; clients see it.
@@ -73,43 +74,56 @@ class Server:
         website_url: Where to read more; None sends none.
         icons: Pictures of it; None sends none.
         instructions: For the client's model: what the server is good for; None sends none.
-        capabilities: Kinds that count as registered before anything of them is, as in ``{"tools"}``; a mapping also
-            says what else to declare, of them or beside them: ``{"experimental": {"x": {}}}``. None adds none.
-        extensions: `Extension` objects to serve, such as `Tasks()`, in a list; or what to declare only, by identifier
-            (``"com.example/x"``), each with an object of settings. None declares none.
+        capabilities: Kinds that count as registered before anything of them is, as in
+            ``{"tools"}``; a mapping also says what else to declare, of them or beside them:
+            ``{"experimental": {"x": {}}}``. None adds none.
+        extensions: `Extension` objects to serve, such as `Tasks()`, in a list; or what to declare
+            only, by identifier (``"com.example/x"``), each with an object of settings. None
+            declares none.
         revisions: Names of the revisions to speak; None speaks all five.
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
-        strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older than 2025-11-25.
+        strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older
+            than 2025-11-25.
         accept_batches: Take arrays of messages in every revision, not only where they exist.
         page_size: Items on a page of a list; None puts all on one.
         list_ttl: Seconds that clients may keep lists.
         list_cache_scope: Who may keep them: "private" (one user) or "public".
-        mask_errors: Keep the words of unexpected errors in tools from the client; a reference names them in the log.
+        mask_errors: Keep the words of unexpected errors in tools from the client; a reference names
+            them in the log.
         logging: Whether handlers may send log messages; False makes ``ctx.log`` do nothing.
-        executor: Where handlers run: None (a pool of ``Limits.workers`` threads), "main" (where `pump` is called), an
-            object with ``submit()`` such as a `Serial`, or a callable that is given a function to run. A tool may say
-            otherwise.
-        on_pump_needed: Called on another thread when there is something to pump; None calls nothing.
-        check_replay: For tests: answer what a handler asks by running it again from the top, as over HTTP, with a
-            handshake and over stdio too, and fail when it then asks something else.
-        state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the first signs, all
-            verify. Processes that serve the same clients share them. None makes one up, for this process and its forks,
-            or for all that share the store.
-        store: Where tasks are kept, and the events that lost streams go on with, if nothing else is said there: a
-            `MemoryStore`; or a `SqliteStore` or `RedisStore`, which also keeps the sessions of HTTP, so that any
-            process with the same store takes any request. None keeps each in memory.
-        trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None for no trace.
-        on_request: Called with a `FinishedRequest` for each request when it ends, also lists, pings and those that are
-            refused, before the answer is sent, by the thread that ends it. Be quick: for pings, lists and refusals
-            that is the one that reads; for a timeout the timer; over HTTP, for a client that has left, the one that
-            accepts connections. None calls nothing.
-        limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of `Limits`.
+        executor: Where handlers run: None (a pool of ``Limits.workers`` threads), "main" (where
+            `pump` is called), an object with ``submit()`` such as a `Serial`, or a callable that is
+            given a function to run. A tool may say otherwise.
+        on_pump_needed: Called on another thread when there is something to pump; None calls
+            nothing.
+        check_replay: For tests: answer what a handler asks by running it again from the top, as
+            over HTTP, with a handshake and over stdio too, and fail when it then asks something
+            else.
+        state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the
+            first signs, all verify. Processes that serve the same clients share them. None makes
+            one up, for this process and its forks, or for all that share the store.
+        store: Where tasks are kept, and the events that lost streams go on with, if nothing else is
+            said there: a `MemoryStore`; or a `SqliteStore` or `RedisStore`, which also keeps the
+            sessions of HTTP, so that any process with the same store takes any request. None keeps
+            each in memory.
+        trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None
+            for no trace.
+        on_request: Called with a `FinishedRequest` for each request when it ends, also lists, pings
+            and those that are refused, before the answer is sent, by the thread that ends it. Be
+            quick: for pings, lists and refusals that is the one that reads; for a timeout the
+            timer; over HTTP, for a client that has left, the one that accepts connections. None
+            calls nothing.
+        limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of
+            `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
-        auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is asked.
+        auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is
+            asked.
 
     Raises:
-        TypeError: The name is no text, or an option is of another type or unknown; the message says what to write.
-        ValueError: The name is empty, a revision is unknown, or an option has a value that it cannot have.
+        TypeError: The name is no text, or an option is of another type or unknown; the message says
+            what to write.
+        ValueError: The name is empty, a revision is unknown, or an option has a value that it
+            cannot have.
     """
 
     name: str
@@ -216,7 +230,8 @@ class Server:
         self.add(*handlers)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse an option that is set later, which nothing would read; other attributes are the author's."""
+        """Refuse an option that is set later, which nothing would read; other attributes are the
+        author's."""
         options = Server.__init__.__kwdefaults__ or {}
         if name == "name" or name in options:
             way = "..." if name == "name" else f"{self.name!r:.60}, {name}=..."
@@ -224,7 +239,8 @@ class Server:
         super().__setattr__(name, value)
 
     def renew_in_fork(self) -> None:
-        """Begin without a connection, as at first: in a forked process they are the parent's. Python calls this."""
+        """Begin without a connection, as at first: in a forked process they are the parent's.
+        Python calls this."""
         for running in self._listening:
             running.renew()
         self._listening = set()
@@ -263,10 +279,12 @@ class Server:
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @shows("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
-        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or ``server.tool(function)``.
+        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or
+        ``server.tool(function)``.
 
-        The parameters' annotations become the input schema, the return annotation the output schema, the docstring
-        the description. A parameter annotated `Context` receives the request's.
+        The parameters' annotations become the input schema, the return annotation the output
+        schema, the docstring the description. A parameter annotated `Context` receives the
+        request's.
 
         Args:
             function: The function or bound method; it is returned as it is.
@@ -278,34 +296,43 @@ class Server:
             output_schema: JSON Schema of the result; None makes it from the return annotation.
             icons: Pictures of it; None sends none.
             meta: The tool's ``_meta``; None sends none.
-            structured: Whether results are sent as structured content too; None lets the annotation decide.
-            timeout: Seconds it may run, not counting the time in which it waits for the client; None sets no limit.
-                With an executor it also bounds how long a call waits until it begins.
-            executor: Where it runs; None takes the server's. "main": where `Server.pump` is called. A `Serial`: on one
-                thread, with all that name the object. Anything else with ``submit()``, or a callable: where that runs
-                the function without arguments that it is given.
-            requires: Client capabilities that it needs, checked before it starts: "sampling", "elicitation.url".
-            headers: Parameters that clients mirror in an HTTP header, each with its name: ``{"region": "Region"}`` is
-                ``Mcp-Param-Region``. Never a secret. None mirrors none.
-            scopes: What the token of a call over HTTP has to allow, beside the scopes of ``Server(auth=...)``.
-            task: Whether calls may go on after their request was answered, with ``extensions=[Tasks()]``: "optional",
-                "required", or "later", when the handler calls ``ctx.become_task()``; None never lets them.
-            ui: URI of the page that shows its results, which `app` registered before, with ``extensions=[Apps()]``;
-                None shows none. Clients without pages get the result alone.
-            visibility: Who may call it where there are pages: "model", "app" (the page) or both; None says nothing,
-                which is both.
+            structured: Whether results are sent as structured content too; None lets the annotation
+                decide.
+            timeout: Seconds it may run, not counting the time in which it waits for the client;
+                None sets no limit. With an executor it also bounds how long a call waits until it
+                begins.
+            executor: Where it runs; None takes the server's. "main": where `Server.pump` is called.
+                A `Serial`: on one thread, with all that name the object. Anything else with
+                ``submit()``, or a callable: where that runs the function without arguments that it
+                is given.
+            requires: Client capabilities that it needs, checked before it starts: "sampling",
+                "elicitation.url".
+            headers: Parameters that clients mirror in an HTTP header, each with its name:
+                ``{"region": "Region"}`` is ``Mcp-Param-Region``. Never a secret. None mirrors none.
+            scopes: What the token of a call over HTTP has to allow, beside the scopes of
+                ``Server(auth=...)``.
+            task: Whether calls may go on after their request was answered, with
+                ``extensions=[Tasks()]``: "optional", "required", or "later", when the handler calls
+                ``ctx.become_task()``; None never lets them.
+            ui: URI of the page that shows its results, which `app` registered before, with
+                ``extensions=[Apps()]``; None shows none. Clients without pages get the result
+                alone.
+            visibility: Who may call it where there are pages: "model", "app" (the page) or both;
+                None says nothing, which is both.
             replace: Take the place of a tool of the same name.
 
         Raises:
             TypeError: This cannot be a tool; the message says what to write instead.
-            ValueError: The name is taken or empty, a schema is invalid, or no client can declare what it requires.
+            ValueError: The name is taken or empty, a schema is invalid, or no client can declare
+                what it requires.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
         return decorated(_adding(self, "tool"), "server.tool", given, options)
 
     @shows("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
-        """`tool` as a plain call, also while connections are open: they are told that the list has changed."""
+        """`tool` as a plain call, also while connections are open: they are told that the list has
+        changed."""
         self._registry.add("tool", function, options)
 
     def remove_tool(self, name: str) -> None:
@@ -322,29 +349,34 @@ class Server:
     def resource(
         self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]:
-        """Register a function as a resource: ``@server.resource("notes://all")``, ``("notes://{number}")``.
+        """Register a function as a resource: ``@server.resource("notes://all")``,
+        ``("notes://{number}")``.
 
-        A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the function, given as
-        the parameter's type; a URI whose values do not fit is not found. A resource of exactly the URI that is read
-        comes first, then the first template that matches. ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
+        A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the
+        function, given as the parameter's type; a URI whose values do not fit is not found. A
+        resource of exactly the URI that is read comes first, then the first template that matches.
+        ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
 
-        What the function returns is the content: str is text, bytes (bytearray, memoryview) are binary, contents and
-        results stay as they are, everything else becomes JSON text.
+        What the function returns is the content: str is text, bytes (bytearray, memoryview) are
+        binary, contents and results stay as they are, everything else becomes JSON text.
 
         Args:
             uri: The URI, or the template.
             name: For programs; None takes the function's.
             title: For people; None sends none.
             description: For the model; None takes the docstring.
-            mime_type: Of the content; None says nothing in lists, and takes the content's own on reading.
+            mime_type: Of the content; None says nothing in lists, and takes the content's own on
+                reading.
             size: Of the content in bytes, for resources only; None when it is not known.
-            annotations: For whom it is meant, as in ``{"audience": ["user"], "priority": 1}``; None sends none.
+            annotations: For whom it is meant, as in ``{"audience": ["user"], "priority": 1}``; None
+                sends none.
             icons: Pictures of it; None sends none.
             meta: The resource's ``_meta``; None sends none.
             ttl: Seconds that clients may keep what they read.
             cache_scope: Who may keep it: "private" (one user) or "public".
-            complete: For variables, what completes them: a list of values, or a function that takes the text typed so
-                far, and the arguments chosen already if it has a second parameter. None: only what types say.
+            complete: For variables, what completes them: a list of values, or a function that takes
+                the text typed so far, and the arguments chosen already if it has a second
+                parameter. None: only what types say.
             requires: Client capabilities that it needs, checked before it starts.
             replace: Take the place of one of the same URI.
 
@@ -358,11 +390,13 @@ class Server:
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
-        """`resource` as a plain call, also for templates; open connections are told that the list has changed."""
+        """`resource` as a plain call, also for templates; open connections are told that the list
+        has changed."""
         self._registry.add("resource", function, options, uri)
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template away, by what it was registered with; open connections are told.
+        """Take a resource or a template away, by what it was registered with; open connections are
+        told.
 
         Raises:
             KeyError: There is none.
@@ -371,10 +405,12 @@ class Server:
 
     @shows("app")
     def app(self, uri: str, *given: NoReturn, **options: Unpack[AppOptions]) -> Callable[[F], F]:
-        """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with `Apps`.
+        """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with
+        `Apps`.
 
-        The function returns the whole page, as text. Where it says ``<script src="minimcp-app.js"></script>`` it gets a
-        script that defines ``app``, which examples/apps.rst explains: ``app.callTool(name, arguments)`` and others.
+        The function returns the whole page, as text. Where it says ``<script
+        src="minimcp-app.js"></script>`` it gets a script that defines ``app``, which
+        examples/apps.rst explains: ``app.callTool(name, arguments)`` and others.
 
         https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 
@@ -385,19 +421,24 @@ class Server:
             description: What it shows; None takes the docstring.
             icons: Pictures of it; None sends none.
             meta: The resource's ``_meta``; None sends none.
-            csp: Origins that the page may use, in lists: "connect_domains" (to send requests to), "resource_domains"
-                (scripts, styles, pictures, fonts), "frame_domains" and "base_uri_domains". None: no other origin.
-            permissions: What it asks the browser for: "camera", "microphone", "geolocation", "clipboard_write".
+            csp: Origins that the page may use, in lists: "connect_domains" (to send requests to),
+                "resource_domains" (scripts, styles, pictures, fonts), "frame_domains" and
+                "base_uri_domains". None: no other origin.
+            permissions: What it asks the browser for: "camera", "microphone", "geolocation",
+                "clipboard_write".
             border: Whether the host draws a border round it; None lets the host decide.
-            domain: Origin that it is to have, in the form that a host prescribes; None lets the host decide.
+            domain: Origin that it is to have, in the form that a host prescribes; None lets the
+                host decide.
             ttl: Seconds that clients may keep the page.
             cache_scope: Who may keep it: "private" (one user) or "public".
             requires: Client capabilities that it needs, checked before it is read.
             replace: Take the place of a resource of the same URI.
 
         Raises:
-            TypeError: This cannot be an app, or the server was made without `Apps`; the message says what to write.
-            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot have.
+            TypeError: This cannot be an app, or the server was made without `Apps`; the message
+                says what to write.
+            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot
+                have.
         """
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
@@ -412,9 +453,11 @@ class Server:
     remove_resource_template = remove_resource
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource, or to a collection that it lies in, that it has changed.
+        """Tell the clients that subscribed to a resource, or to a collection that it lies in, that
+        it has changed.
 
-        Returns at once: notifications go out in the background, and one that waits for a slow client is not sent twice.
+        Returns at once: notifications go out in the background, and one that waits for a slow
+        client is not sent twice.
 
         Args:
             uri: Of the resource; there need be none registered under it.
@@ -429,13 +472,15 @@ class Server:
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     @shows("prompt")
     def prompt(self, *given: Any, **options: Any) -> Any:
-        """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or ``server.prompt(function)``.
+        """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or
+        ``server.prompt(function)``.
 
-        Its parameters become the prompt's arguments, those without a default required, described by the docstring. On
-        the wire their values are strings; the function gets them as the parameters' types.
+        Its parameters become the prompt's arguments, those without a default required, described by
+        the docstring. On the wire their values are strings; the function gets them as the
+        parameters' types.
 
-        It returns one message or a list of them: a str or a content block is a message of the user, a `PromptMessage`
-        says who speaks; or it returns a whole `GetPromptResult`.
+        It returns one message or a list of them: a str or a content block is a message of the user,
+        a `PromptMessage` says who speaks; or it returns a whole `GetPromptResult`.
 
         Args:
             function: The function or bound method; it is returned as it is.
@@ -444,13 +489,15 @@ class Server:
             description: What it is for; None takes the docstring.
             icons: Pictures of it; None sends none.
             meta: The prompt's ``_meta``; None sends none.
-            complete: For arguments, what completes them, as for `resource`; None: only what types say.
+            complete: For arguments, what completes them, as for `resource`; None: only what types
+                say.
             requires: Client capabilities that it needs, checked before it starts.
             replace: Take the place of a prompt of the same name.
 
         Raises:
             TypeError: This cannot be a prompt; the message says what to write instead.
-            ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires`` no capability.
+            ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires``
+                no capability.
         """
         return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
@@ -470,18 +517,20 @@ class Server:
     # ------------------------------------------------------------ plain objects, methods, middleware, other servers
 
     def add(self, *handlers: Any) -> None:
-        """Register the marked methods of plain objects: those under ``@minimcp.tool``, ``resource``, ``prompt`` ...
+        """Register the marked methods of plain objects: those under ``@minimcp.tool``,
+        ``resource``, ``prompt`` ...
 
-        Their names become those of the tools and prompts, without a prefix. Handlers of one object run on several
-        threads at once: guard its state with a lock, or give the server ``executor=Serial()``.
+        Their names become those of the tools and prompts, without a prefix. Handlers of one object
+        run on several threads at once: guard its state with a lock, or give the server
+        ``executor=Serial()``.
 
         Args:
             handlers: Objects of any classes.
 
         Raises:
             TypeError: One is a class, or a method cannot be what it is marked as.
-            ValueError: No method of one is marked, or a name is taken. What of these objects was registered is taken
-                back.
+            ValueError: No method of one is marked, or a name is taken. What of these objects was
+                registered is taken back.
         """
         with ExitStack() as take_back:
             for function, mark in (found for each in handlers for found in marked(each)):
@@ -492,9 +541,9 @@ class Server:
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
         """Serve a method of your own, in every revision: ``@server.method("vendor/thing")``.
 
-        The function takes the params, a dict with the ``_meta`` of the request in it, and if it likes the `Context`:
-        ``def thing(params, ctx)``. It returns what JSON writes as an object, or None for an empty one; a client asks by
-        ``client.request("vendor/thing", {...})``.
+        The function takes the params, a dict with the ``_meta`` of the request in it, and if it
+        likes the `Context`: ``def thing(params, ctx)``. It returns what JSON writes as an object,
+        or None for an empty one; a client asks by ``client.request("vendor/thing", {...})``.
 
         Args:
             name: The method. None of the specification, in whatever revision.
@@ -514,16 +563,18 @@ class Server:
     def middleware(self, function: M) -> M:
         """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
 
-        The first that is registered is the outermost. It runs on the handler's thread round `tools/call`,
-        `prompts/get`, `resources/read`, `completion/complete` and the server's own methods, once per round where a
-        request has several; ``ctx.method`` and ``ctx.params`` say what is asked. A request that names nothing that
-        there is does not get here, nor does ``ctx.read_resource``. One that is registered while requests run counts
-        for those that come later.
+        The first that is registered is the outermost. It runs on the handler's thread round
+        `tools/call`, `prompts/get`, `resources/read`, `completion/complete` and the server's own
+        methods, once per round where a request has several; ``ctx.method`` and ``ctx.params`` say
+        what is asked. A request that names nothing that there is does not get here, nor does
+        ``ctx.read_resource``. One that is registered while requests run counts for those that come
+        later.
 
-        ``call_next()`` runs the rest. It returns what the handler returned, before that is converted (for completion a
-        `Completion`), and raises what the handler raised; arguments that do not fit a tool are a `ToolError`. What the
-        function returns or raises counts as the handler's own. It must let `BaseException` pass: an unanswered
-        question of the handler unwinds it that way.
+        ``call_next()`` runs the rest. It returns what the handler returned, before that is
+        converted (for completion a `Completion`), and raises what the handler raised; arguments
+        that do not fit a tool are a `ToolError`. What the function returns or raises counts as the
+        handler's own. It must let `BaseException` pass: an unanswered question of the handler
+        unwinds it that way.
 
         Raises:
             TypeError: The function does not take these two arguments, or is async or a generator.
@@ -535,20 +586,22 @@ class Server:
     def mount(self, other: Server, *, prefix: str) -> None:
         """Offer what another server has, and follow its changes; it may also be served by itself.
 
-        Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs, methods of its own their
-        names. All options that hold are those of this server, and ``ctx.server`` is this server. Only the executors are
-        its own (a `Serial` serves until both servers are closed; "main" is where this one is pumped), and its
-        middleware runs inside that of this server. `resource_updated` of either reaches the subscribers here.
+        Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs,
+        methods of its own their names. All options that hold are those of this server, and
+        ``ctx.server`` is this server. Only the executors are its own (a `Serial` serves until both
+        servers are closed; "main" is where this one is pumped), and its middleware runs inside that
+        of this server. `resource_updated` of either reaches the subscribers here.
 
-        Something that is registered there later under a name that is taken here is not offered here: what this server
-        has itself comes first, then what was mounted first; the log says so.
+        Something that is registered there later under a name that is taken here is not offered
+        here: what this server has itself comes first, then what was mounted first; the log says so.
 
         Args:
             other: The server. It may mount others; prefixes are put together then.
             prefix: What the names begin with.
 
         Raises:
-            ValueError: A name is taken, or the servers would mount each other, or the prefix is empty.
+            ValueError: A name is taken, or the servers would mount each other, or the prefix is
+                empty.
             TypeError: This is no server, or the prefix no text.
         """
         if not isinstance(other, Server) or not isinstance(prefix, str):
@@ -570,23 +623,29 @@ class Server:
         path: Optional[str] = None,
         legacy_sse: bool = False,
     ) -> None:
-        """Serve until the input ends, a signal comes or `close` is called; then put everything back as it was.
+        """Serve until the input ends, a signal comes or `close` is called; then put everything back
+        as it was.
 
-        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests are cancelled at once,
-        and a second signal does not wait for them. In any other thread signals are left alone. The main thread also
-        pumps; a handler there, or in an executor of your own, that does not return in that time ends the process with
-        exit code 1. At the end of the input and after `close` running requests get ``Limits.drain_grace`` seconds.
+        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
+        are cancelled at once, and a second signal does not wait for them. In any other thread
+        signals are left alone. The main thread also pumps; a handler there, or in an executor of
+        your own, that does not return in that time ends the process with exit code 1. At the end of
+        the input and after `close` running requests get ``Limits.drain_grace`` seconds.
 
         Args:
-            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of 2024-11-05).
-            host: Where HTTP listens; None is 127.0.0.1. What other machines reach needs ``HttpOptions.allowed_hosts``.
+            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of
+                2024-11-05).
+            host: Where HTTP listens; None is 127.0.0.1. What other machines reach needs
+                ``HttpOptions.allowed_hosts``.
             port: 0 takes a free one; None is 8000.
             path: Where "http" answers, exactly; None is ``/mcp``.
-            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the same port.
+            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the
+                same port.
 
         Raises:
             TypeError: One of these four is given, and "stdio" has none.
-            ValueError: There is no such transport, or other machines reach the host and ``allowed_hosts`` is not given.
+            ValueError: There is no such transport, or other machines reach the host and
+                ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
         web = {"host": host, "port": port, "path": path, "legacy_sse": legacy_sse or None}
@@ -648,7 +707,8 @@ class Server:
             self._runs.remove(run)
 
     def open_pipe(self) -> Transport:
-        """A client's end of a new connection in memory, through the real codec; both ends have this server's limits."""
+        """A client's end of a new connection in memory, through the real codec; both ends have this
+        server's limits."""
         ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
@@ -661,7 +721,8 @@ class Server:
         Args:
             pipe: The connection; it is closed when it ends.
             name: For logs and thread names; empty takes the pipe's.
-            on_end: Called when the connection has ended, on its reader's thread; None calls nothing.
+            on_end: Called when the connection has ended, on its reader's thread; None calls
+                nothing.
         """
 
         def ended(role: ServerRole) -> None:
@@ -686,21 +747,25 @@ class Server:
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
-        # Its thread waits `IDLE_SECONDS` for a request: none can start any more when the interpreter ends.
+        # Its thread waits `IDLE_SECONDS` for a request: none can start any more when the
+        # interpreter ends.
         self._pool.spawn(bool)
         return channel.open()
 
     def pump(self, timeout: Optional[float] = 0) -> int:
-        """Run what waits for ``executor="main"``, on this thread; returns how many requests that were.
+        """Run what waits for ``executor="main"``, on this thread; returns how many requests that
+        were.
 
         What comes meanwhile is for the next call. Any thread may pump, and not always the same one.
 
         Args:
-            timeout: Seconds to wait for the first request; None waits until there is one, or until `close`.
+            timeout: Seconds to wait for the first request; None waits until there is one, or until
+                `close`.
 
         Raises:
             RuntimeError: This thread is pumping already: a handler that is pumped cannot pump.
-            KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an error.
+            KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an
+                error.
         """
         return self._config.main.pump(timeout)
 
@@ -714,13 +779,15 @@ class Server:
         allowed_hosts: Optional[Iterable[str]] = None,
         allowed_origins: Optional[Iterable[str]] = None,
     ) -> WsgiApp:
-        """This server as an application of PEP 3333, to be mounted anywhere; each call makes one with its own sessions.
+        """This server as an application of PEP 3333, to be mounted anywhere; each call makes one
+        with its own sessions.
 
         Args:
-            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or without.
-            max_streams: Streams of notifications that may be open at once; each holds a thread of the host. With 0
-                there are none: GET is answered 405 unless it asks for the rest of a call's stream,
-                `subscriptions/listen` with an error. None sets no limit.
+            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or
+                without.
+            max_streams: Streams of notifications that may be open at once; each holds a thread of
+                the host. With 0 there are none: GET is answered 405 unless it asks for the rest of
+                a call's stream, `subscriptions/listen` with an error. None sets no limit.
             allowed_hosts: Names that the server is known by; None takes the server's own option.
             allowed_origins: Other pages that may send requests; None takes the server's own option.
 
@@ -743,9 +810,9 @@ class Server:
 
         Args:
             request: Its body is read only after Host, Origin and size were looked at.
-            stream: Whether the body of the response may be an iterator of bytes, whose ``close()`` has to be called.
-                Without, it is one body: progress is dropped, and a handler that asks a client which shook hands gets
-                `CapabilityNotSupported`.
+            stream: Whether the body of the response may be an iterator of bytes, whose ``close()``
+                has to be called. Without, it is one body: progress is dropped, and a handler that
+                asks a client which shook hands gets `CapabilityNotSupported`.
             path: Where the server answers, exactly.
         """
         from ..http.wsgi import respond
@@ -767,7 +834,8 @@ class Server:
         """Serve over HTTP in the background, with the library's own server.
 
         Args:
-            host: The name or address to listen at. One that other machines reach needs ``HttpOptions.allowed_hosts``.
+            host: The name or address to listen at. One that other machines reach needs
+                ``HttpOptions.allowed_hosts``.
             port: 0 takes a free one.
             path: Where it answers, exactly.
             legacy_sse: Serve clients of 2024-11-05 too, at ``/sse`` and ``/messages``.
@@ -776,7 +844,8 @@ class Server:
             What runs: ``url``, ``port``, ``close()``; a context manager.
 
         Raises:
-            ValueError: Other machines reach the host, and ``allowed_hosts`` does not say by which names.
+            ValueError: Other machines reach the host, and ``allowed_hosts`` does not say by which
+                names.
             OSError: It cannot listen there.
         """
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
@@ -804,7 +873,8 @@ class Server:
         return running
 
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
-        """What serves one path, with sessions of its own; a change that is None takes the server's own option."""
+        """What serves one path, with sessions of its own; a change that is None takes the server's
+        own option."""
         from ..http.endpoint import Endpoint
         from ..http.options import HttpOptions
 
@@ -828,10 +898,12 @@ class Server:
     # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End every connection: running requests get ``Limits.drain_grace`` seconds together. `run` returns.
+        """End every connection: running requests get ``Limits.drain_grace`` seconds together. `run`
+        returns.
 
-        Idempotent, any thread. Requests that wait for `pump` are not run any more. A closed server may serve again. In
-        a handler of this server it returns at once: the handler that runs is among those that get this time.
+        Idempotent, any thread. Requests that wait for `pump` are not run any more. A closed server
+        may serve again. In a handler of this server it returns at once: the handler that runs is
+        among those that get this time.
         """
         config, grace = self._config, self._limits.drain_grace
         deadline = Deadline(grace)
@@ -909,7 +981,8 @@ def _adding(server: Any, kind: str) -> Callable[..., None]:
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now that it once had."""
+    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now
+    that it once had."""
     name, http, auth = given["name"], given["http"], given["auth"]
     for option in given["unknown"]:
         from ..http.options import HttpOptions

@@ -1,7 +1,9 @@
-"""Change notifications: who wants which, and how they get there without keeping whoever causes them.
+"""Change notifications: who wants which, and how they get there without keeping whoever causes
+them.
 
-A handshake session hears of every list that changes and of the resources it subscribed to; where requests stand alone a
-client opens a stream with `subscriptions/listen`, a request whose answer comes when the stream ends.
+A handshake session hears of every list that changes and of the resources it subscribed to; where
+requests stand alone a client opens a stream with `subscriptions/listen`, a request whose answer
+comes when the stream ends.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
 
@@ -20,25 +22,28 @@ from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.versions import LISTS
 from .registered import ServerConfig
 
-# Resources that one session or stream may subscribe to, and notifications that may wait for a slow client; when so
-# many wait a change within a collection is told as a change of the collection, so that there is one more of each at
-# most.
+# Resources that one session or stream may subscribe to, and notifications that may wait for a slow
+# client; when so many wait a change within a collection is told as a change of the collection, so
+# that there is one more of each at most.
 MOST_URIS = 10_000
 
 # Bytes of memory for all subscriptions of one session or stream, and of one server.
 SUBSCRIBED_BYTES, ALL_BYTES = 8 * 1024 * 1024, 32 * 1024 * 1024
 
-# Characters or digits of the longest id of a request that opens a stream: each notification there repeats it.
+# Characters or digits of the longest id of a request that opens a stream: each notification there
+# repeats it.
 ID_CHARACTERS = 256
 
 
 def _bytes_of(uri: str) -> int:
-    """Memory of one subscription: its URI, its entry, and the notification that may wait for a slow client."""
+    """Memory of one subscription: its URI, its entry, and the notification that may wait for a slow
+    client."""
     return 2 * sys.getsizeof(uri) + 400
 
 
 class Subscriber:
-    """What one client wants to hear of. While it does not read, each change waits for it once. Thread-safe.
+    """What one client wants to hear of. While it does not read, each change waits for it once.
+    Thread-safe.
 
     No method waits for the client.
 
@@ -80,7 +85,8 @@ class Subscriber:
     def tell(
         self, what: object, method: str, params: dict[str, Json], *, newest: bool = False
     ) -> None:
-        """Have a notification sent, unless one about the same waits: who hears of that later looks later.
+        """Have a notification sent, unless one about the same waits: who hears of that later looks
+        later.
 
         Args:
             what: What it is about.
@@ -147,14 +153,16 @@ class Subscriptions:
         """Begin without clients: in a forked process they are the parent's."""
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
-        # Held while several clients are told of one thing, and while one is added: it hears of that, or begins behind
-        # it. A signal handler may tell something in the midst of another thing.
+        # Held while several clients are told of one thing, and while one is added: it hears of
+        # that, or begins behind it. A signal handler may tell something in the midst of another
+        # thing.
         self._order_lock = threading.RLock()
 
     # ------------------------------------------------------------ what changed
 
     def list_changed(self, kind: str) -> None:
-        """Tell everybody who wants to know that a list has changed, if lists of this kind are declared at all."""
+        """Tell everybody who wants to know that a list has changed, if lists of this kind are
+        declared at all."""
         processes = self._config.processes
         if (
             processes is not None and processes.started
@@ -206,7 +214,8 @@ class Subscriptions:
         *,
         sessions: bool = True,
     ) -> None:
-        """Tell the streams that listen to a key, and the sessions that declared the capability, as `Extension.tell`."""
+        """Tell the streams that listen to a key, and the sessions that declared the capability, as
+        `Extension.tell`."""
         with self._order_lock:
             told = [
                 stream
@@ -238,7 +247,8 @@ class Subscriptions:
         self._sessions[peer] = Subscriber(later, kinds, uris, held=True)
 
     def begin_session(self, peer: Peer) -> None:
-        """The client has said `notifications/initialized`: what has changed since, and will change, it may hear."""
+        """The client has said `notifications/initialized`: what has changed since, and will change,
+        it may hear."""
         session = self._sessions.get(peer)
         if session is not None:
             session.release()
@@ -253,7 +263,8 @@ class Subscriptions:
         return [] if session is None else list(session.uris)
 
     def merge(self, peer: Peer, before: list[str], after: list[str]) -> None:
-        """Another process has changed that from the one to the other; what was changed here meanwhile stays."""
+        """Another process has changed that from the one to the other; what was changed here
+        meanwhile stays."""
         session = self._sessions.get(peer)
         if session is not None:
             with self._order_lock:
@@ -275,7 +286,8 @@ class Subscriptions:
         return {}
 
     def _check_room(self, held: int, more: int) -> None:
-        """Return if a session or stream that holds so many bytes may hold more. Raises InternalError: it may not."""
+        """Return if a session or stream that holds so many bytes may hold more. Raises
+        InternalError: it may not."""
         subscribers = (*self._sessions.values(), *self._streams.values())
         if (
             held + more > SUBSCRIBED_BYTES
@@ -305,7 +317,8 @@ class Subscriptions:
     # ------------------------------------------------------------ streams
 
     def listen(self, incoming: IncomingRequest) -> Any:
-        """Serve `subscriptions/listen`: say what is honoured, then every change, until either side ends it.
+        """Serve `subscriptions/listen`: say what is honoured, then every change, until either side
+        ends it.
 
         Raises:
             InvalidParams: ``notifications`` is missing or of the wrong kind.
@@ -375,7 +388,8 @@ class Subscriptions:
         return honoured
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
-        """End streams politely: what waits is sent, then the answer of the request that opened the stream.
+        """End streams politely: what waits is sent, then the answer of the request that opened the
+        stream.
 
         Args:
             sink: Whose streams; None ends all.

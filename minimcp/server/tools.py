@@ -70,11 +70,13 @@ def fit(block: Any, revision: Revision) -> dict[str, Json]:
 
 
 def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
-    """The content blocks that a tool returned, alone or in a list, with texts between them; None for a value.
+    """The content blocks that a tool returned, alone or in a list, with texts between them; None
+    for a value.
 
     Args:
         value: What it returned.
-        promised: Whether its annotation says blocks: then an empty list, None and a list of texts are blocks as well.
+        promised: Whether its annotation says blocks: then an empty list, None and a list of texts
+            are blocks as well.
     """
     if isinstance(value, CONTENT):
         return [value]
@@ -90,7 +92,8 @@ def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
 
 
 def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """An output schema for revisions that only know objects: the value becomes the member ``result``."""
+    """An output schema for revisions that only know objects: the value becomes the member
+    ``result``."""
     if schema.get("type") == "object":
         return dict(schema)
     inner = {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}
@@ -182,7 +185,8 @@ class RegisteredTool(RegisteredFunction):
             extension.offer(self)
 
     def call(self, incoming: IncomingRequest) -> Any:
-        """Call the function; arguments that do not fit are told to the model, or are an error of the protocol."""
+        """Call the function; arguments that do not fit are told to the model, or are an error of
+        the protocol."""
         if self.requires:
             self.check_required(incoming)
         if self.scopes and self.lacking(
@@ -212,7 +216,8 @@ class RegisteredTool(RegisteredFunction):
         return self.function(**keywords)
 
     def lacking(self, headers: Any) -> set[str]:
-        """The scopes that it needs, and that the token of a request does not have; none where it came not by HTTP."""
+        """The scopes that it needs, and that the token of a request does not have; none where it
+        came not by HTTP."""
         if not self.scopes or not hasattr(headers, "auth"):
             return set()
         return set(self.scopes).difference(() if headers.auth is None else headers.auth.scopes)

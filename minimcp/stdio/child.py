@@ -1,8 +1,9 @@
-"""A server as a child process: started without a shell, spoken to over its stdin and stdout, always reaped.
+"""A server as a child process: started without a shell, spoken to over its stdin and stdout, always
+reaped.
 
-https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and, for how it is ended,
-https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle (shutdown). Windows: written for,
-not run on.
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and, for how it is
+ended, https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle (shutdown). Windows:
+written for, not run on.
 """
 
 from __future__ import annotations
@@ -44,16 +45,19 @@ SETTLE_SECONDS = 0.5
 # How long closing waits for a killed process, which may hang in the kernel.
 KILLED_SECONDS = 2.0
 
-# How long closing waits for the end of stderr, which something else may hold, and for who gets the last of it.
+# How long closing waits for the end of stderr, which something else may hold, and for who gets the
+# last of it.
 STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
 
-# How long closing waits for what has come from stderr, and was not read yet because the machine is busy.
+# How long closing waits for what has come from stderr, and was not read yet because the machine is
+# busy.
 UNREAD_SECONDS = 2.0
 
 # Lines of stderr that the message of an error shows.
 SHOWN_LINES = 10
 
-# Lines of stderr among which these are looked for, and how a frame of this library begins in a traceback.
+# Lines of stderr among which these are looked for, and how a frame of this library begins in a
+# traceback.
 MOST_LINES = 200
 _INSIDE = re.compile(
     r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py", line '
@@ -82,8 +86,8 @@ class StdioServer:
         inherit_env: False starts the server with `env` alone.
 
     Raises:
-        TypeError: The command is a str (split it: `shlex.split`) or holds something else than str and paths,
-            or `env` holds something else than str.
+        TypeError: The command is a str (split it: `shlex.split`) or holds something else than str
+            and paths, or `env` holds something else than str.
         ValueError: The command is empty.
     """
 
@@ -131,7 +135,8 @@ def _text(what: str, value: Any) -> str:
 
 
 def _clean(line: str, limit: int) -> str:
-    """Text from outside for one line of a message: what a terminal would obey is shown as an escape."""
+    """Text from outside for one line of a message: what a terminal would obey is shown as an
+    escape."""
     shown = printable(line.rstrip().replace("\t", "    "))
     return shown if len(shown) <= limit else shown[:limit] + "..."
 
@@ -144,7 +149,8 @@ def _shown(command: Sequence[str]) -> str:
 
 
 def _poll_process(pid: int) -> None:
-    """Wait for the end of a process where it can be polled: gevent replaces `select.poll`, but not `os.waitid`."""
+    """Wait for the end of a process where it can be polled: gevent replaces `select.poll`, but not
+    `os.waitid`."""
     try:
         number = os.pidfd_open(pid)  # type: ignore[attr-defined,unused-ignore]
     except (AttributeError, OSError):  # not Linux, or none is left
@@ -162,10 +168,11 @@ class ChildTransport(StreamTransport):
 
     Args:
         server: What to start.
-        stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or binary file, a
-            logger, or a callable that gets each line.
+        stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or
+            binary file, a logger, or a callable that gets each line.
         limit: Bytes of one line from the server; None sets no limit.
-        grace: Seconds that `close` gives it to exit, and again after SIGTERM; None takes `CLOSE_SECONDS`.
+        grace: Seconds that `close` gives it to exit, and again after SIGTERM; None takes
+            `CLOSE_SECONDS`.
 
     Raises:
         ConnectionFailed: It cannot be started; nothing is left behind.
@@ -250,12 +257,15 @@ class ChildTransport(StreamTransport):
             return self._process.poll()
 
     def close(self) -> None:
-        """As `Transport.close`: end of input, the grace, SIGTERM to the group, the grace again, SIGKILL; always reaped.
+        """As `Transport.close`: end of input, the grace, SIGTERM to the group, the grace again,
+        SIGKILL; always reaped.
 
-        What a server has started, and has left behind in its group when it exits in time, gets SIGTERM too; not when
-        the exit code was asked for before: the number of the group may be another one's then.
+        What a server has started, and has left behind in its group when it exits in time, gets
+        SIGTERM too; not when the exit code was asked for before: the number of the group may be
+        another one's then.
 
-        It waits for the server's process, not for its pipes, which a process started by it may hold for ever.
+        It waits for the server's process, not for its pipes, which a process started by it may hold
+        for ever.
         """
         self.close_writing()
         with self._closing:
@@ -325,7 +335,8 @@ class ChildTransport(StreamTransport):
         )
 
     def _unread(self) -> int:
-        """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS, Windows)."""
+        """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS,
+        Windows)."""
         try:
             return int.from_bytes(
                 fcntl.ioctl(self._out.number, termios.FIONREAD, bytes(4)), sys.byteorder
@@ -369,9 +380,10 @@ def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
 class _Stderr(StreamTransport):
     """A child's stderr: always taken, its end kept, handed on as asked.
 
-    Two threads, because taking must not stop while who gets the text is slow, raises or never returns: one reads and
-    keeps the tail, the other hands on. What it cannot hand on waits in a small queue; then the child waits too, for a
-    second; then text is left out, and the log says so once.
+    Two threads, because taking must not stop while who gets the text is slow, raises or never
+    returns: one reads and keeps the tail, the other hands on. What it cannot hand on waits in a
+    small queue; then the child waits too, for a second; then text is left out, and the log says so
+    once.
 
     Args:
         name: Of the child.
@@ -431,7 +443,8 @@ class _Stderr(StreamTransport):
                 complained = True
 
     def _has_come(self) -> bool:
-        """Whether something, or the end, can be read now; False where the system does not tell (Windows)."""
+        """Whether something, or the end, can be read now; False where the system does not tell
+        (Windows)."""
         number = self._in.number
         if number < 0 or not hasattr(select, "poll"):
             return False
@@ -440,9 +453,11 @@ class _Stderr(StreamTransport):
         return bool(poller.poll(0))
 
     def finish(self, seconds: float) -> None:
-        """Stop reading when what has come is read; then a consumer gets so many seconds to take what is queued.
+        """Stop reading when what has come is read; then a consumer gets so many seconds to take
+        what is queued.
 
-        Blocks: for `UNREAD_SECONDS` and these at most. A consumer that does not return is left behind.
+        Blocks: for `UNREAD_SECONDS` and these at most. A consumer that does not return is left
+        behind.
         """
         limit = Deadline(UNREAD_SECONDS)
         while (
@@ -463,8 +478,8 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
     """What hands a piece of stderr to `wanted`, and its last, empty piece at the end.
 
     Args:
-        wanted: None for this process's own stderr, a text or binary file, a logger, or a callable that gets
-            each line as str without its line end.
+        wanted: None for this process's own stderr, a text or binary file, a logger, or a callable
+            that gets each line as str without its line end.
 
     Raises:
         TypeError: It is none of these.
@@ -485,7 +500,8 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
 
 
 def _to_own_stderr(piece: bytes) -> None:
-    """Write to descriptor 2, as a child that had inherited it would; where that is impossible, nothing."""
+    """Write to descriptor 2, as a child that had inherited it would; where that is impossible,
+    nothing."""
     while piece:
         try:
             piece = piece[os.write(2, piece) :]
@@ -560,7 +576,8 @@ def _ending(code: Optional[int]) -> str:
 
 
 def _last_lines(tail: str) -> str:
-    """The end of a server's stderr for a message; of tracebacks without what happened inside of this library."""
+    """The end of a server's stderr for a message; of tracebacks without what happened inside of
+    this library."""
     lines, inside = [], False
     for line in tail.split("\n")[-MOST_LINES:]:
         inside = bool(_INSIDE.match(line)) or (inside and line.startswith("    "))

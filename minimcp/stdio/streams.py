@@ -1,7 +1,8 @@
-"""The server's end of stdio: this process's own stdin and stdout, taken aside so that nothing else uses them.
+"""The server's end of stdio: this process's own stdin and stdout, taken aside so that nothing else
+uses them.
 
-While they are taken, descriptor 1 and `sys.stdout` are stderr and descriptor 0 is empty, so that neither
-`print()` nor a C library nor a child process can write between the messages or read one.
+While they are taken, descriptor 1 and `sys.stdout` are stderr and descriptor 0 is empty, so that
+neither `print()` nor a C library nor a child process can write between the messages or read one.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio)
 """
 
@@ -23,7 +24,8 @@ except ImportError:  # pragma: no cover - Windows
 
 
 class StandardStreams(StreamTransport):
-    """This process's stdin and stdout as a transport to the client that started it. Made by `take`, once at a time."""
+    """This process's stdin and stdout as a transport to the client that started it. Made by `take`,
+    once at a time."""
 
     def __init__(
         self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]
@@ -42,10 +44,12 @@ class StandardStreams(StreamTransport):
 
     @classmethod
     def take(cls, limit: Optional[int]) -> StandardStreams:
-        """Take stdin and stdout aside, whatever they are: pipes, sockets, files, terminals, nothing.
+        """Take stdin and stdout aside, whatever they are: pipes, sockets, files, terminals,
+        nothing.
 
-        Call it before anything was read from `sys.stdin`: what that has read ahead is not seen here. A `sys.stdout`
-        that does not write to descriptor 1 (None, a notebook's, a test's) is left alone.
+        Call it before anything was read from `sys.stdin`: what that has read ahead is not seen
+        here. A `sys.stdout` that does not write to descriptor 1 (None, a notebook's, a test's) is
+        left alone.
 
         Args:
             limit: Bytes of one line from the client; None sets no limit.
@@ -101,7 +105,8 @@ class StandardStreams(StreamTransport):
         super().close()
 
     def close_in_fork(self) -> None:
-        """As `Transport.close_in_fork`: nothing is put back, or what is printed there would go to the client."""
+        """As `Transport.close_in_fork`: nothing is put back, or what is printed there would go to
+        the client."""
         self._restoring, self._restored = threading.RLock(), True
         super().close_in_fork()
 
@@ -130,7 +135,8 @@ def _point_at_nothing(number: int) -> None:
 
 
 def is_shared(number: int) -> bool:
-    """Whether it must not be made non-blocking, because others may share that flag: stderr, for one."""
+    """Whether it must not be made non-blocking, because others may share that flag: stderr, for
+    one."""
     status = os.fstat(number)
     blocks_long = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
     return not blocks_long or (_is_open(2) and os.path.samestat(status, os.fstat(2)))
@@ -149,7 +155,8 @@ def _flush(stream: Any) -> None:
 
 
 def _flush_c() -> None:
-    """Write out what C code has printed: its buffer is not Python's, and would reach the client at the exit."""
+    """Write out what C code has printed: its buffer is not Python's, and would reach the client at
+    the exit."""
     with suppress(
         ImportError, OSError, AttributeError, TypeError, ValueError
     ):  # no ctypes, or another C library

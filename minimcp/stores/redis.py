@@ -1,9 +1,9 @@
 """`RedisStore`: a `Store` in Redis, which the processes of several machines share.
 
-Each change is one script, and so whole; each key is a hash ("k:", with its value, version and time to live) and, where
-it has events, a stream ("e:"). What is listed together stands in a sorted set ("i:"), by the time at which it expires.
-Who waits is woken by a message on a channel ("c:"), which carries nothing: what was lost with a connection is looked
-for when there is one again.
+Each change is one script, and so whole; each key is a hash ("k:", with its value, version and time
+to live) and, where it has events, a stream ("e:"). What is listed together stands in a sorted set
+("i:"), by the time at which it expires. Who waits is woken by a message on a channel ("c:"), which
+carries nothing: what was lost with a connection is looked for when there is one again.
 
 https://redis.io/docs/latest/develop/programmability/eval-intro/
 https://redis.io/docs/latest/develop/data-types/streams/
@@ -36,8 +36,9 @@ LISTED = 1000
 # Seconds that Redis has to answer; how often it is looked, while it does not, whether it is back.
 ANSWER_SECONDS, PROBE_SECONDS = 1.0, 1.0
 
-# Before every script: KEYS are the hash, the stream, the sorted set and the newest version; ARGV begins with the key.
-# A version is the time in microseconds, or one more than the newest: it rises even if all else is gone.
+# Before every script: KEYS are the hash, the stream, the sorted set and the newest version; ARGV
+# begins with the key. A version is the time in microseconds, or one more than the newest: it rises
+# even if all else is gone.
 _BEFORE = """
 local function index(ttl)
   local now = redis.call('TIME')
@@ -125,10 +126,12 @@ SCRIPTS = {
 
 
 class RedisStore(Store):
-    """Keeps values and events in one Redis server, of version 7 or newer. Thread-safe; any number of processes.
+    """Keeps values and events in one Redis server, of version 7 or newer. Thread-safe; any number
+    of processes.
 
-    When Redis does not answer within a second, the call raises `StoreUnavailable`, and so do all others at once until
-    one look a second has found that it is back. Who can write to Redis can do what the server can: keep it private.
+    When Redis does not answer within a second, the call raises `StoreUnavailable`, and so do all
+    others at once until one look a second has found that it is back. Who can write to Redis can do
+    what the server can: keep it private.
 
     Args:
         url: As ``redis://127.0.0.1:6379/0``, ``rediss://`` with TLS, or ``unix:///path``.
@@ -169,7 +172,8 @@ class RedisStore(Store):
         self._away: Optional[str] = None  # why it is
         self._closed = threading.Event()
         self._hearing, self._subscribed = False, set[str]()
-        self._nudge = f"{self._prefix}n:{secrets.token_hex(8)}"  # the channel of this store, for new things to wait for
+        # the channel of this store, for new things to wait for
+        self._nudge = f"{self._prefix}n:{secrets.token_hex(8)}"
 
     def renew_in_fork(self) -> None:
         """Connect anew on the next use. Python calls this in a forked process."""
@@ -179,7 +183,8 @@ class RedisStore(Store):
     # ------------------------------------------------------------ calls
 
     def _do(self, call: Callable[[], T]) -> T:
-        """What a call of the client returns. Raises StoreUnavailable: it fails, or Redis is known to be away."""
+        """What a call of the client returns. Raises StoreUnavailable: it fails, or Redis is known
+        to be away."""
         if self._away is not None:
             raise StoreUnavailable(f"{self!r} is away: {self._away}")
         try:
@@ -207,7 +212,9 @@ class RedisStore(Store):
         self._disconnect()
         if back:
             log.warning("%r is back", self)
-        with self._lock:  # else a call that fails at this moment would leave it away, and none look whether it is back
+        # else a call that fails at this moment would leave it away, and none look whether it is
+        # back
+        with self._lock:
             self._away = None
 
     def _run(self, script: str, key: str, *values: Any, read: Callable[[Any], T]) -> T:
@@ -217,12 +224,14 @@ class RedisStore(Store):
         return self._do(lambda: read(self._script(script, keys, key, *values)))
 
     def _script(self, name: str, keys: Sequence[str], *values: Any) -> Any:
-        """What a script returns: on a connection of our own, which takes a third of the time of `redis.Redis.evalsha`."""
+        """What a script returns: on a connection of our own, which takes a third of the time of
+        `redis.Redis.evalsha`."""
         closed, (text, digest) = self._closed, SCRIPTS[name]
         try:
             connection, used = self._idle.pop()
             if time.monotonic() - used > TRUSTED_SECONDS and connection.can_read(0):
-                connection.disconnect()  # it was closed meanwhile; the next command connects it anew
+                # it was closed meanwhile; the next command connects it anew
+                connection.disconnect()
         except IndexError:
             connection = self._client.connection_pool.make_connection()
         try:
@@ -307,7 +316,8 @@ class RedisStore(Store):
     # ------------------------------------------------------------ waiting
 
     def watch(self, keys: Iterable[str]) -> None:
-        """As `Store.watch`: one thread hears, on one connection, of all that is waited for in this process."""
+        """As `Store.watch`: one thread hears, on one connection, of all that is waited for in this
+        process."""
         with self._lock:
             begins, self._hearing = not self._hearing, True
         if begins:

@@ -1,4 +1,5 @@
-"""`SqliteStore`: a `Store` in a file, which the processes of one machine share and which survives a restart.
+"""`SqliteStore`: a `Store` in a file, which the processes of one machine share and which survives a
+restart.
 
 https://sqlite.org/wal.html
 """
@@ -49,13 +50,15 @@ LAST = chr(0x10FFFF)
 
 
 class SqliteStore(Store):
-    """Keeps values and events in a file. Thread-safe; several processes of one machine may use the file at a time.
+    """Keeps values and events in a file. Thread-safe; several processes of one machine may use the
+    file at a time.
 
-    Times to live are counted by the clock of the machine. The file must not lie on a network's file system. The
-    process that opens it makes it readable for its own user only.
+    Times to live are counted by the clock of the machine. The file must not lie on a network's file
+    system. The process that opens it makes it readable for its own user only.
 
     Args:
-        path: Of the file, which is made where there is none; beside it two more appear while it is in use.
+        path: Of the file, which is made where there is none; beside it two more appear while it is
+            in use.
 
     Raises:
         sqlite3.Error: It cannot be opened, or is no such file.

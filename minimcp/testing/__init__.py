@@ -1,9 +1,10 @@
 """For tests of servers and clients; nothing of it is imported before its first use.
 
-A whole server is tested through ``minimcp.connect(server)``, which runs the real codec, validation and threads; in
-pytest through the fixture ``mcp_connect`` of `minimcp.testing.plugin`. A single handler is called with a `context`. A
-`Transcript` shows and checks what went over the wire. `record` keeps a session in a file; `replay` stands for its
-server, and `replay_against` for its client. `ScriptedServer` and `ScriptedClient` misbehave as a test wants it.
+A whole server is tested through ``minimcp.connect(server)``, which runs the real codec, validation
+and threads; in pytest through the fixture ``mcp_connect`` of `minimcp.testing.plugin`. A single
+handler is called with a `context`. A `Transcript` shows and checks what went over the wire.
+`record` keeps a session in a file; `replay` stands for its server, and `replay_against` for its
+client. `ScriptedServer` and `ScriptedClient` misbehave as a test wants it.
 """
 
 from __future__ import annotations

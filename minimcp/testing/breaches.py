@@ -1,8 +1,9 @@
-"""`Judge`: what in the messages of one connection breaks the specification, found by the readers that the engine uses.
+"""`Judge`: what in the messages of one connection breaks the specification, found by the readers
+that the engine uses.
 
-Each breach names a row of tests/manifest.txt, as "LIFE-03"; rows of revisions without a handshake begin with "M:". What
-cannot be told from the messages alone is not marked: what crosses another message on its way, a revision that is not
-known here, whatever depends on a line that was not read.
+Each breach names a row of tests/manifest.txt, as "LIFE-03"; rows of revisions without a handshake
+begin with "M:". What cannot be told from the messages alone is not marked: what crosses another
+message on its way, a revision that is not known here, whatever depends on a line that was not read.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ SENT = {
     "server": frozenset().union(*(revision.requests_to_client for revision in REVISIONS)),
 }
 
-# In these tables, and wherever a breach is marked, the first row is that of a session, the last that without one.
+# In these tables, and wherever a breach is marked, the first row is that of a session, the last
+# that without one.
 
 # Why `decode` refuses an object. Other reasons of it are limits of this library, and no breaches.
 REASONS = {
@@ -59,7 +61,8 @@ REASONS = {
 }
 NO_MESSAGES = {"client": "STDIO-05 M:STD-3", "server": "STDIO-04 M:STD-2"}
 
-# Notifications of one side only: whose, the capability that it must have declared in a session, and the row.
+# Notifications of one side only: whose, the capability that it must have declared in a session, and
+# the row.
 NOTICES = {
     "notifications/initialized": ("client", "", ""),
     "notifications/roots/list_changed": ("client", "roots.listChanged", "LIFE-15"),
@@ -134,7 +137,8 @@ class _Asked:
 
 
 class Judge:
-    """Follows what the two sides of one connection agree on and ask for, and says what is against it.
+    """Follows what the two sides of one connection agree on and ask for, and says what is against
+    it.
 
     For one thread at a time, which hands over each line before the other side can answer it.
     """
@@ -144,7 +148,8 @@ class Judge:
         self._gate = lifecycle.ServerSession(lifecycle.Offer(REVISIONS))
         self._session: Optional[lifecycle.Handshake] = None
         self._opening = self._initialized = self._stateless = self._is_unknown = False
-        # By side: requests that have no answer yet, the ids of all, and those that want to hear of progress, by token.
+        # By side: requests that have no answer yet, the ids of all, and those that want to hear of
+        # progress, by token.
         self._asked: dict[str, dict[Id, _Asked]] = {"client": {}, "server": {}}
         self._used: dict[str, set[Id]] = {"client": set(), "server": set()}
         self._reported: dict[str, dict[Json, _Asked]] = {"client": {}, "server": {}}

@@ -1,4 +1,5 @@
-"""The plugin for pytest: the fixture ``mcp_connect``. pytest finds it by the entry point of the installed package.
+"""The plugin for pytest: the fixture ``mcp_connect``. pytest finds it by the entry point of the
+installed package.
 
 A copy of this package is loaded by ``-p the_copy.testing.plugin``.
 """
@@ -21,10 +22,12 @@ TRANSCRIPTS = pytest.StashKey[list[tuple[str, Any]]]()
 
 @pytest.fixture
 def mcp_connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client]]:
-    """Connect to a server: ``client = mcp_connect(server)``, or ``mcp_connect("server.py", ...)`` for a child process.
+    """Connect to a server: ``client = mcp_connect(server)``, or ``mcp_connect("server.py", ...)``
+    for a child process.
 
-    It is `minimcp.connect`, with all its options; the client is closed at the end of the test. The report of a test
-    that failed shows what went over the wire; ``trace=transcript`` gives the test that, too.
+    It is `minimcp.connect`, with all its options; the client is closed at the end of the test. The
+    report of a test that failed shows what went over the wire; ``trace=transcript`` gives the test
+    that, too.
     """
     from ..client.connect import connect
     from .transcript import Transcript

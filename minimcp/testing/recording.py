@@ -1,7 +1,8 @@
-"""A session in a file: `record` writes it, `replay` stands for its server, `replay_against` for its client.
+"""A session in a file: `record` writes it, `replay` stands for its server, `replay_against` for its
+client.
 
-The file has an object of JSON a line, with ``time``, ``direction`` and ``message``, as ``minimcp trace --json`` writes
-it too, and ``minimcp trace --html`` draws it.
+The file has an object of JSON a line, with ``time``, ``direction`` and ``message``, as ``minimcp
+trace --json`` writes it too, and ``minimcp trace --html`` draws it.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ _OPAQUE = ("requestState", "nextCursor", "taskId", "createdAt", "lastUpdatedAt")
 
 
 def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
-    """What writes a session into a file as it goes: ``connect(server, trace=record("session.jsonl"))``.
+    """What writes a session into a file as it goes: ``connect(server,
+    trace=record("session.jsonl"))``.
 
-    Values of tokens, keys and passwords, by their names and in texts, are replaced by `SCRUBBED`. One file holds one
-    connection.
+    Values of tokens, keys and passwords, by their names and in texts, are replaced by `SCRUBBED`.
+    One file holds one connection.
 
     Args:
         path: Of the file, which begins empty.
@@ -129,7 +131,8 @@ def _differences(
     ignore: Sequence[str] = (),
     renewed: Optional[dict[str, str]] = None,
 ) -> Iterator[str]:
-    """Where two values differ, in lines; of what a server makes anew it is noted what it has become."""
+    """Where two values differ, in lines; of what a server makes anew it is noted what it has
+    become."""
     if any(re.search(rf"[./]{re.escape(name)}$", at) for name in ignore):
         return
     if isinstance(recorded, str) and isinstance(live, str):
@@ -156,11 +159,13 @@ def _differences(
 
 
 def replay(path: Path) -> ScriptedServer:
-    """A server that is not there: ``connect(replay("session.jsonl"))``, in the revision that was recorded.
+    """A server that is not there: ``connect(replay("session.jsonl"))``, in the revision that was
+    recorded.
 
-    A request is answered as the recorded one with its method and params was, with what the server said and asked
-    before; one that was recorded several times as the first, then as the second, at last always as the last. One whose
-    answer was not recorded is answered by an error that names the nearest.
+    A request is answered as the recorded one with its method and params was, with what the server
+    said and asked before; one that was recorded several times as the first, then as the second, at
+    last always as the last. One whose answer was not recorded is answered by an error that names
+    the nearest.
 
     Args:
         path: Of a file that `record` or ``minimcp trace --json`` has written.
@@ -224,7 +229,8 @@ def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: 
 
 
 def _fits(recorded: Message, live: Message) -> bool:
-    """Whether a message is that one; who the client is does not count, nor what a notification holds."""
+    """Whether a message is that one; who the client is does not count, nor what a notification
+    holds."""
     is_any = recorded["method"] == "initialize" or "id" not in recorded
     return bool(recorded["method"] == live["method"]) and (
         is_any or not any(_differences(_params(recorded), _params(live), ignore=["_meta"]))
@@ -232,7 +238,8 @@ def _fits(recorded: Message, live: Message) -> bool:
 
 
 def _renumbered(said: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[Message]:
-    """A message for the client of now; None when what it is about did not come, or wants no progress."""
+    """A message for the client of now; None when what it is about did not come, or wants no
+    progress."""
     params = _params(said)
     if "method" not in said:
         id = now.get(("id", said.get("id")))
@@ -271,17 +278,20 @@ def replay_against(
 ) -> None:
     """Send a server what the recorded client sent, and check that it answers and asks the same.
 
-    Each message is sent when what was recorded before it has come. What is opaque to a client (cursors, ``taskId``,
-    ``requestState``) may be another, and goes back as it is now. Notifications are not compared.
+    Each message is sent when what was recorded before it has come. What is opaque to a client
+    (cursors, ``taskId``, ``requestState``) may be another, and goes back as it is now.
+    Notifications are not compared.
 
     Args:
         target: The server, as for `ScriptedClient`.
         path: As for `replay`.
-        ignore: Names of members that may differ, as ``"time"``, or with those around them, as ``"content.0.text"``.
+        ignore: Names of members that may differ, as ``"time"``, or with those around them, as
+            ``"content.0.text"``.
         timeout: Seconds to wait for a message.
 
     Raises:
-        AssertionError: Something did not come, or differs; it shows each place, as recorded and as it is.
+        AssertionError: Something did not come, or differs; it shows each place, as recorded and as
+            it is.
         Others: as `replay` and `ScriptedClient`.
     """
     __tracebackhide__ = True

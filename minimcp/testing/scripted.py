@@ -1,8 +1,9 @@
-"""`ScriptedServer` and `ScriptedClient`: peers that do what a test says, also what no peer should do.
+"""`ScriptedServer` and `ScriptedClient`: peers that do what a test says, also what no peer should
+do.
 
-Their messages are dicts as they are on the wire, and their bytes are the test's: to show how a client bears a server
-that answers twice, stops within a line or exits, and how a server bears such a client.
-https://modelcontextprotocol.io/specification/2025-11-25/basic (the messages)
+Their messages are dicts as they are on the wire, and their bytes are the test's: to show how a
+client bears a server that answers twice, stops within a line or exits, and how a server bears such
+a client. https://modelcontextprotocol.io/specification/2025-11-25/basic (the messages)
 """
 
 from __future__ import annotations
@@ -63,12 +64,15 @@ class ScriptedPeer:
         self._received.put(message if isinstance(message, dict) else {"noise": message})
 
     def expect(self, *names: str) -> Message:
-        """Wait for a message of one of these methods, or for a "result" or an "error"; without names for any.
+        """Wait for a message of one of these methods, or for a "result" or an "error"; without
+        names for any.
 
-        A line that is no object, such as an array, or what is no JSON at all, is ``{"noise": ...}``.
+        A line that is no object, such as an array, or what is no JSON at all, is ``{"noise":
+        ...}``.
 
-        What comes before is for the server behind a `ScriptedServer`; a `ScriptedClient` keeps it for later. A script
-        that answers nothing any more ends in ``while True: peer.expect()``, until the client goes.
+        What comes before is for the server behind a `ScriptedServer`; a `ScriptedClient` keeps it
+        for later. A script that answers nothing any more ends in ``while True: peer.expect()``,
+        until the client goes.
 
         Raises:
             ConnectionLost: The other side has gone.
@@ -109,7 +113,8 @@ class ScriptedPeer:
             self._behind.send(message.get("noise", message))
 
     def write(self, data: bytes) -> None:
-        """Write bytes as they are, such as half a line. Raises ConnectionLost: the other side has gone, or is stuck."""
+        """Write bytes as they are, such as half a line. Raises ConnectionLost: the other side has
+        gone, or is stuck."""
         with self._writing:
             while data:
                 taken = self.pipe.send(data, STUCK_SECONDS)
@@ -118,7 +123,8 @@ class ScriptedPeer:
                     raise self.pipe.lost("the peer takes nothing")
 
     def send(self, message: Any) -> None:
-        """Write a message, or anything else, as a line of JSON; a str is the line itself. Errors as `write`."""
+        """Write a message, or anything else, as a line of JSON; a str is the line itself. Errors as
+        `write`."""
         self.write((message if isinstance(message, str) else json.dumps(message)).encode() + b"\n")
 
     def request(self, method: str, params: Optional[Mapping[str, Json]] = None) -> Message:
@@ -151,7 +157,8 @@ class ScriptedPeer:
 
         Args:
             request: As it came.
-            result: Without the ``resultType`` that a complete one has in 2026-07-28, which is added; None for none.
+            result: Without the ``resultType`` that a complete one has in 2026-07-28, which is
+                added; None for none.
             error: ``{"code": -32603, "message": "no"}``, for example; None for none.
             id: Of another request, or of none; without it that of the request.
         """
@@ -190,14 +197,17 @@ class ScriptedClient(ScriptedPeer):
     """A client of plain messages: ``with ScriptedClient(server, "2025-11-25") as client``.
 
     Args:
-        target: The server, as `connect` takes it: a `Server`, or what is started as a child process.
-        revision: With a handshake: is agreed on at once. Without: every request names it. None: neither.
+        target: The server, as `connect` takes it: a `Server`, or what is started as a child
+            process.
+        revision: With a handshake: is agreed on at once. Without: every request names it. None:
+            neither.
         capabilities: What it declares; None declares nothing.
         timeout: Seconds to wait for a message.
 
     Raises:
         TypeError: The target is a URL.
-        AssertionError: The handshake was refused. Others as `expect`, and as `connect` of what cannot be started.
+        AssertionError: The handshake was refused. Others as `expect`, and as `connect` of what
+            cannot be started.
     """
 
     def __init__(
@@ -236,9 +246,11 @@ class ScriptedClient(ScriptedPeer):
 
 
 class ScriptedServer:
-    """A server that follows a script, for the test of a client: ``connect(ScriptedServer(script))``, in memory.
+    """A server that follows a script, for the test of a client:
+    ``connect(ScriptedServer(script))``, in memory.
 
-    As a child process it is a program of its own, which ends in `run`. Each connection begins the script anew::
+    As a child process it is a program of its own, which ends in `run`. Each connection begins the
+    script anew::
 
         def crash(peer):
             peer.expect("tools/call")
@@ -246,10 +258,10 @@ class ScriptedServer:
             sys.exit(3)
 
     Args:
-        script: Called with a `ScriptedPeer`; the connection ends when it returns or raises. ``sys.exit(code)`` is the
-            exit code of a child process.
-        server: A `Server` behind it, which answers what the script does not expect, such as the opening; None makes
-            one that has nothing.
+        script: Called with a `ScriptedPeer`; the connection ends when it returns or raises.
+            ``sys.exit(code)`` is the exit code of a child process.
+        server: A `Server` behind it, which answers what the script does not expect, such as the
+            opening; None makes one that has nothing.
     """
 
     def __init__(
@@ -259,7 +271,8 @@ class ScriptedServer:
         self._server = server or Server("scripted", capabilities=("tools", "resources", "prompts"))
 
     def open_pipe(self) -> Transport:
-        """A client's end of a new connection in memory, whose other end follows the script on a thread of its own."""
+        """A client's end of a new connection in memory, whose other end follows the script on a
+        thread of its own."""
         ours, theirs = memory_pair(None)
 
         def follow() -> None:

@@ -1,4 +1,5 @@
-"""`Transcript`: what went over a connection, message by message; as a log, as JSON Lines, as a page with a diagram."""
+"""`Transcript`: what went over a connection, message by message; as a log, as JSON Lines, as a page
+with a diagram."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """ "request", "notification", "result", "error", "noise" for what is no message, "note" for no line at all."""
+        """ "request", "notification", "result", "error", "noise" for what is no message, "note" for
+        no line at all."""
         if not isinstance(self.message, dict):
             return "noise" if self.direction else "note"
         if "method" in self.message:
@@ -140,20 +142,24 @@ class Entry(NamedTuple):
 
 
 class Transcript:
-    """What goes over the wire, in order: ``connect(server, trace=transcript)``, or ``Server(trace=transcript)``.
+    """What goes over the wire, in order: ``connect(server, trace=transcript)``, or
+    ``Server(trace=transcript)``.
 
-    Iterating gives `Entry` objects; those of a batch stand alone. ``str()`` is a log with a line for each. The methods
-    that look for something raise an AssertionError which shows that log. Thread-safe.
+    Iterating gives `Entry` objects; those of a batch stand alone. ``str()`` is a log with a line
+    for each. The methods that look for something raise an AssertionError which shows that log.
+    Thread-safe.
 
     Args:
-        judge: Look for what breaks the specification, which `Entry.breaches` names. For one connection only: the ids of
-            several, as those of a server's clients over HTTP, are taken for one another.
+        judge: Look for what breaks the specification, which `Entry.breaches` names. For one
+            connection only: the ids of several, as those of a server's clients over HTTP, are taken
+            for one another.
     """
 
     def __init__(self, *, judge: bool = False) -> None:
         self._changed = threading.Condition()
         self._entries: list[Entry] = []
-        # The requests that have no answer yet, by direction and the ``repr`` of the id (1 is not "1"), and their times.
+        # The requests that have no answer yet, by direction and the ``repr`` of the id (1 is not
+        # "1"), and their times.
         self._open: dict[tuple[str, str], tuple[dict[str, Json], float]] = {}
         self._judge = Judge() if judge else None
 
@@ -202,7 +208,8 @@ class Transcript:
         Args:
             text: What happened.
             at: When, in seconds since 1970.
-            lost: Whether messages were not recorded: what depends on them is not judged from now on.
+            lost: Whether messages were not recorded: what depends on them is not judged from now
+                on.
         """
         if lost and self._judge is not None:
             self._judge.miss()
@@ -282,7 +289,8 @@ class Transcript:
             file.writelines(map(page_row, self))
 
     def breaches(self) -> list[tuple[Entry, Breach]]:
-        """What breaks the specification, in order, each with the message; needs ``Transcript(judge=True)``."""
+        """What breaks the specification, in order, each with the message; needs
+        ``Transcript(judge=True)``."""
         return [(entry, breach) for entry in self for breach in entry.breaches]
 
     def __iter__(self) -> Iterator[Entry]:
@@ -342,7 +350,8 @@ class Transcript:
         raise AssertionError(self._shown(problem))
 
     def wait_for(self, expected: str, timeout: float = 10.0) -> Entry:
-        """Wait for a message that nobody's call waits for; returns the first, which may have passed already.
+        """Wait for a message that nobody's call waits for; returns the first, which may have passed
+        already.
 
         Args:
             expected: As for `assert_flow`.
@@ -363,16 +372,17 @@ class Transcript:
         return found
 
     def assert_flow(self, *expected: Any) -> None:
-        """Check that these messages passed one directly after another, whatever was before and after them.
+        """Check that these messages passed one directly after another, whatever was before and
+        after them.
 
         Args:
-            expected: Each a direction and a method, or "result", "error", "error -32602", also followed by "of" and the
-                method that was called: ``"--> tools/call"``, ``"<-- result of tools/call"``. A ``...`` stands for any
-                number of other messages.
+            expected: Each a direction and a method, or "result", "error", "error -32602", also
+                followed by "of" and the method that was called: ``"--> tools/call"``, ``"<-- result
+                of tools/call"``. A ``...`` stands for any number of other messages.
 
         Raises:
-            AssertionError: They did not. It shows the whole exchange, with "=" before what is as expected, "-" before
-                what is missing and "+" before what came in its place.
+            AssertionError: They did not. It shows the whole exchange, with "=" before what is as
+                expected, "-" before what is missing and "+" before what came in its place.
             ValueError: A text names no message.
         """
         __tracebackhide__ = True
@@ -417,7 +427,8 @@ def page_head() -> str:
 
 
 def page_row(entry: Entry) -> str:
-    """An entry in a page. No text of a peer ends the element that it stands in: there is no "<" in it."""
+    """An entry in a page. No text of a peer ends the element that it stands in: there is no "<" in
+    it."""
     data = entry.as_json().replace("<", r"\u003c")
     return f'<script type="application/json">{data}</script>\n'
 

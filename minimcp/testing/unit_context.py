@@ -21,13 +21,15 @@ class Question(NamedTuple):
     """What a handler asked."""
 
     key: str
-    """As the handler named it; else "elicit-1", "url-2", "sample-3", "roots-4": numbered in the order of asking."""
+    """As the handler named it; else "elicit-1", "url-2", "sample-3", "roots-4": numbered in the
+    order of asking."""
 
     kind: str
     """"elicit", "sample" or "list_roots"."""
 
     request: Any
-    """What a client's handler would get: an `ElicitRequest` or a `SampleRequest`; None for list_roots."""
+    """What a client's handler would get: an `ElicitRequest` or a `SampleRequest`; None for
+    list_roots."""
 
 
 Answers = Union[Mapping[str, Any], Callable[[Question], Any]]
@@ -49,7 +51,8 @@ class UnitContext(Context):
 
     @property
     def reports(self) -> list[Progress]:
-        """The progress that was reported, in order; as for a real client without those that did not increase."""
+        """The progress that was reported, in order; as for a real client without those that did not
+        increase."""
         return [
             Progress.from_wire(each["params"])
             for each in self.sent
@@ -66,7 +69,8 @@ class UnitContext(Context):
         ]
 
     def cancel(self, reason: Optional[str] = None) -> None:
-        """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at once, on this thread.
+        """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at
+        once, on this thread.
 
         Args:
             reason: Why; None says nothing.
@@ -95,18 +99,21 @@ def context(
     log_level: str = "debug",
     auth: Optional[Mapping[str, Json]] = None,
 ) -> UnitContext:
-    """A Context for a unit test: hand it to a handler that you call like any other function. It starts no thread.
+    """A Context for a unit test: hand it to a handler that you call like any other function. It
+    starts no thread.
 
-    Questions are answered at once, in every revision, so the handler runs once from its top to its end. They are
-    checked as real ones are, and so are the answers. Whether a handler bears being run again after each question, as
-    revisions without a handshake do it, is shown by ``connect`` to a ``Server(check_replay=True)``.
+    Questions are answered at once, in every revision, so the handler runs once from its top to its
+    end. They are checked as real ones are, and so are the answers. Whether a handler bears being
+    run again after each question, as revisions without a handshake do it, is shown by ``connect``
+    to a ``Server(check_replay=True)``.
 
     Args:
-        answers: What the client answers, by the question's key or by its kind ("elicit", "sample", "list_roots"); the
-            key comes first. Each is what a client's handler returns: a dict, a dataclass, None (declined) or an
-            `Answer` for elicit, a str or a `SampleResult` for sample, paths or `Root` objects for list_roots. An
-            exception is raised, a function is called with the `Question`. A function in place of the mapping answers
-            everything. None answers nothing.
+        answers: What the client answers, by the question's key or by its kind ("elicit", "sample",
+            "list_roots"); the key comes first. Each is what a client's handler returns: a dict, a
+            dataclass, None (declined) or an `Answer` for elicit, a str or a `SampleResult` for
+            sample, paths or `Root` objects for list_roots. An exception is raised, a function is
+            called with the `Question`. A function in place of the mapping answers everything. None
+            answers nothing.
         server: For ``ctx.server`` and ``ctx.read_resource``; None makes one that has nothing.
         revision: That the client speaks; None takes the newest one that has sessions.
         capabilities: Of the client, as on the wire; None declares all that the revision knows.
@@ -115,12 +122,14 @@ def context(
         params: Of the request; None are none.
         request_id: Of the request.
         log_level: The lowest level that the client wants.
-        auth: For ``ctx.auth``, what a verifier says of the token: ``{"sub": "ada", "scope": "read"}``; None is none.
+        auth: For ``ctx.auth``, what a verifier says of the token: ``{"sub": "ada", "scope":
+            "read"}``; None is none.
 
     Raises:
         ValueError: There is no such revision or level.
 
-    The handler gets an AssertionError where it asks what has no answer, or when an answer does not fit.
+    The handler gets an AssertionError where it asks what has no answer, or when an answer does not
+    fit.
     """
     spoken = NEWEST_HANDSHAKE if revision is None else choose([revision])[0]
     if log_level not in LOG_LEVELS:

@@ -1,8 +1,9 @@
 """Typed, snake_case objects for what goes over the wire. All camelCase of the protocol lives here.
 
-Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes with
-``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which member is no
-matter of this package: the layer that writes for an older one drops what that does not know.
+Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes
+with ``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which
+member is no matter of this package: the layer that writes for an older one drops what that does not
+know.
 """
 # ruff: noqa: F403, F405
 

@@ -6,9 +6,9 @@ A class names its members as the fields of a dataclass, and their types say what
         uri: str
         name: Optional[str] = None
 
-From that come the constructor, reading, writing, checking, comparing and showing. Here stands the only translation
-between ``snake_case`` and ``camelCase`` of the package. Which members an older revision does not know is not known
-here: the layer that sends drops them.
+From that come the constructor, reading, writing, checking, comparing and showing. Here stands the
+only translation between ``snake_case`` and ``camelCase`` of the package. Which members an older
+revision does not know is not known here: the layer that sends drops them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ ABSENT = Absent.ABSENT
 
 
 class Converted(Generic[Held, Given]):
-    """The type of a field that holds a `Held` and whose constructor takes a `Given`, for type checkers."""
+    """The type of a field that holds a `Held` and whose constructor takes a `Given`, for type
+    checkers."""
 
     if TYPE_CHECKING:
 
@@ -93,7 +94,8 @@ Bytes = Converted[bytes, Union[bytes, bytearray, memoryview]]
 
 
 class Kind(NamedTuple):
-    """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a TypeError.
+    """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a
+    TypeError.
 
     Attributes:
         says: The same in words, for messages: "a string".
@@ -103,7 +105,8 @@ class Kind(NamedTuple):
         read: From what arrived to what the field holds; None keeps it. ValueError refuses it.
         write: The way back; None keeps it.
         convert: From what an author gave to what the field holds; None keeps it.
-        check: Refuses a value with a ValueError that begins with its first argument, which names the field.
+        check: Refuses a value with a ValueError that begins with its first argument, which names
+            the field.
         strict: Whether what a peer sent is checked too; else it is kept as it came.
     """
 
@@ -147,7 +150,8 @@ def member_name(name: str) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Bytes from base64 with padding: the standard alphabet, or that for URLs, which servers of 2024 wrote.
+    """Bytes from base64 with padding: the standard alphabet, or that for URLs, which servers of
+    2024 wrote.
 
     Raises:
         ValueError: There is another character in it, or both alphabets, or the padding is wrong.
@@ -167,8 +171,8 @@ def encode_base64(data: bytes) -> str:
 def listed(value: Any) -> Any:
     """A list of its own from what an author gave.
 
-    What is no collection (text, bytes, a mapping, one of our objects) stays as it is, to be refused by the name of
-    the field.
+    What is no collection (text, bytes, a mapping, one of our objects) stays as it is, to be refused
+    by the name of the field.
     """
     single = isinstance(value, (str, bytes, dict, Wire)) or not hasattr(value, "__iter__")
     return value if single else list(value)
@@ -211,7 +215,8 @@ KINDS: dict[Any, Kind] = {
 
 
 def add_kind(annotation: Any, read: Callable[[Any], Any]) -> None:
-    """Add to `KINDS` a class, or a union of classes, whose objects `read` makes, and a list of such objects."""
+    """Add to `KINDS` a class, or a union of classes, whose objects `read` makes, and a list of such
+    objects."""
     classes = typing.get_args(annotation) or (annotation,)
     names = " or ".join(cls.__name__ for cls in classes)
     KINDS[annotation] = Kind(
@@ -224,7 +229,8 @@ def add_kind(annotation: Any, read: Callable[[Any], Any]) -> None:
 
 
 def kind_of(annotation: Any) -> Kind:
-    """What a field of this type may hold. Whether a member may be absent is not part of that: a default says so."""
+    """What a field of this type may hold. Whether a member may be absent is not part of that: a
+    default says so."""
     if annotation in KINDS:
         return KINDS[annotation]
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
@@ -258,11 +264,13 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
     """A field about which its type does not say everything.
 
     Args:
-        default: What it holds when the member is absent; such a value is not written. Without one it is required.
+        default: What it holds when the member is absent; such a value is not written. Without one
+            it is required.
         init: Whether the constructor takes it. What it does not take is no member either.
-        about: ``local=True``: it is no member, that is, neither read, written nor compared. ``name``: of the member,
-            where it is not made from the field's. ``required=True``: a peer may not leave it out although an author
-            may. All others are attributes of `Kind` that differ from those of the field's type.
+        about: ``local=True``: it is no member, that is, neither read, written nor compared.
+            ``name``: of the member, where it is not made from the field's. ``required=True``: a
+            peer may not leave it out although an author may. All others are attributes of `Kind`
+            that differ from those of the field's type.
     """
     return field(default=default, init=init, metadata={"local": not init, **about})
 
@@ -270,8 +278,8 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
 class _Prepared:
     """An attribute that `Wire._prepare` makes when it is first asked for.
 
-    A program uses few of the classes, and to prepare all of them would take a fifth of its start. Two threads that ask
-    at once both prepare the class, and get the same.
+    A program uses few of the classes, and to prepare all of them would take a fifth of its start.
+    Two threads that ask at once both prepare the class, and get the same.
     """
 
     NAMES = ("__dataclass_fields__", "_defaults", "_required", "_known", "_plan")
@@ -304,18 +312,21 @@ class _SignatureOfFields:
 class Wire:
     """One object of the protocol as Python sees it.
 
-    ``extra`` holds members that this library does not know; they are written back unchanged. (``resultType`` belongs
-    to the layer above.) Mappings are kept, not copied. Two objects are equal when they have the same class and members.
+    ``extra`` holds members that this library does not know; they are written back unchanged.
+    (``resultType`` belongs to the layer above.) Mappings are kept, not copied. Two objects are
+    equal when they have the same class and members.
 
     Thread safety: objects are plain and changeable: guard one that several threads change.
     """
 
     _tag: ClassVar[Optional[str]] = None
-    # Of each field, those of base classes first: its type as it is written, and its default or what `member` gave.
+    # Of each field, those of base classes first: its type as it is written, and its default or what
+    # `member` gave.
     _declared: ClassVar[dict[str, tuple[str, Any]]] = {}
     # Where a reader finds what he may look for in vain, for messages.
     _instead: ClassVar[str] = ""
-    # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is required).
+    # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is
+    # required).
     _plan: ClassVar[tuple[tuple[str, str, Kind, Any], ...]]
     _known: ClassVar[frozenset[str]]
     # By the name of each argument of the constructor, in their order.
@@ -347,7 +358,8 @@ class Wire:
 
     @classmethod
     def _prepare(cls) -> None:
-        """Make the fields of a dataclass, and work out once what the constructor, reading and writing go through."""
+        """Make the fields of a dataclass, and work out once what the constructor, reading and
+        writing go through."""
         declared = [(name, *about) for name, about in cls._declared.items()]
         said = {
             "__doc__": cls.__doc__
@@ -398,7 +410,8 @@ class Wire:
         """Read a decoded JSON object. An optional member that is null counts as absent.
 
         Raises:
-            ValueError: It is no object, or a member is missing or of a wrong type; one line says which.
+            ValueError: It is no object, or a member is missing or of a wrong type; one line says
+                which.
         """
         if not isinstance(mapping, dict):
             raise ValueError(f"{cls.__name__}: must be an object, not {json_type(mapping)}")
@@ -439,11 +452,13 @@ class Wire:
         return {**self.extra, **made} if self.extra else made
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit before it gets anywhere near the wire; what is set later is not looked at.
+        """Refuse what does not fit before it gets anywhere near the wire; what is set later is not
+        looked at.
 
         Raises:
             TypeError: A field has a wrong type; one line names it and says what is wanted.
-            ValueError: A value that the protocol does not have, or a key of ``meta`` that authors may not write.
+            ValueError: A value that the protocol does not have, or a key of ``meta`` that authors
+                may not write.
         """
         self.extra = {}
         values, owner = self.__dict__, type(self).__name__

@@ -1,4 +1,5 @@
-"""Content blocks, resources and prompts: what reading, getting and completing give, the same classes on both sides.
+"""Content blocks, resources and prompts: what reading, getting and completing give, the same
+classes on both sides.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
@@ -46,7 +47,8 @@ def _split(sizes: Any) -> Any:
 
 
 class Icon(Wire):
-    """A picture for a user interface. Untrusted: fetch only what `is_safe`, and look at what arrives.
+    """A picture for a user interface. Untrusted: fetch only what `is_safe`, and look at what
+    arrives.
 
     Args:
         src: An https or data URL.
@@ -105,7 +107,8 @@ class Implementation(Named):
 
     @classmethod
     def of_peer(cls, mapping: Any) -> Optional[Implementation]:
-        """What a peer said about itself, as far as it can be read; None when there is not even a name."""
+        """What a peer said about itself, as far as it can be read; None when there is not even a
+        name."""
         try:
             return cls.from_wire(mapping)
         except ValueError:
@@ -249,7 +252,8 @@ class ReadResourceResult(Wire):
     Args:
         contents: One item, or several when the URI stands for several things.
         ttl_ms: Milliseconds for which it stays true; None leaves that to the resource.
-        cache_scope: Who may keep it, "private" (one user) or "public"; None leaves that to the resource.
+        cache_scope: Who may keep it, "private" (one user) or "public"; None leaves that to the
+            resource.
         meta: The member ``_meta``.
 
     Raises:
@@ -290,9 +294,11 @@ class Text(Wire):
     meta: Optional[Json] = None
 
 
-# MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may begin with others).
+# MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may
+# begin with others).
 #
-# A table of our own: the standard library's differs between machines, and says "audio/x-wav", which models refuse.
+# A table of our own: the standard library's differs between machines, and says "audio/x-wav", which
+# models refuse.
 _MEDIA = (
     ("image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", ".jpg .jpeg", rb"\xff\xd8\xff"),
@@ -318,7 +324,8 @@ def media_type(name: str, data: bytes) -> Optional[str]:
     """The MIME type of a picture or a sound; None when neither its bytes nor its name say it.
 
     Args:
-        name: Of the file. Only its suffix counts, and less than the bytes: files are often named wrongly.
+        name: Of the file. Only its suffix counts, and less than the bytes: files are often named
+            wrongly.
         data: Its content, or the beginning of it.
     """
     for mime_type, _, beginning in _MEDIA:
@@ -417,7 +424,8 @@ class EmbeddedResource(Wire):
 
     @classmethod
     def from_wire(cls, mapping: Any) -> EmbeddedResource:
-        """As `Wire.from_wire`; annotations inside ``resource``, as an example had them, are the block's."""
+        """As `Wire.from_wire`; annotations inside ``resource``, as an example had them, are the
+        block's."""
         made = super().from_wire(mapping)
         inner = made.resource.extra
         if made.annotations is None and isinstance(inner.get("annotations"), dict):

@@ -18,7 +18,8 @@ _DEFINED_NAMES = (
     "model-immediate-response",
 )  # fmt: skip
 DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_NAMES)
-"""Keys under reserved prefixes that a revision gives a meaning to; an author who sets one knows what it means."""
+"""Keys under reserved prefixes that a revision gives a meaning to; an author who sets one knows
+what it means."""
 
 TRACE_KEYS = ("traceparent", "tracestate", "baggage")
 """Keys of W3C trace context, which stand without a prefix."""
@@ -28,7 +29,8 @@ _TRACE_LENGTH = 8192
 
 
 def trace_context(meta: Any) -> dict[str, str]:
-    """The trace context in the ``_meta`` of a request, to be carried on; what breaks its rules is left out.
+    """The trace context in the ``_meta`` of a request, to be carried on; what breaks its rules is
+    left out.
 
     https://modelcontextprotocol.io/specification/2026-07-28/basic#general-fields
     """
@@ -56,7 +58,8 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
         owner: What messages call what it belongs to.
 
     Raises:
-        ValueError: A key breaks the grammar or is reserved for the protocol, or ``traceparent`` is none.
+        ValueError: A key breaks the grammar or is reserved for the protocol, or ``traceparent`` is
+            none.
         TypeError: A key, or the value of a key of trace context, is no text.
     """
     for key, value in meta.items():
@@ -81,15 +84,16 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
 def is_reserved(prefix: str) -> bool:
     """Whether a prefix belongs to the protocol by the rule of any revision.
 
-    The newest rules look at the second label only (``dev.mcp``), an earlier one at every label but the last
-    (``mcp.dev``).
+    The newest rules look at the second label only (``dev.mcp``), an earlier one at every label but
+    the last (``mcp.dev``).
     """
     labels = prefix.lower().split(".")
     return not {"mcp", "modelcontextprotocol"}.isdisjoint([*labels[:-1], *labels[1:2]])
 
 
 def check_identifier(identifier: Any, owner: str) -> None:
-    """Refuse what cannot be the identifier of an extension: ``com.example/x``. Reserved prefixes may be declared.
+    """Refuse what cannot be the identifier of an extension: ``com.example/x``. Reserved prefixes
+    may be declared.
 
     Args:
         identifier: What was given.

@@ -53,8 +53,8 @@ CHANGES = {
     **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
     "notifications/resources/updated": "resource_updated",
 }
-"""Method of the notification to the kind of `Change`. What a new one needs elsewhere: "Adding a notification" in
-examples/design.rst."""
+"""Method of the notification to the kind of `Change`. What a new one needs elsewhere: "Adding a
+notification" in examples/design.rst."""
 
 
 class Change(Wire):
@@ -92,7 +92,8 @@ class Change(Wire):
 
 
 def covering(subscribed: AbstractSet[str], uri: str) -> Optional[str]:
-    """The subscription that a change of a resource is for: of the resource itself, or of a collection that it lies in.
+    """The subscription that a change of a resource is for: of the resource itself, or of a
+    collection that it lies in.
 
     Args:
         subscribed: URIs of resources and collections.

@@ -1,4 +1,5 @@
-"""What a server asks a client: its user (elicitation), its model (sampling), the directories it may work in (roots).
+"""What a server asks a client: its user (elicitation), its model (sampling), the directories it may
+work in (roots).
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
@@ -48,11 +49,13 @@ ACTIONS = ("accept", "decline", "cancel")
 
 @dataclass(repr=False)
 class Answer:
-    """What a user did with a question. True when it was accepted, whatever the fields of the form hold.
+    """What a user did with a question. True when it was accepted, whatever the fields of the form
+    hold.
 
     Args:
         action: "accept", "decline" (said no) or "cancel" (made no choice).
-        content: What the user filled in: a dict, or an instance of the class that was asked for; None unless accepted.
+        content: What the user filled in: a dict, or an instance of the class that was asked for;
+            None unless accepted.
 
     Raises:
         ValueError: Another action, or content without acceptance.
@@ -100,8 +103,9 @@ class Answer:
 class Question(Wire):
     """What `ElicitRequest` and `SampleRequest` have in common.
 
-    ``server`` says who asks, as far as the server describes itself. ``connection`` is the name by which the host knows
-    it in its config, None where it was connected to by another target: show the user this one, no other can claim it.
+    ``server`` says who asks, as far as the server describes itself. ``connection`` is the name by
+    which the host knows it in its config, None where it was connected to by another target: show
+    the user this one, no other can claim it.
     """
 
     server: Optional[Implementation] = member(init=False, default=None)
@@ -114,23 +118,26 @@ class Question(Wire):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more: it turns true once, and any thread may look."""
+        """Whether nobody waits for the answer any more: it turns true once, and any thread may
+        look."""
         return self.asked is not None and bool(self.asked.cancelled)
 
 
 class ElicitRequest(Question):
     """A server asks the user.
 
-    In form mode the user fills in what ``schema`` describes; before it is sent, the user sees it and can decline. In
-    url mode the user is asked to open ``url``: show it whole, and ``host`` by itself; open it only when the user
-    agrees, in a browser that neither this program nor a model can look into; fetch nothing before.
+    In form mode the user fills in what ``schema`` describes; before it is sent, the user sees it
+    and can decline. In url mode the user is asked to open ``url``: show it whole, and ``host`` by
+    itself; open it only when the user agrees, in a browser that neither this program nor a model
+    can look into; fetch nothing before.
 
     Args:
         message: What the user is asked.
         schema: A JSON Schema of a flat object; None in url mode.
         mode: "form" or "url"; a question that does not say is one for a form.
         url: What to open; None in form mode.
-        elicitation_id: By which the server names the outcome later, in revisions that do so; else None.
+        elicitation_id: By which the server names the outcome later, in revisions that do so; else
+            None.
         meta: The member ``_meta``.
 
     Raises:
@@ -146,7 +153,8 @@ class ElicitRequest(Question):
 
     @property
     def defaults(self) -> Json:
-        """What a form shows before the user has changed anything: the defaults of the schema, by name."""
+        """What a form shows before the user has changed anything: the defaults of the schema, by
+        name."""
         properties = (self.schema or {}).get("properties")
         fields = properties.items() if isinstance(properties, dict) else ()
         return {
@@ -157,8 +165,8 @@ class ElicitRequest(Question):
 
     @property
     def host(self) -> Optional[str]:
-        """The host that a browser opens for ``url``, in lower case; None when it is no http or https URL, or one whose
-        host programs read in different ways."""
+        """The host that a browser opens for ``url``, in lower case; None when it is no http or
+        https URL, or one whose host programs read in different ways."""
         try:
             return parse_web_url(self.url or "").host
         except ValueError:
@@ -166,7 +174,8 @@ class ElicitRequest(Question):
 
     @property
     def looks_odd(self) -> bool:
-        """Whether the host may pretend to be another one: there is none, or it has letters beyond ASCII (``xn--``)."""
+        """Whether the host may pretend to be another one: there is none, or it has letters beyond
+        ASCII (``xn--``)."""
         return self.url is not None and any(
             label[:4] in ("", "xn--") for label in (self.host or "").split(".")
         )
@@ -188,7 +197,8 @@ class Root(Wire):
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: The URI is no ``file://`` URI. (One that a peer sent is kept; its `path` is None.)
+        ValueError: The URI is no ``file://`` URI. (One that a peer sent is kept; its `path` is
+            None.)
     """
 
     uri: str = member(check=_check_file_uri)
@@ -204,7 +214,8 @@ class Root(Wire):
 
     @property
     def path(self) -> Optional[Path]:
-        """The path on this machine; None when the URI is of another kind or machine, or no path has its characters."""
+        """The path on this machine; None when the URI is of another kind or machine, or no path has
+        its characters."""
         from pathlib import Path
         from urllib.parse import unquote, urlsplit
 
@@ -265,7 +276,8 @@ _CLASSES = get_args(SamplingContent)
 _READERS = {**READERS, "tool_use": ToolUse.from_wire, "tool_result": ToolResult.from_wire}
 
 Blocks = Union[str, SamplingContent, Iterable[SamplingContent]]
-"""What an author may give as content: a str stands for a block of text, one block for a list of one."""
+"""What an author may give as content: a str stands for a block of text, one block for a list of
+one."""
 
 
 def _read_blocks(value: Any) -> list[SamplingContent]:
@@ -310,7 +322,8 @@ class SamplingMessage(WithContent):
 
     @classmethod
     def of(cls, given: Any) -> Any:
-        """What an author may give for a message: a str is one of the user, a mapping one in its form on the wire.
+        """What an author may give for a message: a str is one of the user, a mapping one in its
+        form on the wire.
 
         Raises:
             ValueError: The mapping is no message.
@@ -323,7 +336,8 @@ class SamplingMessage(WithContent):
 def conversation_fault(messages: Sequence[SamplingMessage]) -> Optional[str]:
     """What is wrong with the use of tools in a conversation, in one line; None when nothing is.
 
-    A message with results of tools holds nothing else, and follows at once on the uses that it answers, all of them.
+    A message with results of tools holds nothing else, and follows at once on the uses that it
+    answers, all of them.
     """
     open_uses: set[str] = set()
     for message in messages:
@@ -344,7 +358,8 @@ class SampleResult(WithContent):
         content: A block, several, or a str for a block of text; ``content`` is always a list.
         model: The model's name.
         role: Who speaks.
-        stop_reason: Why it stopped: "endTurn", "stopSequence", "maxTokens", "toolUse" or another word.
+        stop_reason: Why it stopped: "endTurn", "stopSequence", "maxTokens", "toolUse" or another
+            word.
         meta: The member ``_meta``.
 
     Raises:
@@ -383,7 +398,8 @@ def _as_hints(hints: Any) -> Any:
 
 
 class ModelPreferences(Wire):
-    """Which model a server would like. Each priority goes from 0 (not important) to 1; None says nothing.
+    """Which model a server would like. Each priority goes from 0 (not important) to 1; None says
+    nothing.
 
     Args:
         hints: In order of preference; a str stands for a `ModelHint`.
@@ -403,7 +419,8 @@ class ModelPreferences(Wire):
     intelligence_priority: Optional[float] = member(default=None, check=unit)
 
     def pick(self, models: Sequence[str]) -> Optional[str]:
-        """The first model that contains the first hint which any of them contains; None when none does."""
+        """The first model that contains the first hint which any of them contains; None when none
+        does."""
         names = [hint.name.lower() for hint in self.hints or () if hint.name]
         return next((model for name in names for model in models if name in model.lower()), None)
 
@@ -424,15 +441,18 @@ class ToolChoice(Wire):
 class SampleRequest(Question):
     """A server asks the host's model.
 
-    The host decides about everything but ``max_tokens``, which it honours: it may choose another model, change the
-    system prompt or leave out context. Show the user what is asked before the model sees it.
+    The host decides about everything but ``max_tokens``, which it honours: it may choose another
+    model, change the system prompt or leave out context. Show the user what is asked before the
+    model sees it.
 
     Args:
         messages: The conversation.
         max_tokens: The most that the model may say.
-        model_preferences: Which model the server would like; None says nothing. See `ModelPreferences.pick`.
+        model_preferences: Which model the server would like; None says nothing. See
+            `ModelPreferences.pick`.
         system_prompt: What the server would tell the model first; None says nothing.
-        include_context: "none", "thisServer" or "allServers": which context the server would like to be added.
+        include_context: "none", "thisServer" or "allServers": which context the server would like
+            to be added.
         temperature: In the model's own scale; None says nothing.
         stop_sequences: Texts that end the answer; None says nothing.
         metadata: For the model's provider, in its own form; None says nothing.

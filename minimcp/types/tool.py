@@ -11,7 +11,8 @@ from .base import ABSENT, Items, Json, OptionalItems, Wire, member
 from .content import Content, Icon, Named, WithContent
 
 WRAPPED = "x-minimcp-wrapped"
-"""Marks an output schema that only holds the real one, for revisions whose structured content is an object."""
+"""Marks an output schema that only holds the real one, for revisions whose structured content is an
+object."""
 
 
 class ToolAnnotations(Wire):
@@ -21,7 +22,8 @@ class ToolAnnotations(Wire):
         title: For people.
         read_only_hint: It changes nothing; None says nothing, which reads as False.
         destructive_hint: It may delete or overwrite; None reads as True.
-        idempotent_hint: Calling it again with the same arguments changes nothing more; None reads as False.
+        idempotent_hint: Calling it again with the same arguments changes nothing more; None reads
+            as False.
         open_world_hint: It deals with the outside world; None reads as True.
     """
 
@@ -38,12 +40,14 @@ class ToolAnnotations(Wire):
 
     @property
     def destructive(self) -> bool:
-        """Whether it may destroy something: so unless it says otherwise, never when it is read-only."""
+        """Whether it may destroy something: so unless it says otherwise, never when it is
+        read-only."""
         return not self.read_only and self.destructive_hint is not False
 
     @property
     def idempotent(self) -> bool:
-        """Whether a second call changes nothing more: only if it says so, always when it is read-only."""
+        """Whether a second call changes nothing more: only if it says so, always when it is
+        read-only."""
         return self.read_only or self.idempotent_hint is True
 
     @property
@@ -79,7 +83,8 @@ class Tool(Named):
 
     @property
     def task(self) -> Optional[str]:
-        """Whether it runs as a task: "optional" or "required"; None where the server does not say so."""
+        """Whether it runs as a task: "optional" or "required"; None where the server does not say
+        so."""
         support = self.execution.get("taskSupport") if isinstance(self.execution, dict) else None
         return support if support in ("optional", "required") else None
 
@@ -94,11 +99,13 @@ class Tool(Named):
         return self.annotations or ToolAnnotations()
 
     def as_openai(self, name: Optional[str] = None) -> Json:
-        """This tool as one of ``tools`` of OpenAI's chat completions, which many other APIs take too.
+        """This tool as one of ``tools`` of OpenAI's chat completions, which many other APIs take
+        too.
 
         Args:
-            name: What the model calls it; None takes its own. Most models' APIs take letters, digits, "_" and "-"
-                alone, and 64 of them: give tools with other names one, and keep which is which.
+            name: What the model calls it; None takes its own. Most models' APIs take letters,
+                digits, "_" and "-" alone, and 64 of them: give tools with other names one, and keep
+                which is which.
         """
         function: Json = {"name": name or self.name, "parameters": self._parameters()}
         if self.description is not None:
@@ -126,7 +133,8 @@ class Outcome(WithContent):
 
     @property
     def structured_content(self) -> Any:
-        """What came; None when nothing came and when null came (`has_structured_content` tells which)."""
+        """What came; None when nothing came and when null came (`has_structured_content` tells
+        which)."""
         return self.__dict__["structured_content"] if self.has_structured_content else None
 
     @structured_content.setter
@@ -142,8 +150,8 @@ class Outcome(WithContent):
 class CallToolResult(Outcome):
     """What calling a tool gave.
 
-    ``value`` is the structured content with the library's own wrapping taken off. It does not travel: the
-    client that knows the tool's output schema fills it in; until then it is None.
+    ``value`` is the structured content with the library's own wrapping taken off. It does not
+    travel: the client that knows the tool's output schema fills it in; until then it is None.
 
     Args:
         content: The blocks.

@@ -1,1 +1,2 @@
-"""Whole-process benchmarks against a hand-written stdlib loop; ``python -m tests.bench`` prints the table."""
+"""Whole-process benchmarks against a hand-written stdlib loop; ``python -m tests.bench`` prints the
+table."""

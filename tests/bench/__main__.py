@@ -1,8 +1,9 @@
-"""``python -m tests.bench``: run the rounds and print the table, minimcp beside a hand-written loop.
+"""``python -m tests.bench``: run the rounds and print the table, minimcp beside a hand-written
+loop.
 
-No time is ever asserted: the exit status is 0 unless a subject crashed, hung or answered wrong. In a round the subjects
-take turns slice by slice, so that a slow minute of the machine strikes both; a round's value is the median of its
-slices, and ratios are taken within a round.
+No time is ever asserted: the exit status is 0 unless a subject crashed, hung or answered wrong. In
+a round the subjects take turns slice by slice, so that a slow minute of the machine strikes both; a
+round's value is the median of its slices, and ratios are taken within a round.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def client(subject: str, *target: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What every subject runs in: the checkout importable, bytecode kept, nothing buffered or traced for tests."""
+    """What every subject runs in: the checkout importable, bytecode kept, nothing buffered or
+    traced for tests."""
     dropped = ("PYTHONDONTWRITEBYTECODE", "PYTHONDEVMODE", "PYTHONMALLOC", "COVERAGE_PROCESS_START")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, "PYTHONPATH": str(CHECKOUT)}
@@ -59,8 +61,8 @@ def environment() -> dict[str, str]:
 class Metric(NamedTuple):
     """One row.
 
-    The target of ``linear`` is relative on purpose: ten times the bytes take the limit 12 to 19 times as long on
-    one machine, because 1 MB fits its cache; a quadratic buffer would double that.
+    The target of ``linear`` is relative on purpose: ten times the bytes take the limit 12 to 19
+    times as long on one machine, because 1 MB fits its cache; a quadratic buffer would double that.
     """
 
     key: str  # its name for ``--only`` and in what the load functions return
@@ -69,7 +71,8 @@ class Metric(NamedTuple):
     scale: float = 1e6  # factor from base units (seconds, bytes, 1/s) to that unit
     target: Optional[float] = None  # the ratio to hold; None is told without a verdict
     more: bool = False  # whether more is better (a rate): the ratio is then turned round
-    own: bool = False  # the target is for minimcp's value itself, in the printed unit, not for its ratio to the limit
+    # the target is for minimcp's value itself, in the printed unit, not for its ratio to the limit
+    own: bool = False
 
 
 class Measurement(NamedTuple):
@@ -207,7 +210,8 @@ def opened(subject: str, mode: str) -> Child:
 
 
 class Round:
-    """One round over both subjects: `values` maps subject and key to the round's median, `faults` what broke."""
+    """One round over both subjects: `values` maps subject and key to the round's median, `faults`
+    what broke."""
 
     def __init__(self, wanted: set[str], size: float) -> None:
         self.values: dict[tuple[str, str], float] = {}

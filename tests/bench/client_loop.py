@@ -1,6 +1,8 @@
-"""The loop of a blocking client under test: takes orders on stdin, calls, prints what it measured as JSON.
+"""The loop of a blocking client under test: takes orders on stdin, calls, prints what it measured
+as JSON.
 
-An order is ``sequential N`` or ``threads N``: N calls of ``echo`` by one caller, or shared by 64 threads.
+An order is ``sequential N`` or ``threads N``: N calls of ``echo`` by one caller, or shared by 64
+threads.
 """
 
 from __future__ import annotations

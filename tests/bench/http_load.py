@@ -1,4 +1,5 @@
-"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the same bytes for all.
+"""The load generator for HTTP: raw sockets that stay open, a session of 2025-06-18 on each, the
+same bytes for all.
 
 A client under test calls the hand-written server.
 """
@@ -38,7 +39,8 @@ class Connection:
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def renew(self) -> None:
-        """Connect again: when nobody has called for a while the server may be about to close, and nobody can see that.
+        """Connect again: when nobody has called for a while the server may be about to close, and
+        nobody can see that.
 
         The session goes on. One call is made, so that none that is measured is the first.
         """
@@ -70,7 +72,8 @@ class Connection:
         return self.request(self.child.call("echo", **arguments))
 
     def open_stream(self) -> None:
-        """A GET, whose response stays open, on a connection of its own: returns when its head is there."""
+        """A GET, whose response stays open, on a connection of its own: returns when its head is
+        there."""
         self.socket.close()
         self.socket = self._connected()
         self.socket.sendall(

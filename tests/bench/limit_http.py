@@ -1,7 +1,9 @@
-"""The limit, HTTP side: a hand-written keep-alive server on the standard library's sockets, a thread per connection.
+"""The limit, HTTP side: a hand-written keep-alive server on the standard library's sockets, a
+thread per connection.
 
-It reads heads with find and split, knows Content-Length alone, checks nothing and sends each response in one piece;
-what is no bytes is an event stream, each event a chunk of its own. A GET gets a stream that says nothing.
+It reads heads with find and split, knows Content-Length alone, checks nothing and sends each
+response in one piece; what is no bytes is an event stream, each event a chunk of its own. A GET
+gets a stream that says nothing.
 """
 
 from __future__ import annotations

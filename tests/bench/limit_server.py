@@ -1,9 +1,11 @@
-"""The limit, server side: a hand-written stdio loop, standard library only, tools inline, nothing checked.
+"""The limit, server side: a hand-written stdio loop, standard library only, tools inline, nothing
+checked.
 
-It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It checks no
-message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot cancel anything.
-Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools; with ``http`` or
-``events`` it listens and prints its URL (`limit_http`).
+It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It
+checks no message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot
+cancel anything.
+Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools;
+with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The load generator: raw pipes, standard library only. It knows no subject; every subject gets the same bytes.
+"""The load generator: raw pipes, standard library only. It knows no subject; every subject gets the
+same bytes.
 
-Each function makes one slice of one measurement and checks every answer after the clock has stopped.
+Each function makes one slice of one measurement and checks every answer after the clock has
+stopped.
 Linux only: pipe sizes, /proc and the CPU clock of another process.
 """
 
@@ -42,7 +44,8 @@ class Broken(Exception):
 
 
 class Child:
-    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it hangs."""
+    """A subject's process with its pipes, its stderr in a file, and a timer that kills it when it
+    hangs."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], modern: bool = False

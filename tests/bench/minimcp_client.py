@@ -1,4 +1,5 @@
-"""The subject, client side: one `minimcp.Client` for all. Arguments: the command of the server, or its URL."""
+"""The subject, client side: one `minimcp.Client` for all. Arguments: the command of the server, or
+its URL."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`python -m tests.bench.stores [--calls N]`: what a store that processes share costs, and what many sessions would.
+"""`python -m tests.bench.stores [--calls N]`: what a store that processes share costs, and what
+many sessions would.
 
-First one process: calls a second over one connection, in each era, as a ratio to `MemoryStore`, and Redis operations a
-call. Then calls a second of 1, 2 and 4 processes with clients of their own. At last the sum on paper of
-examples/deployment.rst, from these figures.
+First one process: calls a second over one connection, in each era, as a ratio to `MemoryStore`, and
+Redis operations a call. Then calls a second of 1, 2 and 4 processes with clients of their own. At
+last the sum on paper of examples/deployment.rst, from these figures.
 """
 
 from __future__ import annotations

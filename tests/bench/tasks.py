@@ -1,8 +1,10 @@
-"""``python -m tests.bench.tasks``: 1,000 tasks at once, the same with a SIGKILL in the middle, and a client in a hurry.
+"""``python -m tests.bench.tasks``: 1,000 tasks at once, the same with a SIGKILL in the middle, and
+a client in a hurry.
 
-It prints what a task costs that has not begun, and one that waits for input; how the tasks of a killed process are
-found by the next one on the same store; and what a call takes beside a client that asks for a task as fast as it can.
-No time is asserted: the exit status is 1 where a task is lost or ends without saying why.
+It prints what a task costs that has not begun, and one that waits for input; how the tasks of a
+killed process are found by the next one on the same store; and what a call takes beside a client
+that asks for a task as fast as it can. No time is asserted: the exit status is 1 where a task is
+lost or ends without saying why.
 """
 
 from __future__ import annotations

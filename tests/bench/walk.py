@@ -1,8 +1,10 @@
-"""Prints the way of one warm ``tools/call`` through the library: every distinct function that it crosses.
+"""Prints the way of one warm ``tools/call`` through the library: every distinct function that it
+crosses.
 
-``python -m tests.bench.walk`` counts with `sys.setprofile` and prints three walks in both eras: a server over stdio, a
-client over stdio, a server over HTTP. ``--check`` fails where one is longer than its bound. Generated functions count,
-those of the timer thread do not. Before Python 3.12 a comprehension is a function of its own.
+``python -m tests.bench.walk`` counts with `sys.setprofile` and prints three walks in both eras: a
+server over stdio, a client over stdio, a server over HTTP. ``--check`` fails where one is longer
+than its bound. Generated functions count, those of the timer thread do not. Before Python 3.12 a
+comprehension is a function of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ PACKAGE = str(ROOT / "minimcp")
 BOUNDS = {"stdio server": 35, "stdio client": 50, "HTTP server": 60}
 ERAS = ("2025-11-25", "2026-07-28")
 TIMES = 5
-"""How often each is walked; the shortest way counts: on a busy machine a thread that comes late is waited for."""
+"""How often each is walked; the shortest way counts: on a busy machine a thread that comes late is
+waited for."""
 
 
 class Recorder:
-    """Notes each function of the library that begins, on every thread that starts after it is installed."""
+    """Notes each function of the library that begins, on every thread that starts after it is
+    installed."""
 
     def __init__(self) -> None:
         self.found: Dict[Tuple[str, str], None] = {}
@@ -54,7 +58,8 @@ class Recorder:
 
 
 def measured_server(recorder: Recorder) -> Server:
-    """A server whose tools say where a walk begins and ends: the calls before and after cross the same functions."""
+    """A server whose tools say where a walk begins and ends: the calls before and after cross the
+    same functions."""
     server = Server("walk")
 
     @server.tool

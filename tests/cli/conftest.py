@@ -1,4 +1,5 @@
-"""Servers for the commands to talk to, and ways to run a command: in this process, and as a process of its own."""
+"""Servers for the commands to talk to, and ways to run a command: in this process, and as a process
+of its own."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ if __name__ == "__main__":
 
 
 PYTHON = os.path.basename(sys.executable)
-"""As the commands name it: pip may have written `python` or `python3` into the program that runs the tests."""
+"""As the commands name it: pip may have written `python` or `python3` into the program that runs
+the tests."""
 
 
 class Done(NamedTuple):
@@ -78,7 +80,8 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The file of a server with several tools; its folder is the working directory, paths with blanks included."""
+    """The file of a server with several tools; its folder is the working directory, paths with
+    blanks included."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     (folder / "shop.py").write_text(SHOP, encoding="utf-8")

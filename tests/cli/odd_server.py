@@ -1,4 +1,5 @@
-"""A server of both eras over stdio, right in all that is checked but for what its argument names. Stdlib only."""
+"""A server of both eras over stdio, right in all that is checked but for what its argument names.
+Stdlib only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``bridge``: every message passed on both ways, in each revision and between the eras; and how its servers end."""
+"""``bridge``: every message passed on both ways, in each revision and between the eras; and how its
+servers end."""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ def front(target: Any, way: str, **options: Any) -> Iterator[Any]:
 
 @contextmanager
 def bridged(way: str, behind: Behind, revision: str, **options: Any) -> Iterator[Client]:
-    """A client in front of a bridge to a server: over HTTP with the server in memory, or the other way round."""
+    """A client in front of a bridge to a server: over HTTP with the server in memory, or the other
+    way round."""
     with ExitStack() as stack:
         target: Any = behind.server
         stack.callback(behind.server.close)

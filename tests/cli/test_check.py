@@ -1,4 +1,5 @@
-"""check: a server that is right passes; of servers that break one requirement each that one is found, and no other."""
+"""check: a server that is right passes; of servers that break one requirement each that one is
+found, and no other."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from ..requirements import REQUIREMENTS
 from ..support import WAIT
 from .conftest import Done, quoted
 
-# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one thing, of those
-# that odd_server.py is not wrong in.
+# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one
+# thing, of those that odd_server.py is not wrong in.
 PLAIN = """
 import json, sys
 WRONG = sys.argv[1] if len(sys.argv) > 1 else ""

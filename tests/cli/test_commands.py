@@ -1,4 +1,5 @@
-"""list, call, read, prompt and ping: in this process against a server in a child process, and at a URL."""
+"""list, call, read, prompt and ping: in this process against a server in a child process, and at a
+URL."""
 
 from __future__ import annotations
 

@@ -137,7 +137,8 @@ def test_it_is_the_same_each_time_and_fits_any_terminal(
 
 
 def _pythons() -> List[str]:
-    """Of this machine those of 3.9 and 3.13 that do not run the tests; without any, the one that does."""
+    """Of this machine those of 3.9 and 3.13 that do not run the tests; without any, the one that
+    does."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = []
     for version in sorted({"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}):

@@ -1,4 +1,5 @@
-"""install, which writes into the config files of hosts, and list --all, which reads them: in a home of the test."""
+"""install, which writes into the config files of hosts, and list --all, which reads them: in a home
+of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``run``: the server object in a file, found, named and served, over stdio and HTTP, and anew when a file changes."""
+"""``run``: the server object in a file, found, named and served, over stdio and HTTP, and anew when
+a file changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Questions of a server: at a terminal they are put to the user, elsewhere declined; and what a user writes there."""
+"""Questions of a server: at a terminal they are put to the user, elsewhere declined; and what a
+user writes there."""
 
 from __future__ import annotations
 

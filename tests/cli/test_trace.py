@@ -1,4 +1,5 @@
-"""``trace``: bytes, signals and the exit code pass as if nothing stood between; what passed is written down."""
+"""``trace``: bytes, signals and the exit code pass as if nothing stood between; what passed is
+written down."""
 
 from __future__ import annotations
 

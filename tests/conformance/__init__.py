@@ -1,1 +1,2 @@
-"""The official conformance suite against a server and a client of ours: `python -m tests.conformance`."""
+"""The official conformance suite against a server and a client of ours: `python -m
+tests.conformance`."""

@@ -1,7 +1,8 @@
-"""`python -m tests.conformance`: install the official conformance suite, run it both ways, print the score.
+"""`python -m tests.conformance`: install the official conformance suite, run it both ways, print
+the score.
 
-Exit code 1 when a scenario failed, warned, checked nothing or gave no result, or when the suite could not run. There
-is no list of failures that are expected.
+Exit code 1 when a scenario failed, warned, checked nothing or gave no result, or when the suite
+could not run. There is no list of failures that are expected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The client that the official conformance suite drives, from the public interface only: ``client.py URL``.
+"""The client that the official conformance suite drives, from the public interface only:
+``client.py URL``.
 
-The suite names the scenario and the revision in the environment, and gives some scenarios a context, as JSON.
+The suite names the scenario and the revision in the environment, and gives some scenarios a
+context, as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The official conformance suite: installed, asked what there is, run, and judged more strictly than by itself.
+"""The official conformance suite: installed, asked what there is, run, and judged more strictly
+than by itself.
 
-A scenario counts as passed when nothing failed, nothing warned, and at least one check of its own succeeded; that
-what was sent has the right shape is checked in every scenario, and alone is no such check.
+A scenario counts as passed when nothing failed, nothing warned, and at least one check of its own
+succeeded; that what was sent has the right shape is checked in every scenario, and alone is no such
+check.
 """
 
 from __future__ import annotations
@@ -65,7 +67,8 @@ class Verdict(NamedTuple):
 
 
 def listed(printed: str, leg: str) -> dict[str, list[str]]:
-    """Return the scenarios of a leg, "Server" or "Client", from what the suite lists, with the words in brackets.
+    """Return the scenarios of a leg, "Server" or "Client", from what the suite lists, with the
+    words in brackets.
 
     What stands below "Run and reported" carries its leg in brackets, and is left out.
     """
@@ -164,7 +167,8 @@ def servers(url: str, *arguments: str) -> dict[str, Verdict]:
 
 
 def client(scenario: str, revision: str) -> Verdict:
-    """Run one scenario with our client at a revision, or one of an extension, which has none, and judge it."""
+    """Run one scenario with our client at a revision, or one of an extension, which has none, and
+    judge it."""
     at = [] if revision == EXTENSION else ["--spec-version", revision]
     command = f"{sys.executable} {HERE / 'client.py'}"
     with tempfile.TemporaryDirectory() as folder:

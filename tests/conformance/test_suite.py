@@ -1,4 +1,5 @@
-"""How the results of the official conformance suite are read; `python -m tests.conformance` runs the suite itself."""
+"""How the results of the official conformance suite are read; `python -m tests.conformance` runs
+the suite itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``python -m tests.faults``: try every row, print a line for each, and exit with 1 when one is worse than expected."""
+"""``python -m tests.faults``: try every row, print a line for each, and exit with 1 when one is
+worse than expected."""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
-LONGEST = 250.0  # seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
+# seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
+LONGEST = 250.0
 
 
 def hang(id: str) -> None:

@@ -1,6 +1,8 @@
-"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner. Standard library alone.
+"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner.
+Standard library alone.
 
-Without a fault ("none") it does right what the cases ask that it is tried with, so it is the fault that they find.
+Without a fault ("none") it does right what the cases ask that it is tried with, so it is the fault
+that they find.
 """
 
 from __future__ import annotations

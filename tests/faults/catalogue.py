@@ -1,4 +1,5 @@
-"""The rows of the fault catalogue: what is done to the subject, and what is right. One line each, for tables."""
+"""The rows of the fault catalogue: what is done to the subject, and what is right. One line each,
+for tables."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ GONE = {"ok": False, "error": "gone", "message": "the adapter ended"}
 
 
 class Reply(NamedTuple):
-    """How one command to the adapter ended, and after how many seconds. `error` is None when it went well."""
+    """How one command to the adapter ended, and after how many seconds. `error` is None when it
+    went well."""
 
     ok: bool
     error: Optional[str]
@@ -139,7 +140,8 @@ class Client:
         command: Optional[Sequence[str]] = None,
         **more: Any,
     ) -> Reply:
-        """Have it connect to a scripted server: `more` is the script, or what `open` of the protocol takes.
+        """Have it connect to a scripted server: `more` is the script, or what `open` of the
+        protocol takes.
 
         A timeout of None must not be reached.
         """

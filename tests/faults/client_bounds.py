@@ -24,7 +24,8 @@ PATTERNS = (  # what a matcher that goes back never ends with, on WORST or on th
 
 @case("K26")
 def backtracking(t: Trial) -> None:
-    """Output schemas of a server, one property for each pattern, and forms whose default is looked at."""
+    """Output schemas of a server, one property for each pattern, and forms whose default is looked
+    at."""
     tools: List[Any] = [{"name": "echo", "inputSchema": {"type": "object"}}]
     steps: List[Any] = []
     many = {"items": {"anyOf": [*({"pattern": f"a.*a?a?{n}$"} for n in range(100)), {}]}}
@@ -118,7 +119,8 @@ READ_IN_TWO_WAYS = (
 
 @case("K28")
 def read_in_two_ways(t: Trial) -> None:
-    """Endpoints of HTTP+SSE and redirects that lead to one server for one parser, and to another for the next."""
+    """Endpoints of HTTP+SSE and redirects that lead to one server for one parser, and to another
+    for the next."""
     client, other = t.client(), hostile(t)
     web = hostile(t, said={"tools/call": _redirect(other)})
     visitor(t, web, client, headers=SECRET)
@@ -239,7 +241,8 @@ def kept(t: Trial) -> None:
 
 @case("K32")
 def logs(t: Trial) -> None:
-    """What a server says in each place that a client may tell of, and nothing is set up for its log."""
+    """What a server says in each place that a client may tell of, and nothing is set up for its
+    log."""
 
     def listed(heard: Heard, wire: Wire) -> None:
         twice = {f"{n}{TEXT}": {"type": "string", "x-mcp-header": "Twice"} for n in range(2)}

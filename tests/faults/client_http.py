@@ -212,7 +212,8 @@ def large(t: Trial) -> None:
 
 
 def linear(t: Trial, client: Client) -> None:
-    """Long events in pieces of 1 KB: four times as long may take four times as long, and on a busy machine ten."""
+    """Long events in pieces of 1 KB: four times as long may take four times as long, and on a busy
+    machine ten."""
     best: Dict[int, float] = {}
     for _ in range(3):
         for megabytes in (4, 8, 16):
@@ -309,7 +310,8 @@ def slow(t: Trial) -> None:
 
         web = hostile(t, said={"server/discover": drip, "initialize": drip})
         refused(t, opened(client, web, 1.0), f"opening what is {name}", 2.0)
-    # Nobody listens, which is said at once; and nobody accepts, so that even the connection is never made.
+    # Nobody listens, which is said at once; and nobody accepts, so that even the connection is
+    # never made.
     closed = hostile(t)
     closed.dispose()
     refused(t, opened(client, closed), "nobody listens", 2.0)
@@ -497,7 +499,8 @@ def always_gone(t: Trial) -> None:
 
 
 def many_gone(t: Trial) -> None:
-    """20 calls at once find that their session is gone: one new session for all, and each is sent once more at most."""
+    """20 calls at once find that their session is gone: one new session for all, and each is sent
+    once more at most."""
     server = Sessions(t)
     client = visitor(t, server.web)
     client.alive()
@@ -622,7 +625,8 @@ def _status(status: int, **headers: str) -> Any:
 
 
 def retries(t: Trial, client: Client) -> None:
-    """A server that wants to be asked again in 11 days; with --full it is waited for as long as the cap says."""
+    """A server that wants to be asked again in 11 days; with --full it is waited for as long as the
+    cap says."""
 
     def get(heard: Heard, wire: Wire) -> None:
         if "last-event-id" not in heard.headers:

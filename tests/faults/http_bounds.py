@@ -1,4 +1,5 @@
-"""C71 to C77: what one client makes an HTTP server keep, run and print, and what others have to pay for it."""
+"""C71 to C77: what one client makes an HTTP server keep, run and print, and what others have to pay
+for it."""
 
 from __future__ import annotations
 
@@ -160,7 +161,8 @@ def arrays(t: Trial) -> None:
 
 @on_site("C74", "count", "big", "pour", "echo")
 def others_events(t: Trial, site: Site) -> None:
-    """A stream is cut, others make many events, few that are large, or are many; it is come back to."""
+    """A stream is cut, others make many events, few that are large, or are many; it is come back
+    to."""
     victim = resumable(t, site)
 
     def call(tool: str, **arguments: Any) -> None:
@@ -192,7 +194,8 @@ def others_events(t: Trial, site: Site) -> None:
 
 @case("C75")
 def room(t: Trial) -> None:
-    """Sessions and connections that only were begun, as many as there may be: others find room beside them."""
+    """Sessions and connections that only were begun, as many as there may be: others find room
+    beside them."""
     site = t.hasty(sessions=40, connections=40, head=30)
     held = keeping(t, site)
     begun = fill(site, held.revision, 60, whole=False)[0]

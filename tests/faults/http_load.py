@@ -1,4 +1,5 @@
-"""C45 to C50 and C60 to C62: slow, many and leaving clients, every end of an HTTP server, and its log."""
+"""C45 to C50 and C60 to C62: slow, many and leaving clients, every end of an HTTP server, and its
+log."""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ from .raw import shown
 from .server_work import NOISE, RAISED
 from .trial import Missing, Trial, case, on_site, start_http
 
-HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "  # what a slow head begins with; it goes on for ever
-PACE = 0.01  # seconds between some new connections of each kind and the next: a crowd at once is another matter
+# what a slow head begins with; it goes on for ever
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+# seconds between some new connections of each kind and the next: a crowd at once is another matter
+PACE = 0.01
 
 
 def make_room(descriptors: int) -> None:
@@ -41,7 +44,8 @@ def make_room(descriptors: int) -> None:
 class Slow:
     """Connections of one kind: what each sends at once, and again and again.
 
-    A `whole` request's response is waited for, so that the crowd grows no faster than the server serves.
+    A `whole` request's response is waited for, so that the crowd grows no faster than the server
+    serves.
     """
 
     def __init__(
@@ -110,7 +114,8 @@ def slow_loris(t: Trial) -> None:
 
 
 def shed(t: Trial, site: Site, kinds: Tuple[Slow, ...], each: int) -> int:
-    """Open them, a few at a time, and watch until all are gone or it is too late; the most threads that there were."""
+    """Open them, a few at a time, and watch until all are gone or it is too late; the most threads
+    that there were."""
     wait = max(kind.deadline for kind in kinds) + 2 * t.options.slack + t.options.patience / 4
     threads, begun, dripped, last = 0, 0, 0.0, time.monotonic()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -167,7 +172,8 @@ def full(t: Trial, site: Site) -> None:
                 stack.enter_context(site.visitor()).send(ping).answer().status == 200,
                 "one of them is not served",
             )
-        # A server may look a moment longer at each before it is idle: five in a row are served some time.
+        # A server may look a moment longer at each before it is idle: five in a row are served some
+        # time.
         refused = site.settled(
             lambda: float(sum(beyond(site, ping) != "served" for _ in range(5))), 0
         )
@@ -259,7 +265,8 @@ NOTICES = 20_000  # more than the buffers of the system hold
 
 
 def unread_notices(t: Trial, site: Site, session: Session, wait: float) -> None:
-    """The stream of a session that nobody reads is dropped, and whoever makes the notices for it does not wait."""
+    """The stream of a session that nobody reads is dropped, and whoever makes the notices for it
+    does not wait."""
     files = site.settled(site.descriptors, 0, 0.2)
     with site.visitor(taking=2048) as deaf, site.visitor() as busy:
         t.expect(deaf.send(session.listen()).head()[0] == 200, "no stream of a session")
@@ -306,7 +313,8 @@ def disconnects(t: Trial) -> None:
 
 
 def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> None:
-    """Begin so many calls, and leave them, every other one by a reset; with each batch the server comes to an end."""
+    """Begin so many calls, and leave them, every other one by a reset; with each batch the server
+    comes to an end."""
     site = session.site
     watched = session.revision == MODERN and {"watch", "wait_for"} <= site.tools
     slow = "deaf_slow" in site.tools
@@ -506,7 +514,8 @@ def with_open_streams(t: Trial) -> None:
 
 
 def in_flight(t: Trial, seconds: int, bound: float, twice: bool) -> None:
-    """A call that runs is not waited for: hosts kill after two seconds. Nor is it after a second signal."""
+    """A call that runs is not waited for: hosts kill after two seconds. Nor is it after a second
+    signal."""
     site = t.site("deaf_slow")
     session = site.session(t.http_eras()[0])
     with site.visitor() as visitor:
@@ -544,7 +553,8 @@ def many(t: Trial, site: Site) -> None:
 
 
 def fifty(t: Trial, site: Site, revision: str) -> None:
-    """Fifty clients with twenty calls each, one after the other; half of them keep their connection."""
+    """Fifty clients with twenty calls each, one after the other; half of them keep their
+    connection."""
 
     def client(number: int) -> List[float]:
         session, times = site.session(revision), []
@@ -577,7 +587,8 @@ def connecting(site: Site, stack: ExitStack) -> socket.socket:
 def together(
     site: Site, session: Session, count: int, seconds: float
 ) -> Tuple[List[float], List[str]]:
-    """So many clients connect and call at the same time, on one thread: how long each took, and what was wrong."""
+    """So many clients connect and call at the same time, on one thread: how long each took, and
+    what was wrong."""
     times: List[float] = []
     wrong: List[str] = []
     came: Dict[int, bytes] = {}
@@ -619,7 +630,8 @@ BACKLOG = 128
 
 
 def burst(t: Trial, site: Site) -> None:
-    """A server that does not run for a moment loses nobody: so many connections wait to be accepted."""
+    """A server that does not run for a moment loses nobody: so many connections wait to be
+    accepted."""
     site.signal(signal.SIGSTOP)
     with ExitStack() as stack:
         stack.callback(site.signal, signal.SIGCONT)
@@ -635,7 +647,8 @@ def burst(t: Trial, site: Site) -> None:
 
 
 def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:
-    """One request for each fault that a client can commit, of all the rows before; each is its own connection."""
+    """One request for each fault that a client can commit, of all the rows before; each is its own
+    connection."""
     line = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     word = "".join(dice.choice("abc\r\n\0\x1b\u2028\xff") for _ in range(20))
     post, request = session.post, session.request

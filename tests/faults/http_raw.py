@@ -1,6 +1,8 @@
-"""An HTTP server under trial, in raw bytes: its process, connections to it, and requests in both eras.
+"""An HTTP server under trial, in raw bytes: its process, connections to it, and requests in both
+eras.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a response that is none.
+A fault of the subject is an AssertionError here: a hang, an end that came too soon, a response that
+is none.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Visitor(Peer):
         return self
 
     def push(self, data: bytes) -> int:
-        """Send as much of this as the server takes; how much that was. No error: it may have closed."""
+        """Send as much of this as the server takes; how much that was. No error: it may have
+        closed."""
         view, end = memoryview(data), time.monotonic() + self.patience
         taken = 0
         while taken < len(view) and time.monotonic() < end:
@@ -91,7 +94,8 @@ class Visitor(Peer):
                 return int(status[1]), {name.lower(): value.strip() for name, _, value in pairs}
 
     def answer(self, method: str = "POST") -> Response:
-        """The next response, to a request with this method: with a length, in chunks, or up to the end."""
+        """The next response, to a request with this method: with a length, in chunks, or up to the
+        end."""
         return self.body(method, *self.head())
 
     def body(self, method: str, status: int, headers: Dict[str, str]) -> Response:
@@ -143,7 +147,8 @@ _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^
 
 
 class Terms(NamedTuple):
-    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the catalogue."""
+    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the
+    catalogue."""
 
     head: float = 10.0  # for the head of a request
     body: float = 30.0  # for its body
@@ -163,8 +168,9 @@ class Terms(NamedTuple):
 class Site(Server):
     """An HTTP server command, started, and listening.
 
-    "{port}" in the command becomes a free port. Without, it has to say where it is on stdout or stderr, as
-    http://127.0.0.1:PORT/PATH. `told` is what of the terms it is told in its environment.
+    "{port}" in the command becomes a free port. Without, it has to say where it is on stdout or
+    stderr, as http://127.0.0.1:PORT/PATH. `told` is what of the terms it is told in its
+    environment.
     """
 
     def __init__(
@@ -217,7 +223,8 @@ class Site(Server):
         return self.status("Threads")
 
     def settled(self, look: Any, bound: float, wait: Optional[float] = None) -> float:
-        """Wait until a figure is at most `bound`; the figure then, or the one after `wait` seconds if it never is."""
+        """Wait until a figure is at most `bound`; the figure then, or the one after `wait` seconds
+        if it never is."""
         found: List[float] = []
         eventually(
             lambda: found.append(look()) or found[-1] <= bound,
@@ -231,7 +238,8 @@ class Site(Server):
     def wire(
         self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]
     ) -> bytes:
-        """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-", None for none."""
+        """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-",
+        None for none."""
         headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{self.port}"}
         if method == "POST":
             headers.update(
@@ -370,7 +378,8 @@ def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
 
 
 def messages(response: Response) -> List[Any]:
-    """What a body says, one message or the events of a stream: strict JSON; empty for anything else."""
+    """What a body says, one message or the events of a stream: strict JSON; empty for anything
+    else."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         return [decode(response.body)] if response.body else []
@@ -378,7 +387,8 @@ def messages(response: Response) -> List[Any]:
 
 
 def events(body: bytes) -> Iterator[Any]:
-    """The messages of an event stream, whose lines may end in three ways; an event that is not complete is none."""
+    """The messages of an event stream, whose lines may end in three ways; an event that is not
+    complete is none."""
     for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
         lines = re.split(rb"\r\n|\n|\r", block)
         data = [

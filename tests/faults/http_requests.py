@@ -17,11 +17,13 @@ from .trial import CASES, Missing, Trial, on_site
 MB = 1 << 20
 
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
-"""What a server may say first of a request that stands alone: headers and the envelope come before the rest."""
+"""What a server may say first of a request that stands alone: headers and the envelope come before
+the rest."""
 
 
 class Posted:
-    """Takes the place of a `raw.Server` in the cases of `server_lines`: each line is the body of a POST."""
+    """Takes the place of a `raw.Server` in the cases of `server_lines`: each line is the body of a
+    POST."""
 
     def __init__(self, trial: Trial, session: Session) -> None:
         self.trial, self.session, self.tools = trial, session, session.site.tools
@@ -105,7 +107,8 @@ def ping_of(session: Session) -> str:
 
 
 def headless(session: Session, framing: str, body: bytes = b"") -> bytes:
-    """A call of `echo`, or a ping, with another framing: these header lines take the place of Content-Length."""
+    """A call of `echo`, or a ping, with another framing: these header lines take the place of
+    Content-Length."""
     whole = (
         session.call("echo", {"text": "smuggled"})
         if "echo" in session.site.tools
@@ -136,7 +139,8 @@ def too_long(
         try:
             status = visitor.answer().status
         except AssertionError as error:
-            # A server that closes with bytes unread may destroy its own last words: then there is nothing to read.
+            # A server that closes with bytes unread may destroy its own last words: then there is
+            # nothing to read.
             t.expect(taken < len(data), f"{what}: {error}")
             return
     t.expect(400 <= status < 500, f"{what}: status {status}")
@@ -456,7 +460,8 @@ class Vector(NamedTuple):
 
 
 def _lines(*lines: str, body: Callable[[bytes], bytes] = bytes) -> Callable[[Session], bytes]:
-    """These header lines, in which N becomes the true length, and the true body or what is made of it."""
+    """These header lines, in which N becomes the true length, and the true body or what is made of
+    it."""
 
     def make(session: Session) -> bytes:
         true = payload_of(session)
@@ -598,7 +603,8 @@ def smuggled(t: Trial, site: Site) -> None:
 
 
 def refuses(t: Trial, site: Site, vector: Vector, data: bytes) -> bool:
-    """Whether a vector, and another request behind it, get nothing but a refusal and the end of the connection."""
+    """Whether a vector, and another request behind it, get nothing but a refusal and the end of the
+    connection."""
     worse = t.fail if vector.grave else t.warn
     with site.visitor(min(t.options.patience, 2 * t.options.slack)) as visitor:
         visitor.push(data)

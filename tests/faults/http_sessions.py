@@ -1,6 +1,8 @@
-"""C53 to C59, C63 and C64: where requests go, whose they are, what streams carry, and what proxies do to them.
+"""C53 to C59, C63 and C64: where requests go, whose they are, what streams carry, and what proxies
+do to them.
 
-That a session is nobody's but its principal's is shown by tests/transports: a command has no users to log in.
+That a session is nobody's but its principal's is shown by tests/transports: a command has no users
+to log in.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def served(response: Response) -> bool:
 
 
 def glance(site: Site, data: bytes, method: str) -> Response:
-    """The response to these bytes; of a stream that a GET opens, which may have no end, only the head."""
+    """The response to these bytes; of a stream that a GET opens, which may have no end, only the
+    head."""
     with site.visitor() as visitor:
         visitor.push(data)
         status, headers = visitor.head()
@@ -119,7 +122,8 @@ def strangers(t: Trial) -> None:
 
 @on_site("C55", "echo", "deaf_slow")
 def twins(t: Trial, site: Site) -> None:
-    """Each response comes on its own connection, whatever its id is: a table of ids would mix them up."""
+    """Each response comes on its own connection, whatever its id is: a table of ids would mix them
+    up."""
     for revision in t.http_eras():
         sessions = [site.session(revision), site.session(revision)]
         with site.visitor() as first:
@@ -207,7 +211,8 @@ READY = json.dumps(notification("notifications/initialized")).encode()
 def fill(
     site: Site, revision: str, count: int, *, whole: bool = True
 ) -> "tuple[List[str], List[int]]":
-    """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses of the others."""
+    """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses
+    of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
     data = site.wire("POST", json.dumps(request(1, "initialize", hello(revision))).encode())
@@ -266,7 +271,8 @@ def crowds(t: Trial) -> None:
 
 
 def expiry(t: Trial) -> None:
-    """As many sessions as there may be end when nobody uses them, all of them: as many find room again."""
+    """As many sessions as there may be end when nobody uses them, all of them: as many find room
+    again."""
     site = t.hasty(session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
@@ -405,7 +411,8 @@ def _ask(old: Old, mark: str) -> None:
         assert old.post(request(200 + number, "tools/call", params)) == 202, "a call was not taken"
 
 
-HOSTILE = (  # texts that a careless writer of event streams, headers or logs takes for its own marks
+# texts that a careless writer of event streams, headers or logs takes for its own marks
+HOSTILE = (
     "a\nb", "a\r\nb", "a\rb", "\n\n", "a\n\ndata: {}\n\n", "\ndata: forged\n\n", "\nid: 99\nevent: endpoint\n\n",
     "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e", "\x00", "\ufeff", ": comment\n", "retry: 1\n",
     "0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "\x1b[2J", "\U0001f600" * 3, "x" * 100_000, "\r\n" * 1000,
@@ -439,7 +446,8 @@ def marks(t: Trial, site: Site) -> None:
             lines = response.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             odd = [line for line in lines if not LINE.fullmatch(line)]
             t.expect(not odd, f"{text!r:.60} made a line of a stream: {odd[:1]}")
-        word = f"x\r\n{FORGED}\r\nX-Forged: yes"  # of a client, that may come into headers, errors and logs
+        # of a client, that may come into headers, errors and logs
+        word = f"x\r\n{FORGED}\r\nX-Forged: yes"
         inside: Headers = {"mcp_method": None, "mcp_name": None}
         for data in (
             session.request(word, **inside),
@@ -562,7 +570,8 @@ def cut_and_resumed(
 
 
 def while_it_runs(t: Trial, site: Site, session: Session) -> None:
-    """Come back to a call that has not ended, twice: the second connection takes over from the first."""
+    """Come back to a call that has not ended, twice: the second connection takes over from the
+    first."""
     call = session.call("report_when_released", {"name": "r"}, id="r", _meta={"progressToken": "q"})
     back = session.listen(last_event_id=until(site, call, 2)[-1].id)
     with site.visitor() as first, site.visitor() as second:
@@ -641,7 +650,8 @@ def proxies(t: Trial) -> None:
 
 
 def through(t: Trial, site: Site, proxy: ToyProxy) -> None:
-    """Calls and their streams come through, at once: a proxy may keep back what does not say that it must not."""
+    """Calls and their streams come through, at once: a proxy may keep back what does not say that
+    it must not."""
     text = "\u00e4\u20ac\U0001f600" * 300
     for session in t.sessions(site):
         with Visitor(proxy.port, t.options.patience) as visitor:

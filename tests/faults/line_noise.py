@@ -1,8 +1,8 @@
 """``python line_noise.py SEED COMMAND...``: run a server behind a bad line. Standard library alone.
 
-Once the word "rage" has come from the client, each line of either side may be dropped, doubled, delayed behind later
-ones, or cut off together with the server, as the seed says. Decisions of a direction depend on the seed and on the
-number of the line alone.
+Once the word "rage" has come from the client, each line of either side may be dropped, doubled,
+delayed behind later ones, or cut off together with the server, as the seed says. Decisions of a
+direction depend on the seed and on the number of the line alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""C20: messages with a few changes, each of which has its own right answer. How they are drawn and judged: `lines`."""
+"""C20: messages with a few changes, each of which has its own right answer. How they are drawn and
+judged: `lines`."""
 
 from __future__ import annotations
 

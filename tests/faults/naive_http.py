@@ -1,4 +1,5 @@
-"""``python naive_http.py``: an HTTP server that bounds nothing, for the tests of the runner. Standard library alone."""
+"""``python naive_http.py``: an HTTP server that bounds nothing, for the tests of the runner.
+Standard library alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A server under trial, in raw bytes: `tests.wire.harness` for any command, and lenient where strictness is no matter.
+"""A server under trial, in raw bytes: `tests.wire.harness` for any command, and lenient where
+strictness is no matter.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a line that is no message.
+A fault of the subject is an AssertionError here: a hang, an end that came too soon, a line that is
+no message.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Server(RawServer):
         return found
 
     def ping(self, wait: Optional[float] = None) -> float:
-        """A sign of life, ping or discover; seconds that it took. What came before it is in `aside`."""
+        """A sign of life, ping or discover; seconds that it took. What came before it is in
+        `aside`."""
         number, begun = self.number(), time.monotonic()
         method, params = (
             ("server/discover", modern()) if self.revision == MODERN else ("ping", None)
@@ -66,7 +69,8 @@ class Server(RawServer):
         return time.monotonic() - begun
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
-        """Send a line; whatever answers it up to a ping's answer and a little longer, notifications left out."""
+        """Send a line; whatever answers it up to a ping's answer and a little longer, notifications
+        left out."""
         self.aside.clear()
         self.send(line + b"\n")
         self.ping()

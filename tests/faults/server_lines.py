@@ -20,7 +20,8 @@ BAD_UTF8 = (b"\xff", b"caf\xe9", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x8
 
 
 def line(server: Server, method: str = "ping", params: Any = None, id: Any = "q") -> bytes:
-    """A request in the server's revision, without its line feed. `ping` becomes `server/discover` where it must."""
+    """A request in the server's revision, without its line feed. `ping` becomes `server/discover`
+    where it must."""
     modernly = server.revision == MODERN
     method = "server/discover" if modernly and method == "ping" else method
     return encode(request(id, method, modern(params) if modernly else params or {})).rstrip(b"\n")

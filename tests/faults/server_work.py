@@ -1,4 +1,5 @@
-"""C12 to C15, C17, C19 and C23 to C38: tools that misbehave, much work at once, every end, and what runs dry."""
+"""C12 to C15, C17, C19 and C23 to C38: tools that misbehave, much work at once, every end, and what
+runs dry."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def inherited(t: Trial) -> None:
 
 
 MB = 1 << 20
-LIMIT = 64  # MB of a message: the longest line tried is longer than any limit that a library is known for
+# MB of a message: the longest line tried is longer than any limit that a library is known for
+LIMIT = 64
 
 
 def call(server: Server, id: Any, tool: str, **arguments: Any) -> bytes:
@@ -255,7 +257,8 @@ def unread(t: Trial) -> None:
 
 @case("C25")
 def slow_reader(t: Trial) -> None:
-    # glibc would keep what was freed, several times what is held; with this it gives large pieces back at once.
+    # glibc would keep what was freed, several times what is held; with this it gives large pieces
+    # back at once.
     server = t.server("2025-06-18", "big", env={"MALLOC_MMAP_THRESHOLD_": str(MB)})
     server.alive(t.options.slack)
     base, calls = server.memory(), t.count(120, 400)
@@ -550,7 +553,8 @@ def other_inputs(t: Trial) -> None:
 @case("C36")
 def starved(t: Trial) -> None:
     def limit(what: int, soft: int) -> int:
-        """Set one of the server's limits, the soft one, which may be raised again; what it was before."""
+        """Set one of the server's limits, the soft one, which may be raised again; what it was
+        before."""
         before, hard = resource.prlimit(server.process.pid, what)
         resource.prlimit(server.process.pid, what, (soft, hard))
         return before

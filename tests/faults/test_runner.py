@@ -1,4 +1,5 @@
-"""The runner of tests/faults finds what it looks for: each kind of check fails on a subject that has the fault."""
+"""The runner of tests/faults finds what it looks for: each kind of check fails on a subject that
+has the fault."""
 
 from __future__ import annotations
 
@@ -141,7 +142,8 @@ REFUSALS = (
 LIED_TO = sorted(
     {row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"}
 )
-"""Rows that a client fails which says that all went well, and does nothing; the others would take long to see it."""
+"""Rows that a client fails which says that all went well, and does nothing; the others would take
+long to see it."""
 
 TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),

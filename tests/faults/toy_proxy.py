@@ -1,7 +1,8 @@
 """A proxy that does to HTTP what proxies in between do; for tests, on this machine.
 
-It looks at nothing but line ends and lengths: each connection is carried to the server, and the answers are changed.
-``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose refusals become status 200 on the way.
+It looks at nothing but line ends and lengths: each connection is carried to the server, and the
+answers are changed. ``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose
+refusals become status 200 on the way.
 """
 
 from __future__ import annotations

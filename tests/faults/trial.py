@@ -17,7 +17,8 @@ from .raw import Server, shown, signs
 
 PASS, ABSENT, WARN, FAIL = "pass", "n/a", "warn", "FAIL"
 BADNESS = (PASS, ABSENT, WARN, FAIL)
-"""From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row expects."""
+"""From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row
+expects."""
 
 START = 30.0  # seconds that any start may take, whatever the patience
 
@@ -102,7 +103,8 @@ class Trial:
             self.fail(text)
 
     def below(self, what: str, value: float, bound: float, unit: str = "s") -> None:
-        """Measure, and fail when it is more than the bound; bounds in seconds are stretched by the slack."""
+        """Measure, and fail when it is more than the bound; bounds in seconds are stretched by the
+        slack."""
         self.metrics[what] = (round(value, 3), unit)
         stretched = bound * self.options.slack if unit == "s" else bound
         self.expect(value <= stretched, f"{what}: {value:.3g} {unit}, not {stretched:g}")
@@ -123,7 +125,8 @@ class Trial:
     # What it starts.
 
     def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Server:
-        """Start the server, and open the session; `needed` are tools without which there is no case.
+        """Start the server, and open the session; `needed` are tools without which there is no
+        case.
 
         `others` are as for `Server`, and may name another command.
         """
@@ -171,7 +174,8 @@ class Trial:
         return [site.session(revision) for revision in self.http_eras()]
 
     def probed(self, site: Site, bound: float = 0.2, what: str = "a probe meanwhile") -> None:
-        """Another connection is served meanwhile: usually within the bound, and never worse than five times that."""
+        """Another connection is served meanwhile: usually within the bound, and never worse than
+        five times that."""
         usual, worst = site.probes()
         self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
         self.note(
@@ -207,9 +211,11 @@ class Trial:
     def refused(
         self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """Send a line that must be answered by one error with one of these codes and this id (None: none or null).
+        """Send a line that must be answered by one error with one of these codes and this id (None:
+        none or null).
 
-        Silence is a failure where the id could be read, for then somebody waits for it; else a warning.
+        Silence is a failure where the id could be read, for then somebody waits for it; else a
+        warning.
         """
         name = name or shown(line)
         got = server.replies(line)
@@ -292,7 +298,8 @@ def each_era(id: str, *needed: str) -> Callable[[Callable[[Trial, Server], None]
 def on_site(
     id: str, *needed: str, **terms: float
 ) -> Callable[[Callable[[Trial, Site], None]], Case]:
-    """Register the case of a row tried on an HTTP server, which lives at its end and has logged no traceback."""
+    """Register the case of a row tried on an HTTP server, which lives at its end and has logged no
+    traceback."""
 
     def register(function: Callable[[Trial, Site], None]) -> Case:
         @case(id)
@@ -329,7 +336,8 @@ def find(subject: Subject, options: Options) -> Subject:
     """Ask a server which revisions it speaks and which tools it has."""
 
     def speaks(revision: str) -> Optional[FrozenSet[str]]:
-        """The tools that it shows in a revision with a handshake; None when it does not speak the revision."""
+        """The tools that it shows in a revision with a handshake; None when it does not speak the
+        revision."""
         server = Server(subject.server, None, max(START, 3 * options.patience))  # all start at once
         try:
             if revision == MODERN:

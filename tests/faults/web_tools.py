@@ -1,7 +1,8 @@
-"""What the tools of the hostile HTTP server do: each is a misbehaviour, over raw sockets. Standard library alone.
+"""What the tools of the hostile HTTP server do: each is a misbehaviour, over raw sockets. Standard
+library alone.
 
-``arguments["way"]`` says how an answer comes: "json" as a body, "event" as events. ``arguments["text"]`` is what a call
-is answered by that goes well.
+``arguments["way"]`` says how an answer comes: "json" as a body, "event" as events.
+``arguments["text"]`` is what a call is answered by that goes well.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """An answer to what can be no id, then the right one: here it may be no answer, or a wrong one of ours."""
+    """An answer to what can be no id, then the right one: here it may be no answer, or a wrong one
+    of ours."""
     say(heard, wire, answer(heard, "not yours", arguments(heard)["id"]), answer(heard, "yours"))
 
 
@@ -130,7 +132,8 @@ def endless_flood(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def big(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """An answer of exactly so many ``bytes``, in pieces of ``piece``; the text or, if ``padded``, the rest is long."""
+    """An answer of exactly so many ``bytes``, in pieces of ``piece``; the text or, if ``padded``,
+    the rest is long."""
     given = arguments(heard)
     mark = "@@"
     frame = answer(heard, "whole", padding=mark) if given.get("padded") else answer(heard, mark)
@@ -222,7 +225,8 @@ def end(wire: Wire, reset: bool = False) -> None:
 
 
 def cut_stream(how: str) -> Tool:
-    """An event stream that ends too early: "middle" of the event, "boundary", "unterminated" at its regular end."""
+    """An event stream that ends too early: "middle" of the event, "boundary", "unterminated" at its
+    regular end."""
 
     def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
         whole = answer(heard, "half of it")

@@ -1,7 +1,8 @@
 """``python -m tests.history --seeds 200 --web 60``: run seeds, print what came of them.
 
-``--shared 200`` runs seeds over HTTP to several processes that share a store, of which some are killed. ``--seed 17``
-runs one and prints its record, ``--seed h17`` one over HTTP, ``--seed s17`` one with a store.
+``--shared 200`` runs seeds over HTTP to several processes that share a store, of which some are
+killed. ``--seed 17`` runs one and prints its record, ``--seed h17`` one over HTTP, ``--seed s17``
+one with a store.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from ..support import usual_signals
 from .record import shown
 from .run import Outcome, Plan, run
 
-EXPECTED = {  # endings and faults of which there has to be one in many seeds: else the runs show less than they say
+# endings and faults of which there has to be one in many seeds: else the runs show less than they
+# say
+EXPECTED = {
     "lines": frozenset(
         {
             "value",
@@ -85,7 +88,8 @@ EXPECTED = {  # endings and faults of which there has to be one in many seeds: e
 
 MANY = {"lines": 100, "http": 50, "shared": 100}
 BEFORE = {"lines": "", "http": "h", "shared": "s"}  # what stands before the number of a seed
-STUCK = 280.0  # seconds after which a run that does not end shows where its threads are; it has no outcome then
+# seconds after which a run that does not end shows where its threads are; it has no outcome then
+STUCK = 280.0
 
 
 def main(arguments: List[str]) -> int:

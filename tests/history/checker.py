@@ -1,4 +1,5 @@
-"""What should not have happened, told from the record alone. What is rightful is told in this package's docstring."""
+"""What should not have happened, told from the record alone. What is rightful is told in this
+package's docstring."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ ANSWERS = frozenset(
 )  # endings that came as an answer of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
-"""How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by itself."""
+"""How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by
+itself."""
 
 ENDINGS = {  # what an ending is judged by
     **dict.fromkeys(("value", "tool error", "error"), "answer"),
@@ -33,7 +35,8 @@ EARLY = 0.002  # seconds by which a clock that is read twice may disagree about 
 PATIENT = 10.0  # seconds of a call in which it is told of the end of the process that runs it
 
 LATE = 20.0
-"""Seconds after the delivery of its answer in which a call ends on the busiest machine; the last call has more."""
+"""Seconds after the delivery of its answer in which a call ends on the busiest machine; the last
+call has more."""
 
 WEB_BREAKS = {
     "drop",
@@ -76,7 +79,8 @@ class Story:
         return len(self.all(call, kind, what))
 
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:
-        """Whether something that belongs to no call happened before a place, on one of these connections."""
+        """Whether something that belongs to no call happened before a place, on one of these
+        connections."""
         return any(
             n < before
             and event.kind == kind
@@ -89,7 +93,8 @@ class Story:
         return {event.on for _, event in self.all(call, "sent", "request")}
 
     def wrong(self) -> List[Wrong]:
-        """What should not have happened: each public generator of a subclass is a rule, which is asked of each call."""
+        """What should not have happened: each public generator of a subclass is a rule, which is
+        asked of each call."""
         calls = list(dict.fromkeys(self.calls))
         return [
             Wrong(name.replace("_", " "), call, words)
@@ -242,7 +247,9 @@ class OverLines(AnyLine):
         running, ids = 0, 1
         for _, event in self.of[call]:
             if (event.kind, event.what) in (("answered", "round"), ("reached", "cancel")):
-                ids += 1  # the next request has its own, or an old one that is free: a late copy may run beside it
+                # the next request has its own, or an old one that is free: a late copy may run
+                # beside it
+                ids += 1
             elif event.kind == "done":
                 running = max(0, running - 1)
             elif event.kind == "run" and running == ids:
@@ -338,7 +345,8 @@ class OverHttp(AnyLine):
             yield f"it was sent {sent} times, with {rounds} questions between, and {gone} times to no session"
 
     def runs_once(self, call: str) -> Iterator[str]:
-        """Counted at the server: once, but for each question between and each time that the line doubled it."""
+        """Counted at the server: once, but for each question between and each time that the line
+        doubled it."""
         runs, rounds = self.count(call, "run"), self.count(call, "delivered", "round")
         doubled = self.count(call, "fault", "duplicate")
         if runs > (1 + rounds) * (1 + doubled):
@@ -352,7 +360,8 @@ class OverHttp(AnyLine):
 
 
 class OverShared(OverHttp):
-    """What holds where several processes share the sessions: one that is killed takes along only what ran in it."""
+    """What holds where several processes share the sessions: one that is killed takes along only
+    what ran in it."""
 
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
         return "its session lives on"

@@ -12,23 +12,21 @@ from typing import Iterable, List, NamedTuple, Sequence
 class Event(NamedTuple):
     """One thing that happened.
 
-    ====================== ============================================================================
-    kind                   meaning
-    ====================== ============================================================================
-    begin                  a caller makes a call; `what` is the tool, `value` its timeout in seconds
-    item                   the caller was told of progress; `value` is how much
-    cancel                 the caller's token is cancelled
-    end                    the call ended; `what` says how, `payload` what came with it
-    sent                   the client wrote something: `what` is "request", "cancel", "answer" or "other"
-    reached                it was handed to the server
-    answered               the server wrote something: "answer", "progress", "question" or "other"
-    delivered              it was handed to the client; `value` is how much progress
-    fault                  what the line did to it, or to all
-    run, done              a handler began, returned
-    over                   the server has closed its output, and all of it has been read
-    settled                all calls have ended, and the connection lives
-    close                  the client is closed
-    ====================== ============================================================================
+    ======================
+    ============================================================================ kind
+    meaning ======================
+    ============================================================================ begin
+    a caller makes a call; `what` is the tool, `value` its timeout in seconds item
+    the caller was told of progress; `value` is how much cancel                 the caller's token
+    is cancelled end                    the call ended; `what` says how, `payload` what came with it
+    sent                   the client wrote something: `what` is "request", "cancel", "answer" or
+    "other" reached                it was handed to the server answered               the server
+    wrote something: "answer", "progress", "question" or "other" delivered              it was
+    handed to the client; `value` is how much progress fault                  what the line did to
+    it, or to all run, done              a handler began, returned over                   the server
+    has closed its output, and all of it has been read settled                all calls have ended,
+    and the connection lives close                  the client is closed ======================
+    ============================================================================
     """
 
     at: float  # seconds, monotonic, the same clock in all processes
@@ -78,7 +76,8 @@ class Record:
 
 
 class Journal:
-    """The same for a server in a process of its own, which may be killed at any moment: a file of lines."""
+    """The same for a server in a process of its own, which may be killed at any moment: a file of
+    lines."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - it lives as long as the process

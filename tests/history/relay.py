@@ -23,7 +23,8 @@ from .record import Record
 TO_SERVER, TO_CLIENT = "to server", "to client"
 
 ONE_BY_ONE = (("drop", 0.05), ("duplicate", 0.06), ("hold", 0.08), ("delay", 0.25))
-"""What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is behind them."""
+"""What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is
+behind them."""
 
 LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04  # seconds
 
@@ -45,7 +46,8 @@ def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
 
 
 class Reader:
-    """Tells which call messages belong to, by the tags in them and by the ids of requests. Thread-safe."""
+    """Tells which call messages belong to, by the tags in them and by the ids of requests.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._calls: Dict[Tuple[str, str, Any], str] = {}
@@ -75,8 +77,8 @@ class Reader:
 class Relay:
     """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
 
-    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but another loss, and that
-    more often, because there is little of it.
+    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but
+    another loss, and that more often, because there is little of it.
     """
 
     def __init__(
@@ -121,7 +123,8 @@ class Relay:
 
 
 class _Way:
-    """One direction of a connection: a thread that reads, a heap of lines with their times, a thread that writes."""
+    """One direction of a connection: a thread that reads, a heap of lines with their times, a
+    thread that writes."""
 
     def __init__(self, wire: _Wire, name: str) -> None:
         self._wire, self._name = wire, name
@@ -239,7 +242,8 @@ class _Wire:
         return self._client_end
 
     def source(self, way: str) -> List[bytes]:
-        """Lines that go this way; none at the end of the line, which is not the end of a server that was replaced."""
+        """Lines that go this way; none at the end of the line, which is not the end of a server
+        that was replaced."""
         while True:
             end = self._near if way == TO_SERVER else self._far
             frames: List[Any] = end.receive()
@@ -265,18 +269,21 @@ class _Wire:
             self._near.close()
 
     def end_input(self) -> None:
-        """Send the server what is on its way, and then the end of its input; what it answers still comes."""
+        """Send the server what is on its way, and then the end of its input; what it answers still
+        comes."""
         self.finished = True
         self._ways[TO_SERVER].stop()
 
     def has_ended(self, seconds: float) -> bool:
-        """Wait until the server has closed its output and all of it has been read; False when it has not so soon."""
+        """Wait until the server has closed its output and all of it has been read; False when it
+        has not so soon."""
         reader = self._ways[TO_CLIENT].threads[0]
         reader.join(seconds)
         return not reader.is_alive()
 
     def break_off(self, way: str, fault: str, line: bytes) -> None:
-        """End the connection: at once, in the middle of a line, or by the end of the server's process."""
+        """End the connection: at once, in the middle of a line, or by the end of the server's
+        process."""
         self.broken = True
         if fault == "half":
             self.send(way, line[: len(line) // 2])

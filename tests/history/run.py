@@ -1,4 +1,5 @@
-"""One run, over a line or over HTTP: a plan from a seed, callers, a bad hour, a quiet end, and what is left of it."""
+"""One run, over a line or over HTTP: a plan from a seed, callers, a bad hour, a quiet end, and what
+is left of it."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> 
 class Plan(NamedTuple):
     """What a seed stands for."""
 
-    name: str  # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with one store
+    # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with
+    # one store
+    name: str
     process: (
         bool  # whether the server is a process of its own, over HTTP one which ends by being killed
     )
@@ -68,7 +71,8 @@ class Plan(NamedTuple):
     callers: Calls
     closes: bool  # whether the client is closed while calls are under way
     restart: bool = False
-    patient: bool = False  # whether streams are often cut, and calls have the time that resuming takes: a second
+    # whether streams are often cut, and calls have the time that resuming takes: a second
+    patient: bool = False
     store: str = ""  # what several processes share: "redis" or "sqlite"
 
     @property
@@ -153,7 +157,8 @@ class Callers:
     def make(
         self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0
     ) -> str:
-        """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout of all."""
+        """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout
+        of all."""
         timeout, client = timeout or self.timeout, self._clients[tag.startswith(("2", "4"))]
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
@@ -374,7 +379,8 @@ def _start(
 
 
 def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Plan, record: Record) -> None:
-    """Have all callers of a plan, over whatever transport, make their calls at once; return when none is left."""
+    """Have all callers of a plan, over whatever transport, make their calls at once; return when
+    none is left."""
     threads = [
         threading.Thread(
             target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True
@@ -402,7 +408,8 @@ def call_all(callers: Callers, number: int, calls: List[Tuple[str, int, bool]]) 
 def _end_quietly(
     callers: Callers, relay: Relay, record: Record, events: Callable[[], List[Event]]
 ) -> None:
-    """On a line that is good again a last call is answered, if there is a connection; and so is all that was done."""
+    """On a line that is good again a last call is answered, if there is a connection; and so is all
+    that was done."""
     ended = callers.make("last", "echo", 1, timeout=WAIT)
     for wire in relay.wires:
         if wire.finished and wire.has_ended(WAIT):

@@ -1,7 +1,8 @@
-"""The server of these runs, in this process or, with the path of a journal, as a process of its own.
+"""The server of these runs, in this process or, with the path of a journal, as a process of its
+own.
 
-With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input; with the place of a
-store behind that, it is one of several processes that share their sessions.
+With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input;
+with the place of a store behind that, it is one of several processes that share their sessions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from .record import Journal
 
 ERROR = 4660  # the code of the errors that ``refuse`` answers with
 GRACE = 0.2  # seconds that it gives its handlers at the end of its input
-LEASE = 2.0  # seconds after which one of several processes counts as ended that does not say that it runs
+# seconds after which one of several processes counts as ended that does not say that it runs
+LEASE = 2.0
 
 
 def padded(tag: str, size: int) -> str:

@@ -12,7 +12,8 @@ from .run import Plan
 
 
 def _calls() -> List[Event]:
-    """A good record: two calls side by side, one of which is told of progress, a failure, a loss and a timeout."""
+    """A good record: two calls side by side, one of which is told of progress, a failure, a loss
+    and a timeout."""
     words = """
         begin a work 0.3; sent a request; reached a request; run a; answered a progress 1; delivered a progress 1
         begin b echo 0.3; sent b request; reached b request; item a - 1; answered a progress 2; delivered a progress 2

@@ -1,4 +1,5 @@
-"""Runs over lines and over HTTP see a fault when somebody plants one; `python -m tests.history` runs the seeds."""
+"""Runs over lines and over HTTP see a fault when somebody plants one; `python -m tests.history`
+runs the seeds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What lies between client and server over HTTP, and what it does to requests and responses.
 
-A connection to it carries one request after the other, each over a connection of its own to the server. What happens to
-a request depends on the seed, on what it says and on how often that was said before.
+A connection to it carries one request after the other, each over a connection of its own to the
+server. What happens to a request depends on the seed, on what it says and on how often that was
+said before.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ CHANCES = (
     ("half", 0.06),
     ("slow", 0.15),
 )
-"""What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its connection is cut
-when it was sent on, or in the middle of what comes back; or all that comes back is late."""
+"""What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its
+connection is cut when it was sent on, or in the middle of what comes back; or all that comes back
+is late."""
 
 OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))  # the same for what is no call
 OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
@@ -114,7 +116,8 @@ class WebRelay(Proxy):
     Args:
         start: Starts a server: its port, and what ends it.
         record, seed: Takes what happens; decides what happens.
-        breaks: How often a request brings the end of a server: by "restart" another one begins before, by "kill" after.
+        breaks: How often a request brings the end of a server: by "restart" another one begins
+            before, by "kill" after.
         halves: Whether responses are often cut in the middle.
         servers: How many there are; each request goes to the next one.
     """

@@ -1,8 +1,9 @@
-"""`python -m tests.hosts [NAME...]`: our server under gunicorn, waitress, cheroot, Flask, Django and nginx.
+"""`python -m tests.hosts [NAME...]`: our server under gunicorn, waitress, cheroot, Flask, Django
+and nginx.
 
-The Python packages are installed at the versions in `running`, into an environment of their own; nginx comes from the
-system's packages. Prints one line per host and era, and one per scene; exit code 1 when one cannot be installed or
-fails.
+The Python packages are installed at the versions in `running`, into an environment of their own;
+nginx comes from the system's packages. Prints one line per host and era, and one per scene; exit
+code 1 when one cannot be installed or fails.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ _given: dict[int, None] = {}
 
 
 def free_port() -> int:
-    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays free. Thread-safe."""
+    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays
+    free. Thread-safe."""
     for port in random.sample(range(20_000, 30_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             if port not in _given:  # and nobody else tries this one while it is bound
@@ -165,7 +166,8 @@ class Place:
         )
 
     def serve_readme(self, command: Sequence[str], port: int) -> None:
-        """Run a host of the ``wsgi.py`` of examples/deployment.rst by a command of that page, until it listens."""
+        """Run a host of the ``wsgi.py`` of examples/deployment.rst by a command of that page, until
+        it listens."""
         for name in ("server.py", "wsgi.py"):
             (self.folder / name).write_text(blocks("file")[name], "utf-8")
         option = "--listen" if command[0].startswith("waitress") else "--bind"

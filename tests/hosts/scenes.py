@@ -1,6 +1,7 @@
 """What is shown with more than one process, and with nginx in front: one function for each scene.
 
-A scene is told a place, starts what it needs there, and yields its steps with the words to print for each.
+A scene is told a place, starts what it needs there, and yields its steps with the words to print
+for each.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
 
 
 def keys(place: Place) -> Iterator[Step]:
-    """Two processes with a key each: an answer that comes to the other one is refused, and nobody learns why."""
+    """Two processes with a key each: an answer that comes to the other one is refused, and nobody
+    learns why."""
     port = free_port()
     place.serve(SEVERAL, port, sessions=False, key=None)
     visit = stay(place, port, "auto")

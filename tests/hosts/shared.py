@@ -1,7 +1,8 @@
-"""`python -m tests.hosts.shared [NAME...]`: the processes of one server that share a store, Redis or a file.
+"""`python -m tests.hosts.shared [NAME...]`: the processes of one server that share a store, Redis
+or a file.
 
-Each scene is played with each store that it is for; exit code 1 when one fails. redis-server and nginx come from the
-system's packages.
+Each scene is played with each store that it is for; exit code 1 when one fails. redis-server and
+nginx come from the system's packages.
 """
 
 from __future__ import annotations
@@ -140,7 +141,8 @@ def exchange(
 
 
 class Wanderer:
-    """A client in a session, each of whose requests goes to any process. It tries again when it is told to."""
+    """A client in a session, each of whose requests goes to any process. It tries again when it is
+    told to."""
 
     def __init__(self, ports: List[int], seed: int) -> None:
         self._ports, self._random = ports, random.Random(seed)
@@ -287,7 +289,8 @@ def answers(stage: Stage) -> str:
 
 
 def killed(stage: Stage) -> str:
-    """A process is killed in the middle of calls: their streams end elsewhere, the sessions live on."""
+    """A process is killed in the middle of calls: their streams end elsewhere, the sessions live
+    on."""
     with stage.fleet(3) as fleet:
         first, second, _ = fleet.ports
         clients = [Wanderer(fleet.ports, seed) for seed in range(20)]
@@ -378,7 +381,8 @@ def rolling(stage: Stage) -> str:
 
 
 def away(stage: Stage, how: str) -> str:
-    """Redis is stopped for 5 s, paused or flushed under load: sessions are refused with a word, all else goes on."""
+    """Redis is stopped for 5 s, paused or flushed under load: sessions are refused with a word, all
+    else goes on."""
     redis = stage.redis
     assert redis is not None
     with stage.fleet(3) as fleet:
@@ -433,7 +437,8 @@ def away(stage: Stage, how: str) -> str:
 
 
 def proxied(stage: Stage) -> str:
-    """Three gunicorn processes and two bundled servers behind nginx, by turns: our own client in both eras."""
+    """Three gunicorn processes and two bundled servers behind nginx, by turns: our own client in
+    both eras."""
     ENVIRONMENT.ready()
     with stage.fleet(2) as fleet, Place(stage.folder) as place:
         port = free_port()
@@ -467,7 +472,8 @@ def proxied(stage: Stage) -> str:
 
 
 def foreign(stage: Stage) -> str:
-    """All that the interop grid asks in three foreign clients, each request at the next of three processes."""
+    """All that the interop grid asks in three foreign clients, each request at the next of three
+    processes."""
     from ..interop import __main__ as grid
     from ..interop.our_server import OF_ONE
     from ..interop.roster import PEERS, R4, R5, Asked

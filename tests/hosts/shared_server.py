@@ -1,6 +1,8 @@
-"""A server whose processes share a store: ``python -m tests.hosts.shared_server PORT``, or ``app`` for gunicorn.
+"""A server whose processes share a store: ``python -m tests.hosts.shared_server PORT``, or ``app``
+for gunicorn.
 
-MINIMCP_SHARED_STORE says which: a URL of Redis, the path of a file, or "memory". SIGTERM lets running calls end.
+MINIMCP_SHARED_STORE says which: a URL of Redis, the path of a file, or "memory". SIGTERM lets
+running calls end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by the library itself.
+"""What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by
+the library itself.
 
-Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks, and MINIMCP_HOSTS_OPTIONS,
-`HttpOptions` as JSON; there the key is text or null, and ``streams`` those of the application.
+Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks, and
+MINIMCP_HOSTS_OPTIONS, `HttpOptions` as JSON; there the key is text or null, and ``streams`` those
+of the application.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def add_tools() -> None:
 
     @server.tool
     def steps(name: str, ctx: Context) -> str:
-        """Report a step, and go on when the client has seen it: a host that holds the report back is found out."""
+        """Report a step, and go on when the client has seen it: a host that holds the report back
+        is found out."""
         ctx.progress(1, 2, "begun")
         for _ in range(int(SECONDS / 0.05)):
             if (FOLDER / name).exists():
@@ -53,7 +56,8 @@ def add_tools() -> None:
 
     @server.tool
     def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
-        """Say that it has begun, when asked for progress, then nothing for so long; leave a file at the end."""
+        """Say that it has begun, when asked for progress, then nothing for so long; leave a file at
+        the end."""
         with open(FOLDER / f"{name}.begun", "a") as file:
             file.write("once\n")
         ctx.progress(1)

@@ -127,7 +127,8 @@ class Visit(NamedTuple):
             expect_raised(minimcp.MethodNotFound, lambda: client.request("no/such"))
 
     def question(self) -> None:
-        """Asked and answered; without a handshake, on another process than the one that asked, if there are several."""
+        """Asked and answered; without a handshake, on another process than the one that asked, if
+        there are several."""
         with self.connect() as client:
             for _ in range(200):
                 name = uuid.uuid4().hex
@@ -200,7 +201,8 @@ class Visit(NamedTuple):
         expect(len(seen), self.processes)
 
     def raw(self) -> None:
-        """What is no ordinary request is refused, and the next one on the same connection is served."""
+        """What is no ordinary request is refused, and the next one on the same connection is
+        served."""
         for method in ("HEAD", "OPTIONS", "PUT"):
             status, headers, said = self._then_served(method, "/mcp", None, {})
             sent = b"" if method == "HEAD" else b"this is served with POST\n"
@@ -209,7 +211,8 @@ class Visit(NamedTuple):
             expect(self._then_served("POST", path, BODY, HEADERS)[0], 404)
 
     def bodies(self) -> None:
-        """One in chunks; one as long as it may be, and one of a byte more, with and without a length."""
+        """One in chunks; one as long as it may be, and one of a byte more, with and without a
+        length."""
         fits, over = (BODY.ljust(BODY_BYTES + more) for more in (0, 1))
         for body in (BODY, fits, over):
             for chunked in (False, True):
@@ -254,7 +257,8 @@ class Visit(NamedTuple):
 
 
 class OpenCall:
-    """A call that is under way on a thread of its own; a context manager, whose end waits for that of the call."""
+    """A call that is under way on a thread of its own; a context manager, whose end waits for that
+    of the call."""
 
     def __init__(self, visit: Visit) -> None:
         self.name, self.begun, self.ending = uuid.uuid4().hex, threading.Event(), ""

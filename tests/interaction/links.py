@@ -1,4 +1,5 @@
-"""Ways to the servers of this folder: in all revisions in memory, and in one of each era as a process."""
+"""Ways to the servers of this folder: in all revisions in memory, and in one of each era as a
+process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One handler that uses all that a handler has, for every revision and transport: it asks first and acts last."""
+"""One handler that uses all that a handler has, for every revision and transport: it asks first and
+acts last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A client of plain messages over memory, which answers what it is asked by a table. One thread; every wait bounded."""
+"""A client of plain messages over memory, which answers what it is asked by a table. One thread;
+every wait bounded."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class RawClient:
     Args:
         server: Whose.
         revision: What is spoken; one with a handshake is initialized at once.
-        replies: By method: the answer to a question, ``{"error": ...}`` for an error, or a function of the question.
+        replies: By method: the answer to a question, ``{"error": ...}`` for an error, or a function
+            of the question.
         capabilities: What is declared.
     """
 
@@ -120,7 +122,8 @@ class RawClient:
         return message
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """The text of a tool's result; an error's code; for a result with isError a list with the text."""
+        """The text of a tool's result; an error's code; for a result with isError a list with the
+        text."""
         message = self.whole("tools/call", name=name, arguments=arguments)
         if "result" not in message:
             return message["error"]["code"] if "error" in message else "given up"

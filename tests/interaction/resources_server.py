@@ -1,6 +1,8 @@
-"""The server of test_resources.py, test_prompts.py and test_completion.py: resources, templates, prompts, completers.
+"""The server of test_resources.py, test_prompts.py and test_completion.py: resources, templates,
+prompts, completers.
 
-``python -m tests.interaction.resources_server '{"page_size": 2}'`` serves it over stdio; `build` makes it for memory.
+``python -m tests.interaction.resources_server '{"page_size": 2}'`` serves it over stdio; `build`
+makes it for memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a client of plain messages sees of handlers that ask: in all five revisions, and across processes."""
+"""What a client of plain messages sees of handlers that ask: in all five revisions, and across
+processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a tool does before it asks is done once, in memory in every revision and over stdio in one of each era."""
+"""What a tool does before it asks is done once, in memory in every revision and over stdio in one
+of each era."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tools where they are told to run, as clients and authors see them: in memory and in a process of their own."""
+"""Tools where they are told to run, as clients and authors see them: in memory and in a process of
+their own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ COMMAND = [sys.executable, "-m", "tests.interaction.executors_server"]
 
 
 class Loop:
-    """A program's own loop, such as a window's: it pumps when it is told to, and else does what it does."""
+    """A program's own loop, such as a window's: it pumps when it is told to, and else does what it
+    does."""
 
     def __init__(self, make: Callable[..., Server] = build, **options: Any) -> None:
         self._needed: "SimpleQueue[bool]" = SimpleQueue()
@@ -186,7 +188,8 @@ def test_a_main_tool_closes_the_server(start: Callable[..., RawServer]) -> None:
 def test_a_signal_ends_the_process_whatever_a_handler_does(
     start: Callable[..., RawServer], name: str
 ) -> None:
-    """On the main thread, in code that looks for no signals, or on a thread that the interpreter would wait for."""
+    """On the main thread, in code that looks for no signals, or on a thread that the interpreter
+    would wait for."""
     server = start(name, drain_grace=60)
     says(server, "begun")
     server.signal(signal.SIGTERM)

@@ -1,4 +1,5 @@
-"""A group of server processes from a config file: what a host sees of them, the good, the dead and the silent."""
+"""A group of server processes from a config file: what a host sees of them, the good, the dead and
+the silent."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ DEAD = "import sys; sys.exit('no licence')"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
+    once."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 

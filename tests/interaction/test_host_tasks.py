@@ -1,4 +1,5 @@
-"""What a server asks its client as a task (2025-11-25): the client makes the tasks, and the server polls them."""
+"""What a server asks its client as a task (2025-11-25): the client makes the tasks, and the server
+polls them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def run(
     tells: int = 0,
     **handlers: Any,
 ) -> List[Tuple[str, Dict[str, Any]]]:
-    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and params.
+    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and
+    params.
 
     Before its end it `tells` of so many states, for which no answer waits.
     """

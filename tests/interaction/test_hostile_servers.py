@@ -1,6 +1,8 @@
-"""What a server makes its client keep: a bounded number of bytes of memory, whatever it says and however slow the host.
+"""What a server makes its client keep: a bounded number of bytes of memory, whatever it says and
+however slow the host.
 
-Over HTTP the same queues and tables are used; what that alone has stands in tests/transports/test_http_client.py.
+Over HTTP the same queues and tables are used; what that alone has stands in
+tests/transports/test_http_client.py.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from ..support import WAIT, eventually
 MIB = 1024 * 1024
 LIMITS = minimcp.Limits(message_bytes=MIB, backlog_bytes=2 * MIB, cache_bytes=MIB, workers=4)
 
-# Nearly as long as a message may be: what takes very much more memory than bytes, and what takes as much.
+# Nearly as long as a message may be: what takes very much more memory than bytes, and what takes as
+# much.
 DEAR: Any = [{}] * (MIB // 5)
 LONG = "x" * (MIB - 1000)
 

@@ -1,4 +1,5 @@
-"""Both ends of HTTP together: our client and our server, in every revision and over both transports."""
+"""Both ends of HTTP together: our client and our server, in every revision and over both
+transports."""
 
 from __future__ import annotations
 

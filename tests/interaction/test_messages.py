@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""What an author reads who registers something wrong, and what a model reads that calls it wrong: one line that helps."""
+"""What an author reads who registers something wrong, and what a model reads that calls it wrong:
+one line that helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an operator sees: how each request ended, which request a log record is of, trace context that is carried on."""
+"""What an operator sees: how each request ended, which request a log record is of, trace context
+that is carried on."""
 
 from __future__ import annotations
 

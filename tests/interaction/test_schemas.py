@@ -1,4 +1,5 @@
-"""Schemas of an author's own: kept word for word, checked by their dialect, alike in every revision."""
+"""Schemas of an author's own: kept word for word, checked by their dialect, alike in every
+revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a client chooses on its way to a token: issuer, scopes, as whom it asks, and who gets the token."""
+"""What a client chooses on its way to a token: issuer, scopes, as whom it asks, and who gets the
+token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Skills between a client and a server, in all revisions; and servers that do not send what they have listed."""
+"""Skills between a client and a server, in all revisions; and servers that do not send what they
+have listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tools that run as tasks, in both designs: what a client sees, asks and ends, and what the store keeps of them."""
+"""Tools that run as tasks, in both designs: what a client sees, asks and ends, and what the store
+keeps of them."""
 
 from __future__ import annotations
 
@@ -703,7 +704,8 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
 
 
 def test_no_more_run_than_may_and_they_begin_in_order() -> None:
-    """The handlers wait for answers, which come in order: had a later task a place, the first would have none."""
+    """The handlers wait for answers, which come in order: had a later task a place, the first would
+    have none."""
     server = make(limits=Limits(requests=2))
     with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
         begun = [newer.start_task("greet") for _ in range(20)]

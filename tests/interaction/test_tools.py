@@ -147,7 +147,8 @@ def test_what_a_tool_must_not_return(client: Client, name: str, advice: str) -> 
 
 @pytest.mark.parametrize("revision", [R4, R5])
 def test_text_is_utf_8_and_json_for_a_model_shows_it(revision: str) -> None:
-    """Nothing is escaped or blown up on the wire, but for what some clients take for the end of a line."""
+    """Nothing is escaped or blown up on the wire, but for what some clients take for the end of a
+    line."""
     server, lines = Server("text"), []
 
     @server.tool

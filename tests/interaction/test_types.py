@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""Every type of the table as parameter and as result of a tool, on this Python, annotations as values and as strings."""
+"""Every type of the table as parameter and as result of a tool, on this Python, annotations as
+values and as strings."""
 
 from __future__ import annotations
 import __future__
@@ -25,12 +26,14 @@ SPACES = {"values": load(as_strings=False), "strings": load(as_strings=True)}
 
 
 def written_out(text: str) -> str:
-    """An annotation as it can stand in source that is evaluated: before 3.10 there is no ``|`` between types."""
+    """An annotation as it can stand in source that is evaluated: before 3.10 there is no ``|``
+    between types."""
     return repr(text) if sys.version_info < (3, 10) and "|" in text.split("'")[0] else text
 
 
 def functions(space: str) -> Dict[str, Any]:
-    """Two functions for each row, ``take7`` and ``give7``, from a module with or without the __future__ import."""
+    """Two functions for each row, ``take7`` and ``give7``, from a module with or without the
+    __future__ import."""
     source = [
         f"def take{number}(value: {written_out(row.text)}) -> None:\n"
         f"    'Take it.'\n"
@@ -138,7 +141,8 @@ ODD: List[Any] = [
 
 
 def near_misses(value: Any) -> Iterator[Any]:
-    """The value with each of its parts replaced by each odd one, taken away, or followed by one more."""
+    """The value with each of its parts replaced by each odd one, taken away, or followed by one
+    more."""
     yield from ODD
     if isinstance(value, dict):
         for key, inner in value.items():

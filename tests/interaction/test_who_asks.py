@@ -1,4 +1,5 @@
-"""Who asks: two users of one server over HTTP, what middleware lets each of them have, and what clients keep apart."""
+"""Who asks: two users of one server over HTTP, what middleware lets each of them have, and what
+clients keep apart."""
 
 from __future__ import annotations
 

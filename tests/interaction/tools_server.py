@@ -1,6 +1,7 @@
 """The server of tests/interaction/test_tools.py: one tool for everything that a tool can do.
 
-``python -m tests.interaction.tools_server '{"page_size": 2}'`` serves it over stdio; `build` makes it for memory.
+``python -m tests.interaction.tools_server '{"page_size": 2}'`` serves it over stdio; `build` makes
+it for memory.
 """
 
 from __future__ import annotations

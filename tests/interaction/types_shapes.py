@@ -1,6 +1,7 @@
 # type: ignore
 # ruff: noqa: F401, PIE796
-"""Classes that the tests of the types use. Executed twice: as it stands, and with annotations as strings."""
+"""Classes that the tests of the types use. Executed twice: as it stands, and with annotations as
+strings."""
 
 import datetime as dt
 import enum

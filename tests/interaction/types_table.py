@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""The types that tools take and return, as a table: schema, what fits and what comes of it, what does not and why."""
+"""The types that tools take and return, as a table: schema, what fits and what comes of it, what
+does not and why."""
 
 from __future__ import annotations
 import __future__
@@ -39,7 +40,8 @@ class Row(NamedTuple):
     schema: Schema
     """Of the parameter; references lead to `DEFINITIONS`."""
     fits: List[Tuple[Any, ...]]
-    """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if that differs."""
+    """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if
+    that differs."""
     refused: List[Tuple[Any, str]]
     """JSON, and the message without the word "value" that it begins with."""
     out: Optional[Schema] = None

@@ -1,6 +1,7 @@
-"""Other people's clients and servers against ours, over stdio and HTTP, in environments of their own.
+"""Other people's clients and servers against ours, over stdio and HTTP, in environments of their
+own.
 
-`python -m tests.interop` prints the grid. A peer is one entry of `roster.PEERS`; a session is one process
-that prints its checks as one JSON object, `{"name": true or "why not"}`. Over HTTP the server is told its port
-in the variable PORT, and has to end by SIGTERM.
+`python -m tests.interop` prints the grid. A peer is one entry of `roster.PEERS`; a session is one
+process that prints its checks as one JSON object, `{"name": true or "why not"}`. Over HTTP the
+server is told its port in the variable PORT, and has to end by SIGTERM.
 """

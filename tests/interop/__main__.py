@@ -1,10 +1,11 @@
 """`python -m tests.interop [--only PEER]`: install the peers, hold every session, print the grid.
 
-With `--install` it makes these environments, and those of the other programs that have some, and stops.
+With `--install` it makes these environments, and those of the other programs that have some, and
+stops.
 
-Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the server that it starts,
-a deadline, and the checks that it printed; over HTTP the server is started first, at a free port, and ended when the
-client has gone.
+Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the
+server that it starts, a deadline, and the checks that it printed; over HTTP the server is started
+first, at a free port, and ended when the client has gone.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Session(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a session: the revision in use, and for each other check True or what went wrong."""
+    """What came of a session: the revision in use, and for each other check True or what went
+    wrong."""
 
     session: Session
     revision: str
@@ -112,7 +114,8 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
 
 
 def _bridge(arguments: str) -> list[str]:
-    """Return the argument list of `minimcp bridge`, by way of a shell: a client may start it without our variables."""
+    """Return the argument list of `minimcp bridge`, by way of a shell: a client may start it
+    without our variables."""
     return [
         "sh",
         "-c",
@@ -150,7 +153,8 @@ def _judge(session: Session, printed: bytes, stderr: str, problem: str, life: Pa
 
 
 class Served:
-    """A server that listens: its URL, and, when it has been ended, its stderr and what was wrong with its end."""
+    """A server that listens: its URL, and, when it has been ended, its stderr and what was wrong
+    with its end."""
 
     def __init__(self, url: str) -> None:
         self.url, self.stderr, self.problem = url, "", ""
@@ -158,7 +162,8 @@ class Served:
 
 @contextlib.contextmanager
 def _listening(session: Session, command: list[str], folder: Path) -> Iterator[Served]:
-    """Start a server at a free port, wait until it listens, and end it by SIGTERM; it has to last until then."""
+    """Start a server at a free port, wait until it listens, and end it by SIGTERM; it has to last
+    until then."""
     port = free_port()
     served = Served(f"http://127.0.0.1:{port}/{'sse' if session.way == 'sse' else 'mcp'}")
     variables = {**os.environ, **VARIABLES, "PORT": str(port)}
@@ -195,7 +200,8 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
 def _take_known(
     session: Session, agreed: str, checks: dict[str, Any]
 ) -> dict[str, tuple[Fault, Any]]:
-    """Take the failures out that are the peer's; a fault that is not there any more is a failure itself."""
+    """Take the failures out that are the peer's; a fault that is not there any more is a failure
+    itself."""
     known = {}
     for fault in session.peer.faults:
         if fault.role != session.role or session.way not in fault.ways:
@@ -235,7 +241,8 @@ def _ended(life: Path) -> bool | str:
 
 
 def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
-    """Run a client and return what it printed, the end of its stderr, and what was wrong with its end."""
+    """Run a client and return what it printed, the end of its stderr, and what was wrong with its
+    end."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
         process = subprocess.Popen(
             command,

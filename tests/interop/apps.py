@@ -1,8 +1,9 @@
-"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside somebody else's host.
+"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside
+somebody else's host.
 
-The host is a web page made of the extension's own npm package, its host side, and of the official client, which talks
-to our server. Prints a line for each check; exit code 1 when something cannot be installed, or a check failed. The
-screenshot is left in the file PICTURE, if one is named.
+The host is a web page made of the extension's own npm package, its host side, and of the official
+client, which talks to our server. Prints a line for each check; exit code 1 when something cannot
+be installed, or a check failed. The screenshot is left in the file PICTURE, if one is named.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""`python -m tests.interop.authorization`: the way of a token, with software that nobody here wrote.
+"""`python -m tests.interop.authorization`: the way of a token, with software that nobody here
+wrote.
 
-Clients of the official SDKs sign in to our protected server, and our client to protected servers of theirs, at
-`tests.authorization_server`, to ours by a click in Chromium, and to ours at oidc-provider, of npm, whose tokens it
-verifies by their signature and by introspection. Prints a line for each; exit code 1 when one cannot be installed, or a
-check failed.
+Clients of the official SDKs sign in to our protected server, and our client to protected servers of
+theirs, at `tests.authorization_server`, to ours by a click in Chromium, and to ours at
+oidc-provider, of npm, whose tokens it verifies by their signature and by introspection. Prints a
+line for each; exit code 1 when one cannot be installed, or a check failed.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ def _sign_in(
 
 
 def real_browser() -> Checks:
-    """A person signs in with a browser: the page of the authorization server, a click, the page of the loopback."""
+    """A person signs in with a browser: the page of the authorization server, a click, the page of
+    the loopback."""
     with (
         AuthorizationServer(asks=True) as issuer,
         protected(issuer) as served,

@@ -1,4 +1,5 @@
-"""What the checks of a minimcp client need: the peer that they look at, the host behind it, and two comparisons."""
+"""What the checks of a minimcp client need: the peer that they look at, the host behind it, and two
+comparisons."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class Host:
 
 
 def answer_as_model(request: Any) -> SampleResult:
-    """Call the tool if there is one and it has not been called, else repeat what the user said last."""
+    """Call the tool if there is one and it has not been called, else repeat what the user said
+    last."""
     last = request.messages[-1]
     if request.tools and last.content[-1].type != "tool_result":
         return SampleResult(
@@ -92,7 +94,8 @@ def only(since: str, until: str = R5) -> Callable[[Any], Any]:
 
 
 class Checks:
-    """The checks of a server, one method of a subclass for each: they look at a client and at the host behind it."""
+    """The checks of a server, one method of a subclass for each: they look at a client and at the
+    host behind it."""
 
     takes: frozenset[str] = frozenset()  # these alone; all when there are none
 
@@ -104,7 +107,8 @@ class Checks:
         return bool(self.revision >= revision)
 
     def all(self) -> dict[str, Callable[[], None]]:
-        """The checks for the revision in use, by their names, in which an underscore stands for a blank."""
+        """The checks for the revision in use, by their names, in which an underscore stands for a
+        blank."""
         classes = [
             each
             for each in reversed(type(self).__mro__)

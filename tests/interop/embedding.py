@@ -1,7 +1,8 @@
-"""`python -m tests.interop.embedding`: blocks of two pages, run inside Flask, Celery, Jupyter and OpenTelemetry.
+"""`python -m tests.interop.embedding`: blocks of two pages, run inside Flask, Celery, Jupyter and
+OpenTelemetry.
 
-The programs are installed at the versions below, into an environment of their own. Exit code 1 when that fails or a
-program does not do what that page says.
+The programs are installed at the versions below, into an environment of their own. Exit code 1 when
+that fails or a program does not do what that page says.
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ def write_blocks(folder: Path) -> None:
 
 
 def run(block: str, script: str) -> bool:
-    """Run one program in a folder of its own; say how it went, and return whether it did what it should."""
+    """Run one program in a folder of its own; say how it went, and return whether it did what it
+    should."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_blocks(folder)

@@ -1,7 +1,8 @@
-"""One environment per foreign peer: pinned, made once, kept in a cache folder, remade when a pin changes.
+"""One environment per foreign peer: pinned, made once, kept in a cache folder, remade when a pin
+changes.
 
-A peer that cannot be installed fails the run with the installer's own words: nothing is skipped. The index
-and the registry are whatever `pip` and `npm` are set up with; none is named here.
+A peer that cannot be installed fails the run with the installer's own words: nothing is skipped.
+The index and the registry are whatever `pip` and `npm` are set up with; none is named here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class InstallFailed(Exception):
 
 
 def cache_folder() -> Path:
-    """Return the folder that keeps environments between runs: MINIMCP_CACHE, or one below XDG_CACHE_HOME."""
+    """Return the folder that keeps environments between runs: MINIMCP_CACHE, or one below
+    XDG_CACHE_HOME."""
     named = os.environ.get("MINIMCP_CACHE")
     if named:
         return Path(named).resolve()

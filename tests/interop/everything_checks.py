@@ -1,7 +1,9 @@
-"""The npm package server-everything, all that it offers: every tool, resource, template, prompt and question.
+"""The npm package server-everything, all that it offers: every tool, resource, template, prompt and
+question.
 
-It speaks the revisions with a handshake, offers tools by what the client declares, and sends its notices when a
-tool switches them on. Two of its tools come only to clients that run tasks, which this one does not.
+It speaks the revisions with a handshake, offers tools by what the client declares, and sends its
+notices when a tool switches them on. Two of its tools come only to clients that run tasks, which
+this one does not.
 """
 
 from __future__ import annotations
@@ -268,7 +270,8 @@ class Everything(Basics):
         self.call("toggle-simulated-logging")
 
     def log_levels(self) -> None:
-        """The server tells by a message of the level info that it took a subscription, before it answers."""
+        """The server tells by a message of the level info that it took a subscription, before it
+        answers."""
         self.client.set_log_level("warning")
         self.client.subscribe(f"{DYNAMIC}/text/8")
         self.client.set_log_level("info")
@@ -344,7 +347,8 @@ class Everything(Basics):
 
     @only(R4)
     def url_error(self) -> None:
-        """The other way to ask for a URL: an error that names it, after which the call is made again."""
+        """The other way to ask for a URL: an error that names it, after which the call is made
+        again."""
         arguments = {"url": "https://example.com/again", "errorPath": True}
         error = expect_raised(minimcp.UrlElicitationRequired, lambda: self.call(URL, arguments))
         (wanted,) = error.data["elicitations"]
@@ -355,7 +359,8 @@ class Everything(Basics):
         said = self.text("get-roots-list")
         expect([root in said for root in ROOTS], [True, True])
         self.client.set_roots(["file:///interop/three"])
-        # The first list may be on its way as well: the server asks for it some time after the handshake.
+        # The first list may be on its way as well: the server asks for it some time after the
+        # handshake.
         self.host.wait_heard(lambda heard: logged(heard, "Roots updated: 1 root"))
         said = self.text("get-roots-list")
         expect(("file:///interop/three" in said, ROOTS[0] in said), (True, False))

@@ -1,7 +1,9 @@
 """The shared checks by a minimcp client, against a foreign server.
 
-Usage: our_client.py KIND REVISION COMMAND... (or URL) where KIND is a key of CHECKS and REVISION a revision, "auto" or
-"handshake". Prints one JSON object: the revision in use and, for each check, true or what went wrong.
+Usage: our_client.py KIND REVISION COMMAND... (or URL) where KIND is a key of CHECKS and REVISION a
+revision, "auto" or
+"handshake". Prints one JSON object: the revision in use and, for each check, true or what went
+wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
     if command[0].startswith("http"):
         (target,) = command
     else:
-        # "fetch" would install packages of Node and run them, where there is some node: it can do without
+        # "fetch" would install packages of Node and run them, where there is some node: it can do
+        # without
         options["env"] = (
             {**ENVIRONMENT, "PATH": os.path.dirname(command[0])} if kind == "fetch" else ENVIRONMENT
         )

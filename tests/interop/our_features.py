@@ -1,4 +1,5 @@
-"""Resources, prompts, completion, changes, log levels and questions on a minimcp server, for foreign clients."""
+"""Resources, prompts, completion, changes, log levels and questions on a minimcp server, for
+foreign clients."""
 
 from __future__ import annotations
 

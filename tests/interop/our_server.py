@@ -1,9 +1,10 @@
 """The shared tools on a minimcp server, for foreign clients.
 
-Usage: our_server.py LIFE [WAY] where LIFE is a file that gets one line when the server starts and one when it has
-ended by itself: a server that had to be killed is seen by its missing line. WAY is "http" or "sse", at the port in
-the variable PORT; without, it serves over stdio. Several processes share a store, a file or Redis, when
-MINIMCP_SHARED_STORE says where.
+Usage: our_server.py LIFE [WAY] where LIFE is a file that gets one line when the server starts and
+one when it has
+ended by itself: a server that had to be killed is seen by its missing line. WAY is "http" or "sse",
+at the port in the variable PORT; without, it serves over stdio. Several processes share a store, a
+file or Redis, when MINIMCP_SHARED_STORE says where.
 """
 
 from __future__ import annotations

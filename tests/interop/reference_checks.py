@@ -1,6 +1,8 @@
-"""Servers that people really run, driven whole by a minimcp client: files, a graph, time, git, fetch, a database.
+"""Servers that people really run, driven whole by a minimcp client: files, a graph, time, git,
+fetch, a database.
 
-Each session has the working folder of its client to itself; what a server needs to be there, its checks make there.
+Each session has the working folder of its client to itself; what a server needs to be there, its
+checks make there.
 """
 
 from __future__ import annotations
@@ -166,7 +168,8 @@ class Time(Reference):
 
 
 def repository() -> dict[str, str]:
-    """A repository with one commit and one file of the next, made when it is not there; as an argument."""
+    """A repository with one commit and one file of the next, made when it is not there; as an
+    argument."""
     folder = Path("repository")
     if not folder.is_dir():
         folder.mkdir()

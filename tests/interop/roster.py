@@ -1,7 +1,7 @@
 """The peers, as data: what to install, which scripts play which role, which revisions they speak.
 
-To add a peer, add an entry. A script below `peers/` prints or serves as the shared ones do; a server of
-somebody else's with tools of its own names its set of checks in `our_client.CHECKS`.
+To add a peer, add an entry. A script below `peers/` prints or serves as the shared ones do; a
+server of somebody else's with tools of its own names its set of checks in `our_client.CHECKS`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ def exactly(*revisions: str) -> tuple[Asked, ...]:
     return tuple(Asked(revision, revision) for revision in revisions)
 
 
-# How messages go: over stdio, Streamable HTTP, the HTTP+SSE of 2024-11-05; or over one of the first two to
-# `minimcp bridge`, and over the other one to our server.
+# How messages go: over stdio, Streamable HTTP, the HTTP+SSE of 2024-11-05; or over one of the first
+# two to `minimcp bridge`, and over the other one to our server.
 WAYS = ("stdio", "http", "sse", "bridge", "to URL")
 
 
 class Fault(NamedTuple):
-    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or this has to go."""
+    """A check that a peer fails in some revisions, because the peer is wrong; it has to fail, or
+    this has to go."""
 
     role: str  # the peer's: "server" or "client"
     check: str  # the name of the check
@@ -48,10 +49,11 @@ class Fault(NamedTuple):
 class Peer(NamedTuple):
     """One piece of foreign software.
 
-    `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it came, a
-    path inside node_modules or the name of a module. An empty one means that the peer does not play that
-    role. What it serves and speaks over HTTP stands apart, by the way: fewer revisions do there. A server gets
-    "http" or "sse" as its argument then, or what `way_names` says, and its port in the variable PORT.
+    `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it
+    came, a path inside node_modules or the name of a module. An empty one means that the peer does
+    not play that role. What it serves and speaks over HTTP stands apart, by the way: fewer
+    revisions do there. A server gets "http" or "sse" as its argument then, or what `way_names`
+    says, and its port in the variable PORT.
     """
 
     name: str

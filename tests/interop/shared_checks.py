@@ -1,4 +1,5 @@
-"""What the servers of the grid have, all or some of it: asked, heard and answered by a minimcp client."""
+"""What the servers of the grid have, all or some of it: asked, heard and answered by a minimcp
+client."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ class Tools(Basics):
         expect(self.call("echo", {"text": text}).text == text, True)
 
     def log(self) -> None:
-        """Servers of the Python SDK may send log messages without the capability: no level can be asked for then."""
+        """Servers of the Python SDK may send log messages without the capability: no level can be
+        asked for then."""
         declared = "logging" in self.client.capabilities
         if declared:
             self.client.set_log_level("debug")
@@ -163,7 +165,8 @@ class Tools(Basics):
 
 
 class Shared(Tools):
-    """Everything but plain tools too. What is cancelled while it asks comes last: a server may end over it."""
+    """Everything but plain tools too. What is cancelled while it asks comes last: a server may end
+    over it."""
 
     def descriptions(self) -> None:
         """What a server says of itself and of a tool, as far as the revision has words for it."""
@@ -390,7 +393,8 @@ class Shared(Tools):
         )
 
     def refused(self) -> None:
-        """With a handshake the server hears of a refusal, and says it in its own way; else the call ends here."""
+        """With a handshake the server hears of a refusal, and says it in its own way; else the call
+        ends here."""
         self.host.sampled = refuse
         kinds = Refused if self.modern else (minimcp.ToolError, minimcp.RpcError)
         error = expect_raised(kinds, lambda: self.call("ask_model", {"text": "Hej"}))
@@ -436,7 +440,8 @@ class Shared(Tools):
 
     @only(R5)
     def rounds_by_hand(self) -> None:
-        """A host that drives the rounds itself: the question comes out, the answer goes in with the state."""
+        """A host that drives the rounds itself: the question comes out, the answer goes in with the
+        state."""
         params = {"name": "ask_form", "arguments": {}}
         first = self.client.request("tools/call", params, timeout=SECONDS, raw=True)
         expect(first["resultType"], "input_required")
@@ -466,7 +471,8 @@ class Shared(Tools):
 
 
 class Plain(Shared):
-    """What a server has whose package goes less far. A method that it does not know ends the server of 2024."""
+    """What a server has whose package goes less far. A method that it does not know ends the server
+    of 2024."""
 
     takes = frozenset({
         "list", "echo", "add", "record", "image", "tool_error", "unknown_tool", "parallel", "parallel_errors", "large",

@@ -1,9 +1,11 @@
-"""`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other programs, and its page in Chromium.
+"""`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other programs, and its page
+in Chromium.
 
-A client of the official Python SDK talks through it to server-everything: what goes in has to come out, byte by byte,
-and the transcript has all of it. Then what it costs is measured, with our client at our server and at that one. Last,
-pages with 5 and 5,000 messages are opened, clicked and filtered, at 1280 and 400 pixels. Prints a line for each check;
-exit code 1 when one failed or nothing can be installed. Screenshots stay in FOLDER, if one is named.
+A client of the official Python SDK talks through it to server-everything: what goes in has to come
+out, byte by byte, and the transcript has all of it. Then what it costs is measured, with our client
+at our server and at that one. Last, pages with 5 and 5,000 messages are opened, clicked and
+filtered, at 1280 and 400 pixels. Prints a line for each check; exit code 1 when one failed or
+nothing can be installed. Screenshots stay in FOLDER, if one is named.
 """
 
 from __future__ import annotations
@@ -117,7 +119,8 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
 
 
 def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any]]:
-    """What it costs a call, and a message of 1 MB: the least of several rounds, call by call beside one without it."""
+    """What it costs a call, and a message of 1 MB: the least of several rounds, call by call beside
+    one without it."""
     traced = [*TRACE, "--output", str(folder / "log.txt"), "--", *server]
     quiet: Dict[str, Any] = {"revision": "handshake", "stderr": lambda line: None}
     with connect(server, **quiet) as direct, connect(traced, **quiet) as through:

@@ -1,4 +1,5 @@
-"""``python -m tests.mutants``: try mutants of every kind, and exit with 1 when one was taken wrongly."""
+"""``python -m tests.mutants``: try mutants of every kind, and exit with 1 when one was taken
+wrongly."""
 
 from __future__ import annotations
 

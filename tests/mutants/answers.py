@@ -1,4 +1,5 @@
-"""The kind `answers`: what a client gets over HTTP when it calls a tool: heads, event streams, JSON, refusals."""
+"""The kind `answers`: what a client gets over HTTP when it calls a tool: heads, event streams,
+JSON, refusals."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ class Answers:
         """Nobody reads it."""
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how the calls ended: not in time, by another exception, or with threads that stay."""
+        """What is wrong with how the calls ended: not in time, by another exception, or with
+        threads that stay."""
         faults = [fault for fault in self.pool.map(self.called, names) if fault]
         for peer in self.peers:
             peer.heard.clear()

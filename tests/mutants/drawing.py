@@ -63,7 +63,8 @@ def replace(data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> No
 
 
 def draw(name: str, corpus: Sequence[bytes]) -> bytes:
-    """The mutant of this name: of three, one has other values only, one is changed inside of one, one anywhere."""
+    """The mutant of this name: of three, one has other values only, one is changed inside of one,
+    one anywhere."""
     dice = random.Random(name)
     data, how = bytearray(dice.choice(corpus)), dice.random()
     for _ in range(dice.randrange(1, 4)):
@@ -81,7 +82,8 @@ def draw(name: str, corpus: Sequence[bytes]) -> bytes:
 
 
 def measured(data: bytes) -> bytes:
-    """A message of HTTP with the length of its body in the place of LENGTH, where that still stands in its head."""
+    """A message of HTTP with the length of its body in the place of LENGTH, where that still stands
+    in its head."""
     head, gap, body = data.partition(b"\r\n\r\n")
     return head.replace(b"LENGTH", b"%d" % len(body)) + gap + body
 
@@ -89,7 +91,8 @@ def measured(data: bytes) -> bytes:
 def culprits(
     numbers: Sequence[int], judge: Callable[[Sequence[int]], Any], most: int = 1
 ) -> List[Sequence[int]]:
-    """The smallest groups of these that are still judged to be wrong, at most so many; each part is judged again."""
+    """The smallest groups of these that are still judged to be wrong, at most so many; each part is
+    judged again."""
     found: List[Sequence[int]] = []
     middle = len(numbers) // 2
     for half in (numbers[:middle], numbers[middle:]) if middle else ():

@@ -1,4 +1,5 @@
-"""The kinds that are given to parts of the library in this process: a corpus each, and a judge that raises."""
+"""The kinds that are given to parts of the library in this process: a corpus each, and a judge that
+raises."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def say(value: Any) -> bytes:
 
 
 def read(data: bytes) -> Any:
-    """The value of a mutant of JSON; None where it is none, which others judge (`messages`, `lines`)."""
+    """The value of a mutant of JSON; None where it is none, which others judge (`messages`,
+    `lines`)."""
     with suppress(ValueError, RecursionError):
         return json.loads(
             data.decode("utf-8", "replace"), parse_float=finite, parse_constant=finite
@@ -142,7 +144,8 @@ def _whole(id: str) -> str:
 
 
 def standard(stream: bytes) -> Any:
-    """The events of a stream, its last id and the time to wait, as the steps of the standard have it."""
+    """The events of a stream, its last id and the time to wait, as the steps of the standard have
+    it."""
     text = stream[3:] if stream.startswith(b"\xef\xbb\xbf") else stream
     lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")[:-1]
     found, data, kind, id, last, retry = [], b"", "", "", "", None
@@ -263,7 +266,8 @@ SCHEMAS = [
 
 
 def forms(data: bytes) -> None:
-    """A question is refused or answered; an answer fits or says why it does not. Also a form that a server made."""
+    """A question is refused or answered; an answer fits or says why it does not. Also a form that a
+    server made."""
     found = read(data)
     params, returned = found if isinstance(found, list) and len(found) == 2 else (found, {})
     if not isinstance(params, dict):
@@ -388,7 +392,8 @@ TEMPLATES = [say([template, uri]) for template, uri, _ in MATCHES]
 
 
 def heads(data: bytes) -> None:
-    """The requests do not depend on the pieces; a refusal is one of HTTP, and nothing in it comes from the peer."""
+    """The requests do not depend on the pieces; a refusal is one of HTTP, and nothing in it comes
+    from the peer."""
 
     def outcome(chunks: List[bytes]) -> Any:
         parser, found = RequestParser(body_bytes=BODY_BYTES), []

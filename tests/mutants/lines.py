@@ -1,7 +1,9 @@
-"""The kind `lines`: messages to a server over stdin and stdout, each of which has its own right answer.
+"""The kind `lines`: messages to a server over stdin and stdout, each of which has its own right
+answer.
 
-What is right for a mutant is found out by a strict reading of its own: one answer with its id, one error without an
-id, or nothing. Nothing of the library is imported: C20 of `tests.faults` tries other servers with it.
+What is right for a mutant is found out by a strict reading of its own: one answer with its id, one
+error without an id, or nothing. Nothing of the library is imported: C20 of `tests.faults` tries
+other servers with it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from ..wire.messages import MODERN, encode, hello, modern, notification, request
 from .drawing import draw
 
 Key = Tuple[str, str]
-"""What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the error's code."""
+"""What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the
+error's code."""
 
 SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?')
 
@@ -141,7 +144,8 @@ def came(message: Any) -> Optional[Key]:
 
 
 class Verdict(NamedTuple):
-    """How a batch was answered: what is missing (and vital or not), what nobody expected, and what may still come."""
+    """How a batch was answered: what is missing (and vital or not), what nobody expected, and what
+    may still come."""
 
     lost: List[str]
     silent: int
@@ -154,7 +158,8 @@ class Verdict(NamedTuple):
 
 
 def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Verdict:
-    """Match what came with what was expected: first what has one right answer, then what has several."""
+    """Match what came with what was expected: first what has one right answer, then what has
+    several."""
     got = Counter(got)
     lost: List[str] = []
     silent, open = 0, set()
@@ -171,7 +176,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
             got[found] -= 1
         elif NOTHING in wanted.keys:
             open.update(one for one in wanted.keys if one[0])
-            # what was taken for the answer of another line with this id may be this one's, and the other's comes later
+            # what was taken for the answer of another line with this id may be this one's, and the
+            # other's comes later
             open.update((id, "result") for id, _ in wanted.keys if id and sharing[id] > 1)
         elif {id for id, _ in wanted.keys} & cancelled:
             open.update(wanted.keys)
@@ -183,7 +189,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's answer."""
+    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's
+    answer."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))

@@ -1,4 +1,5 @@
-"""The kind `requests`: HTTP requests to a server process, each on a connection of its own, followed by a good one."""
+"""The kind `requests`: HTTP requests to a server process, each on a connection of its own, followed
+by a good one."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from ..wire.messages import EVERY, MODERN, check, encode, hello, modern, notific
 from .drawing import draw, measured
 
 TERMS = {"sessions": 20_000, "session_ttl": 5.0, "body": 5.0, "head": 5.0, "idle": 5.0}
-QUIET = 0.15  # seconds in which nothing comes of any connection: what they wait for is the rest of a body, or an event
+# seconds in which nothing comes of any connection: what they wait for is the rest of a body, or an
+# event
+QUIET = 0.15
 
 
 def _post(body: bytes, **headers: str) -> bytes:
@@ -93,7 +96,8 @@ class Requests:
         return measured(draw(name, CORPUS))
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with what came: no responses, an answer that was none, a traceback, a server that is gone."""
+        """What is wrong with what came: no responses, an answer that was none, a traceback, a
+        server that is gone."""
         try:
             session = self.site.session("2025-11-25")
             id = session.headers["mcp-session-id"].encode()
@@ -111,7 +115,8 @@ class Requests:
         return faults[0] if faults else None
 
     def exchange(self, mutants: Sequence[bytes]) -> List[bytes]:
-        """What comes of each up to the end. When all are quiet, we have no more to say, and they have to end."""
+        """What comes of each up to the end. When all are quiet, we have no more to say, and they
+        have to end."""
         heard: Dict[socket.socket, bytearray] = {}
         until, over = time.monotonic() + self.patience, False
         with selectors.DefaultSelector() as waiting:
@@ -151,7 +156,8 @@ class Requests:
 
 
 def fault_of(data: bytes) -> Optional[str]:
-    """What is wrong with what came on one connection: only whole responses may, but for a stream at the end."""
+    """What is wrong with what came on one connection: only whole responses may, but for a stream at
+    the end."""
     while data:
         head = _RESPONSE.match(data)
         if head is None:

@@ -28,7 +28,8 @@ class Options(NamedTuple):
 
 
 class Judge:
-    """Judges mutants by their names; `batch` of them at once. The judges of all kinds look like this."""
+    """Judges mutants by their names; `batch` of them at once. The judges of all kinds look like
+    this."""
 
     batch = 1
 
@@ -91,7 +92,8 @@ def judge_of(kind: str, options: Options) -> Any:
 
 
 def work(kind: str, options: Options, first: int, last: int, at: Any, pipe: Any) -> None:
-    """Judge the mutants with these numbers; each that is wrong goes into the pipe, and then the growth."""
+    """Judge the mutants with these numbers; each that is wrong goes into the pipe, and then the
+    growth."""
     usual_signals()
     if kind in KINDS:
         resource.setrlimit(
@@ -124,7 +126,8 @@ class Found(NamedTuple):
 
 
 def run(kind: str, options: Options, count: int) -> Iterator[Any]:
-    """What is found of a kind: `Found`, and last the growth in MB. A process that ends or hangs is started again."""
+    """What is found of a kind: `Found`, and last the growth in MB. A process that ends or hangs is
+    started again."""
     context = multiprocessing.get_context("fork")  # what was imported need not be again
     first, restarts = 0, 0
     while restarts < options.most:

@@ -1,9 +1,10 @@
 """What is sampled, and when it has grown.
 
-The first quarter is warm-up: caches fill, pools of threads reach their size, the allocator takes its arenas. Then the
-median of the second quarter is compared with that of the last one: medians, because single samples jump, and quarters,
-because what leaks goes on leaking, while what is merely used comes to rest. It has grown when the difference is more
-than is allowed; what is allowed is small against what half a run of leaking would add.
+The first quarter is warm-up: caches fill, pools of threads reach their size, the allocator takes
+its arenas. Then the median of the second quarter is compared with that of the last one: medians,
+because single samples jump, and quarters, because what leaks goes on leaking, while what is merely
+used comes to rest. It has grown when the difference is more than is allowed; what is allowed is
+small against what half a run of leaking would add.
 """
 
 from __future__ import annotations
@@ -80,11 +81,12 @@ KINDS = (  # what is sampled of each process
 )
 
 KEPT = 64
-"""Descriptors more that a process over HTTP may have: a connection is kept for each call that there was at once. A deed
-that leaves one behind leaves hundreds."""
+"""Descriptors more that a process over HTTP may have: a connection is kept for each call that there
+was at once. A deed that leaves one behind leaves hundreds."""
 
 RESTING = 2
-"""Threads, or descriptors, more than at the beginning that a process may have when nothing has happened for a while."""
+"""Threads, or descriptors, more than at the beginning that a process may have when nothing has
+happened for a while."""
 
 
 def has_come_to_rest(pids: Dict[int, float]) -> bool:

@@ -1,4 +1,5 @@
-"""The servers of a soak, each in a process of its own: over stdio, or with "http" as argument over HTTP of all kinds.
+"""The servers of a soak, each in a process of its own: over stdio, or with "http" as argument over
+HTTP of all kinds.
 
 The HTTP server prints the URLs of both transports in one line, and ends at the end of its input.
 """
@@ -22,11 +23,13 @@ COMMAND = [
 ]  # what starts it, in the top of the repository
 URI = "soak://{name}"  # what may be subscribed to
 
-HTTP = HttpOptions(  # options that have whatever is bounded come to its bound in the first seconds of a soak
+# options that have whatever is bounded come to its bound in the first seconds of a soak
+HTTP = HttpOptions(
     event_store=EventStore(
         max_events=200, max_bytes=1 << 20
     ),  # full before the first quarter is over
-    session_ttl=10.0,  # those who vanish leave a session; the others use theirs in time, on a busy machine too
+    # those who vanish leave a session; the others use theirs in time, on a busy machine too
+    session_ttl=10.0,
     max_sessions=10_000,
 )
 
@@ -43,9 +46,10 @@ def settle() -> Dict[str, float]:
     """Collect garbage; what is held then, each byte of it in use, or lost.
 
     Returns:
-        ``memory``, the MiB that the C library's allocator has given out, which has all blocks above 512 bytes; and
-        ``blocks``, the thousands of blocks that Python's own allocator has given out. Resident memory would say more
-        than that: the heap keeps pages in which little is used, and more of them for hours.
+        ``memory``, the MiB that the C library's allocator has given out, which has all blocks above
+        512 bytes; and ``blocks``, the thousands of blocks that Python's own allocator has given
+        out. Resident memory would say more than that: the heap keeps pages in which little is used,
+        and more of them for hours.
     """
     gc.collect()
     mallinfo = ctypes.CDLL(None).mallinfo2

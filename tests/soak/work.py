@@ -1,4 +1,5 @@
-"""What is done all the time: calls of every kind, questions, changes of mind, connections that come and go."""
+"""What is done all the time: calls of every kind, questions, changes of mind, connections that come
+and go."""
 
 from __future__ import annotations
 
@@ -180,7 +181,8 @@ class Work:
         }
 
     def close(self) -> None:
-        """End all connections, and see that the server which nobody is connected to any more has let go of them."""
+        """End all connections, and see that the server which nobody is connected to any more has
+        let go of them."""
         for client in (*self._clients, self.doomed):
             client.close()
         self._server.close()

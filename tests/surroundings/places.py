@@ -1,8 +1,10 @@
-"""``python -m tests.surroundings.places``: odd places in which programs with this library run, each tried for real.
+"""``python -m tests.surroundings.places``: odd places in which programs with this library run, each
+tried for real.
 
-A proxy that asks for a password (``tinyproxy``, which apt installs where it is missing), with a CA of one's own; a zip
-application; one file made by PyInstaller; a file system that is read-only; a process without stdin, stdout and stderr.
-Exit code 1 when something is not so, and nothing is skipped.
+A proxy that asks for a password (``tinyproxy``, which apt installs where it is missing), with a CA
+of one's own; a zip application; one file made by PyInstaller; a file system that is read-only; a
+process without stdin, stdout and stderr. Exit code 1 when something is not so, and nothing is
+skipped.
 """
 
 from __future__ import annotations
@@ -125,7 +127,8 @@ except minimcp.McpError as error:
 
 
 def call(url: str, **variables: str) -> str:
-    """What a client in a process of its own, with this environment and no other proxy, says of a server."""
+    """What a client in a process of its own, with this environment and no other proxy, says of a
+    server."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -190,7 +193,8 @@ def behind_tls(folder: Path, port: int) -> Iterator[int]:
 
 
 def through_proxies(folder: Path) -> None:
-    """HTTP_PROXY, HTTPS_PROXY, NO_PROXY, REQUESTS_CA_BUNDLE, and a password that is right, wrong or missing."""
+    """HTTP_PROXY, HTTPS_PROXY, NO_PROXY, REQUESTS_CA_BUNDLE, and a password that is right, wrong or
+    missing."""
     server = Server("behind", http=minimcp.HttpOptions(allowed_hosts=["localhost", "127.0.0.1"]))
 
     @server.tool
@@ -256,7 +260,8 @@ def in_a_zip_application(folder: Path) -> None:
 
 
 def in_one_file_of_pyinstaller(folder: Path) -> None:
-    """`pyinstaller --onefile`, which has to find modules that are imported by their names on first use."""
+    """`pyinstaller --onefile`, which has to find modules that are imported by their names on first
+    use."""
     PYINSTALLER.ready()
     tree = package_in(folder / "tree")
     (tree / "program.py").write_text(PROGRAM, "utf-8")
@@ -276,7 +281,8 @@ def in_one_file_of_pyinstaller(folder: Path) -> None:
 
 
 def on_a_read_only_file_system(folder: Path) -> None:
-    """A file system that is mounted read-only, home, working directory and temporary files among it."""
+    """A file system that is mounted read-only, home, working directory and temporary files among
+    it."""
     tree = package_in(folder / "tree")
     read_only = f"mount --bind {tree} {tree} && mount -o remount,bind,ro {tree} && ! touch {tree}/x 2>/dev/null"
     variables = {**os.environ, "HOME": str(tree), "TMPDIR": str(tree), "PYTHONPATH": ""}
@@ -313,7 +319,8 @@ with open(os.environ["RESULT"], "w") as file:
 
 
 def without_descriptors(folder: Path) -> None:
-    """A client in a process whose stdin, stdout and stderr are closed, as a service or a notebook may be."""
+    """A client in a process whose stdin, stdout and stderr are closed, as a service or a notebook
+    may be."""
     tree = package_in(folder / "tree")
     result = folder / "result"
     variables = {

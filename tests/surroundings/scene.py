@@ -56,7 +56,8 @@ def answer(request: Any) -> Dict[str, str]:
 
 
 def play(client: Client) -> None:
-    """Use everything: a call that fills pipes, progress, a question, a timeout, a cancellation, many calls, threads."""
+    """Use everything: a call that fills pipes, progress, a question, a timeout, a cancellation,
+    many calls, threads."""
     long = "x" * 300_000
     assert client.call_tool("echo", {"text": long}).text == long
     seen: List[Any] = []

@@ -1,7 +1,9 @@
-"""``python -m tests.surroundings.under_gevent``: everything again, with gevent in the place of threads and waits.
+"""``python -m tests.surroundings.under_gevent``: everything again, with gevent in the place of
+threads and waits.
 
-It needs gevent, which is no part of the tests' other packages: .ci/run gives it an environment of its own. Every thread
-is a greenlet here, those of the library too, and one wait that blocked would stop all of them: the clock would show it.
+It needs gevent, which is no part of the tests' other packages: .ci/run gives it an environment of
+its own. Every thread is a greenlet here, those of the library too, and one wait that blocked would
+stop all of them: the clock would show it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def calls_wait_without_stopping_others(client: minimcp.Client) -> None:
 
 
 def greenlets_share_a_client(client: minimcp.Client) -> None:
-    """Many of them call at once; one is killed and one runs out of its own time, and only their calls end."""
+    """Many of them call at once; one is killed and one runs out of its own time, and only their
+    calls end."""
     begun = threading.Event()
 
     def hold() -> None:

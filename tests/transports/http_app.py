@@ -1,4 +1,5 @@
-"""What the tests of the HTTP server share: requests in both eras, and a writer that keeps what it is given."""
+"""What the tests of the HTTP server share: requests in both eras, and a writer that keeps what it
+is given."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class Recording(ResponseWriter):
             assert self._changed.wait_for(condition, timeout=WAIT), self.body
 
     def check_stream(self) -> None:
-        """What came as a stream of events is read by both readers, though the test may not look at it."""
+        """What came as a stream of events is read by both readers, though the test may not look at
+        it."""
         if self.streamed and self.headers["Content-Type"] == MEDIA_TYPE:
             read_events(self.body)
 
@@ -101,7 +103,8 @@ class Recording(ResponseWriter):
 
     @property
     def answer(self) -> Any:
-        """The same, or the last event of a stream, where a busy machine had sent a comment before it."""
+        """The same, or the last event of a stream, where a busy machine had sent a comment before
+        it."""
         return self.messages[-1] if self.headers["Content-Type"] == MEDIA_TYPE else self.json
 
 
@@ -135,7 +138,8 @@ def core_of(server: Server, **changes: Any) -> Endpoint:
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:
-    """A POST with the headers that it needs, and others beside or instead of them (None leaves one out)."""
+    """A POST with the headers that it needs, and others beside or instead of them (None leaves one
+    out)."""
     given: Dict[str, Any] = {**POST_HEADERS, **(headers or {}), **instead}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return HttpRequest(

@@ -1,4 +1,5 @@
-"""A client of raw bytes, for tests of servers: what it sends is what the test says, and every wait is bounded."""
+"""A client of raw bytes, for tests of servers: what it sends is what the test says, and every wait
+is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A server that takes tokens, on every way that it is served: who is let in, and what is bound to whom."""
+"""A server that takes tokens, on every way that it is served: who is let in, and what is bound to
+whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Streamable HTTP from the client's end, against a peer that says what the test wants, byte for byte."""
+"""Streamable HTTP from the client's end, against a peer that says what the test wants, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port may be another test's server by now; and peers on a slow machine have time to answer GET and DELETE."""
+    """A port may be another test's server by now; and peers on a slow machine have time to answer
+    GET and DELETE."""
     client_sse._known.clear()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, WAIT)
@@ -641,7 +643,8 @@ def _gaps(at: List[float]) -> List[float]:
 def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_less(
     calls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for notices."""
+    """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for
+    notices."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
     monkeypatch.setattr(
@@ -688,7 +691,8 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
 def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It polls: each stream ends at once with a new id, and says after how many seconds there may be more."""
+    """It polls: each stream ends at once with a new id, and says after how many seconds there may
+    be more."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.05)
     at: List[float] = []
 

@@ -781,7 +781,8 @@ def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
     server: Server, core: Endpoint
 ) -> None:
     class Raced(list):  # type: ignore[type-arg]
-        """Of which the stream before takes what is told first, in the moment in which the next one is about to."""
+        """Of which the stream before takes what is told first, in the moment in which the next one
+        is about to."""
 
         taken = False
 

@@ -1,5 +1,5 @@
-"""Sessions that several processes share: here several servers of one process, each with a store of its own that they
-share; tests/hosts/shared.py does the same with processes."""
+"""Sessions that several processes share: here several servers of one process, each with a store of
+its own that they share; tests/hosts/shared.py does the same with processes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ class Site:
         return self.cores[-1]
 
     def kill(self, core: Endpoint) -> None:
-        """Have a process be one that was killed: it does not say that it runs any more, and nobody hears it."""
+        """Have a process be one that was killed: it does not say that it runs any more, and nobody
+        hears it."""
         place = self.cores.index(core)
         shared = core.shared
         assert shared is not None
@@ -560,7 +561,8 @@ def test_what_is_no_session_in_the_store_is_refused(
 def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As of a newer version of this library, in a process that begins while this one serves a request."""
+    """As of a newer version of this library, in a process that begins while this one serves a
+    request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
         (each, site.servers[0]._config.store) for each in site.cores[0].sessions.values()
@@ -613,7 +615,8 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
 def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process has changed the session, and while this one takes that in, a request here changes it as well."""
+    """Another process has changed the session, and while this one takes that in, a request here
+    changes it as well."""
     here, there = site.cores[:2]
     client = Roaming(site.cores)
     assert client.at(here).request("resources/subscribe", {"uri": "notes://one"}).status == 200

@@ -1,4 +1,5 @@
-"""Tasks over HTTP: whose they are, what their headers say, which responses are streams, and streams that are lost."""
+"""Tasks over HTTP: whose they are, what their headers say, which responses are streams, and streams
+that are lost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""``python -m tests.typed WHEEL``: programs as users write them, under ``mypy --strict`` and pyright in strict mode.
+"""``python -m tests.typed WHEEL``: programs as users write them, under ``mypy --strict`` and
+pyright in strict mode.
 
-They are checked against the wheel, in an environment of their own. A line that ends in ``# wrong: ...`` has to have an
-error in both, and no other line may have one; ``assert_type`` says what a type is. Exit code 1 when that is not so.
+They are checked against the wheel, in an environment of their own. A line that ends in ``# wrong:
+...`` has to have an error in both, and no other line may have one; ``assert_type`` says what a type
+is. Exit code 1 when that is not so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One request to a feature, without a connection: the exchange is there, and what it sends is remembered."""
+"""One request to a feature, without a connection: the exchange is there, and what it sends is
+remembered."""
 
 from __future__ import annotations
 

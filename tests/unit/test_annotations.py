@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""What the table of types does not show: refusals at registration, results that do not fit, values of no known type."""
+"""What the table of types does not show: refusals at registration, results that do not fit, values
+of no known type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`Bearer`: which requests are let in, what the others are told, and the metadata of the protected resource."""
+"""`Bearer`: which requests are let in, what the others are told, and the metadata of the protected
+resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What in an exchange breaks the specification: each breach is found, and none in an exchange that is sound."""
+"""What in an exchange breaks the specification: each breach is found, and none in an exchange that
+is sound."""
 
 from __future__ import annotations
 

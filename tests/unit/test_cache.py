@@ -1,4 +1,5 @@
-"""What a client keeps of results: for how long, for which requests, how much, and the calls that look there first."""
+"""What a client keeps of results: for how long, for which requests, how much, and the calls that
+look there first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""Any JSON Schema as a compiled check: our words, the words and dialects of `jsonschema`, and the bounds."""
+"""Any JSON Schema as a compiled check: our words, the words and dialects of `jsonschema`, and the
+bounds."""
 
 from __future__ import annotations
 

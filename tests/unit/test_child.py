@@ -1,4 +1,5 @@
-"""A server as a child process: how it is started, spoken to, heard and ended; and this process's own streams."""
+"""A server as a child process: how it is started, spoken to, heard and ended; and this process's
+own streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a client listens to: how streams begin, what comes out of them, how they end, and what they may cost."""
+"""What a client listens to: how streams begin, what comes out of them, how they end, and what they
+may cost."""
 
 from __future__ import annotations
 

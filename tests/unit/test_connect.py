@@ -1,4 +1,5 @@
-"""`connect`: what it takes a target for, what it says when that fails, and which options do not apply."""
+"""`connect`: what it takes a target for, what it says when that fails, and which options do not
+apply."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ server.run()
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at once."""
+    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
+    once."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 

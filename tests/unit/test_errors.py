@@ -1,4 +1,5 @@
-"""Exceptions: one flat tree, whose codes are the protocol's, and which survive every way of being handed on."""
+"""Exceptions: one flat tree, whose codes are the protocol's, and which survive every way of being
+handed on."""
 
 from __future__ import annotations
 

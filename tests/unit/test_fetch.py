@@ -107,7 +107,8 @@ def test_an_address_in_brackets() -> None:
 
 @pytest.fixture
 def full() -> Iterator[int]:
-    """A port where connections are never made: the queue is full, and the system lets the next ones wait."""
+    """A port where connections are never made: the queue is full, and the system lets the next ones
+    wait."""
     with socket.socket() as listener, socket.socket() as one, socket.socket() as two:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -202,7 +203,8 @@ def test_a_connection_that_was_idle_is_not_used_again(
     ],
 )
 def test_whoever_waits_is_woken_and_the_server_sees_it(said: bytes) -> None:
-    """Also where no other request will use the connection: of that one `http.client` knows nothing any more."""
+    """Also where no other request will use the connection: of that one `http.client` knows nothing
+    any more."""
     waits, gone = threading.Event(), threading.Event()
 
     def hang(heard: Heard, wire: Wire) -> None:

@@ -1,4 +1,5 @@
-"""Front matter: the YAML that is read, what is refused with its line, and what no text can make expensive."""
+"""Front matter: the YAML that is read, what is refused with its line, and what no text can make
+expensive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`connect_all` and `Group`: opened and closed side by side, named together, and each failing alone."""
+"""`connect_all` and `Group`: opened and closed side by side, named together, and each failing
+alone."""
 
 from __future__ import annotations
 
@@ -241,7 +242,8 @@ def test_a_token_ends_the_opening_of_all() -> None:
 
 
 def interrupt() -> None:
-    """Ctrl-C. A signal that comes right before a wait does not end it: whoever sends it has the wait end as well."""
+    """Ctrl-C. A signal that comes right before a wait does not end it: whoever sends it has the
+    wait end as well."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

@@ -1,4 +1,5 @@
-"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is refused."""
+"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is
+refused."""
 
 from __future__ import annotations
 

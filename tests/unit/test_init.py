@@ -1,4 +1,5 @@
-"""The public names: which there are, what type checkers read of them, and what importing one of them imports."""
+"""The public names: which there are, what type checkers read of them, and what importing one of
+them imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The two eras without a connection: what a server admits, what a client sends and makes of the first answer."""
+"""The two eras without a connection: what a server admits, what a client sends and makes of the
+first answer."""
 
 from __future__ import annotations
 

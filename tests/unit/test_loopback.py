@@ -1,4 +1,5 @@
-"""The browser that comes back to this machine, the browser that is opened, and the paste that stands for both."""
+"""The browser that comes back to this machine, the browser that is opened, and the paste that
+stands for both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""JSON-RPC messages: what can be built, decode of any bytes, encode as UTF-8, errors on the wire and back."""
+"""JSON-RPC messages: what can be built, decode of any bytes, encode as UTF-8, errors on the wire
+and back."""
 
 from __future__ import annotations
 

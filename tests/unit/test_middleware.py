@@ -1,4 +1,5 @@
-"""What runs round a handler: what it may return and raise, and what it is made of; test_mounting.py has its order."""
+"""What runs round a handler: what it may return and raise, and what it is made of; test_mounting.py
+has its order."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def test_what_can_be_middleware() -> None:
 
 
 def served() -> Server:
-    """A server with one thing of each kind, and middleware that does what the call's ``_meta`` says."""
+    """A server with one thing of each kind, and middleware that does what the call's ``_meta``
+    says."""
     server = Server("served", mask_errors=False)
 
     @server.middleware

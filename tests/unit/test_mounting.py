@@ -1,4 +1,5 @@
-"""One server that offers what another has: what is seen of it, which options hold, and what is refused."""
+"""One server that offers what another has: what is seen of it, which options hold, and what is
+refused."""
 
 from __future__ import annotations
 

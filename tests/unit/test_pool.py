@@ -1,4 +1,5 @@
-"""The pool: order, the cap, waits that do not count, jobs on the caller's own thread, and threads that end."""
+"""The pool: order, the cap, waits that do not count, jobs on the caller's own thread, and threads
+that end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a client does after a loss: who begins the next connection, who waits for it, and what is taken along."""
+"""What a client does after a loss: who begins the next connection, who waits for it, and what is
+taken along."""
 
 from __future__ import annotations
 
@@ -350,7 +351,8 @@ def test_without_a_thread_it_is_tried_again_later(
 def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
     what: str, revision: str
 ) -> None:
-    """The server agrees and dies, and another thread begins the next session before this one has noted that."""
+    """The server agrees and dies, and another thread begins the next session before this one has
+    noted that."""
     everything = {"subscribe": True}
     server = modern(
         {

@@ -1,4 +1,5 @@
-"""The methods of a server: which there are in a revision, what is declared, tables, pages, and how results end."""
+"""The methods of a server: which there are in a revision, what is declared, tables, pages, and how
+results end."""
 
 from __future__ import annotations
 

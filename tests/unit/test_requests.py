@@ -1,4 +1,5 @@
-"""Our calls from sending to their one ending, and the peer's requests from arriving to their one answer."""
+"""Our calls from sending to their one ending, and the peer's requests from arriving to their one
+answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Resources where the interaction tests do not reach: what registration refuses, many of them, changes meanwhile."""
+"""Resources where the interaction tests do not reach: what registration refuses, many of them,
+changes meanwhile."""
 
 from __future__ import annotations
 

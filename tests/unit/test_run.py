@@ -26,7 +26,8 @@ SIGNALLED = [(module.LAST_SECONDS, "the server was told to end")]
 
 
 class Scene:
-    """Something that is served: it ends when it is closed, or where it is stubborn when the test lets it go."""
+    """Something that is served: it ends when it is closed, or where it is stubborn when the test
+    lets it go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, stubborn: bool = False) -> None:
         self.ended = False

@@ -1,4 +1,5 @@
-"""What an author writes to make a server and to register things: options that are wrong are refused by name."""
+"""What an author writes to make a server and to register things: options that are wrong are refused
+by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`Skills`: what a folder is served as, what is left out of it, and what changes while it is served."""
+"""`Skills`: what a folder is served as, what is left out of it, and what changes while it is
+served."""
 
 from __future__ import annotations
 
@@ -254,7 +255,8 @@ def test_files_that_have_not_changed_are_read_once(
 
 
 def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked for while somebody looked may be newer: one more look, for all who ask meanwhile."""
+    """What was asked for while somebody looked may be newer: one more look, for all who ask
+    meanwhile."""
     served, looks = Skills(folder), []
     first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
     find, lock = Skills._find, served._lock

@@ -1,4 +1,5 @@
-"""What a client carries between rounds: only what this server made, for this request, this user and this time."""
+"""What a client carries between rounds: only what this server made, for this request, this user and
+this time."""
 
 from __future__ import annotations
 

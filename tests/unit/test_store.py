@@ -1,4 +1,5 @@
-"""`MemoryStore`, `SqliteStore` and `RedisStore`: one contract; what a file adds: other processes, restarts, forks."""
+"""`MemoryStore`, `SqliteStore` and `RedisStore`: one contract; what a file adds: other processes,
+restarts, forks."""
 
 from __future__ import annotations
 

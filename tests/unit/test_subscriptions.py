@@ -118,7 +118,8 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
 def test_a_stream_begins_behind_what_is_being_told_on_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that has one stream take the place of another reads the first one up to the second one's first word."""
+    """A client that has one stream take the place of another reads the first one up to the second
+    one's first word."""
     subscriptions, order = made("tools"), []
     opened = [
         exchange("subscriptions/listen", {"notifications": EVERYTHING}, revision=R5)

@@ -310,7 +310,8 @@ def test_a_process_that_was_forked_inside_holds_no_lock(file: TokenFile) -> None
 
 
 def changing(monkeypatch: pytest.MonkeyPatch, name: str, *values: Any) -> Dict[str, Any]:
-    """Have other threads change an attribute of `Authorizer`: each look sees the next value; what was set last."""
+    """Have other threads change an attribute of `Authorizer`: each look sees the next value; what
+    was set last."""
     seen, kept = iter(values), {"set": "nothing"}
     look = property(
         lambda self: next(seen, values[-1]), lambda self, value: kept.update({"set": value})

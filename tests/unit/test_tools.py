@@ -1,4 +1,5 @@
-"""Tools where the interaction tests do not reach: what registration says, and what becomes of values."""
+"""Tools where the interaction tests do not reach: what registration says, and what becomes of
+values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all wire objects have in common: reading, writing, unknown members, checks, equality, repr, pickle."""
+"""What all wire objects have in common: reading, writing, unknown members, checks, equality, repr,
+pickle."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ FULL: List[Tuple[Type[Wire], Dict[str, Any]]] = [
 ]  # fmt: skip
 every = pytest.mark.parametrize(("cls", "wire"), FULL, ids=[cls.__name__ for cls, _ in FULL])
 
-# These two do not read their members from the top of the object; their own tests show what they refuse.
+# These two do not read their members from the top of the object; their own tests show what they
+# refuse.
 PLAIN = [pair for pair in FULL if pair[0] not in (types.UnknownContent, types.Completion)]
 every_plain = pytest.mark.parametrize(
     ("cls", "wire"), PLAIN, ids=[cls.__name__ for cls, _ in PLAIN]

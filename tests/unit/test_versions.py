@@ -1,4 +1,5 @@
-"""The facts of each revision, once more and by hand: a table to hold against the specification's own."""
+"""The facts of each revision, once more and by hand: a table to hold against the specification's
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28): what was done is done once."""
+"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28): what was
+done is done once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the tests of the client share: a scripted server to connect to, and what it wrote down about us."""
+"""What the tests of the client share: a scripted server to connect to, and what it wrote down about
+us."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ ERAS = (HANDSHAKE, MODERN)
 """One revision of each era, for what must hold in both."""
 
 NEVER = 60.0
-"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before it."""
+"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before
+it."""
 
 
 class ScriptedServer:
@@ -51,7 +53,8 @@ class ScriptedServer:
         return [record for record in records[self._since :] if event in (None, record["event"])]
 
     def begin(self, *, whole: bool = False) -> None:
-        """Have the journal begin here, for the next test that shares this server; or show the whole of it again."""
+        """Have the journal begin here, for the next test that shares this server; or show the whole
+        of it again."""
         self._since = 0
         self._since = 0 if whole else len(self.journal())
 
@@ -60,7 +63,8 @@ class ScriptedServer:
         return [record["text"].encode("latin-1") for record in self.journal("line")]
 
     def messages(self, method: Optional[str] = None) -> List[Dict[str, Any]]:
-        """The same as messages, each checked: all, those of a method, or (for "answer") those without one."""
+        """The same as messages, each checked: all, those of a method, or (for "answer") those
+        without one."""
         found = []
         for record in self.journal("line"):
             if record["length"] == len(record["text"]):
@@ -138,4 +142,5 @@ def lives(client: minimcp.Client) -> None:
 
 
 PATIENCE = (0.1, 0.5, 2.0, 8.0)
-"""Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is given more time."""
+"""Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is
+given more time."""

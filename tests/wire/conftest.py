@@ -1,4 +1,5 @@
-"""Servers for the tests of this folder: one that a test has to itself, and one that a whole file shares."""
+"""Servers for the tests of this folder: one that a test has to itself, and one that a whole file
+shares."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Talking = Callable[[str], Tuple[ScriptedServer, minimcp.Client]]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start servers that end with the test, each by the end of its input, with exit code 0 and nothing left over.
+    """Start servers that end with the test, each by the end of its input, with exit code 0 and
+    nothing left over.
 
     A server that the test ended itself is only cleared away.
     """
@@ -100,7 +102,8 @@ def newer(shared: Serve) -> Iterator[RawServer]:
 
 @pytest.fixture
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for its last words."""
+    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for
+    its last words."""
     if "hasty" not in request.fixturenames:
         monkeypatch.setattr(connecting, "CLOSE_SECONDS", WAIT)
         for name in ("SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
@@ -125,9 +128,11 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="module")
 def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
-    """Scripted servers without a script and their clients, one for each revision, that the tests of one file share.
+    """Scripted servers without a script and their clients, one for each revision, that the tests of
+    one file share.
 
-    Each test sees the journal from its own beginning. What a single test must not leave behind, they must not together.
+    Each test sees the journal from its own beginning. What a single test must not leave behind,
+    they must not together.
     """
     running: dict[str, Tuple[ScriptedServer, minimcp.Client]] = {}
     before = held()
@@ -154,7 +159,8 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
 
 @pytest.fixture(params=ERAS)
 def talking_both(request: pytest.FixtureRequest, talking: Talking) -> Iterator[Both]:
-    """A scripted server that the file shares and its client, in one revision of each era; it works after the test."""
+    """A scripted server that the file shares and its client, in one revision of each era; it works
+    after the test."""
     server, client = talking(request.param)
     yield server, client
     lives(client)

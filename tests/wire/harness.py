@@ -1,8 +1,10 @@
 """A real server process spoken to in raw bytes: no SDK on this side, no thread, every wait bounded.
 
-`RawServer` starts a server file as a child process. Bytes go in as a test wrote them, lines come out, and each
-line that is looked at must be strict JSON and a well-formed JSON-RPC message, whatever the test is about.
-Nothing is read unless a test reads or writes, so a test can leave the server's output standing in the pipe.
+`RawServer` starts a server file as a child process. Bytes go in as a test wrote them, lines come
+out, and each line that is looked at must be strict JSON and a well-formed JSON-RPC message,
+whatever the test is about.
+Nothing is read unless a test reads or writes, so a test can leave the server's output standing in
+the pipe.
 """
 
 from __future__ import annotations
@@ -46,12 +48,14 @@ class RawServer:
     """A child process that serves over its stdin and stdout.
 
     Args:
-        revision: What `call`, `ask` and `fence` speak: a handshake revision is initialized at once, the modern
-            one only puts its envelope on every request, None does nothing.
+        revision: What `call`, `ask` and `fence` speak: a handshake revision is initialized at once,
+            the modern one only puts its envelope on every request, None does nothing.
         script: The server file.
         options: Keywords for the `Server` in that file, as JSON.
-        stdin, stdout, stderr: As for Popen; None makes pipes for the first two and a file for the third.
-        before: Arguments put between the interpreter and the script; without site-packages it starts twice as fast.
+        stdin, stdout, stderr: As for Popen; None makes pipes for the first two and a file for the
+            third.
+        before: Arguments put between the interpreter and the script; without site-packages it
+            starts twice as fast.
         command: Any other command to start instead; it gets no options.
     """
 
@@ -207,7 +211,8 @@ class RawServer:
     def begin(
         self, method: str, params: Optional[dict[str, Any]] = None, *, id: Any = ABSENT
     ) -> Any:
-        """Send a request in the revision spoken and return its id; the answer is waited for with `answer`."""
+        """Send a request in the revision spoken and return its id; the answer is waited for with
+        `answer`."""
         chosen = self.number() if id is ABSENT else id
         self.write(request(chosen, method, modern(params) if self.revision == MODERN else params))
         return chosen
@@ -281,7 +286,8 @@ class RawServer:
         return int(message["error"]["code"])
 
     def fence(self) -> list[Any]:
-        """Show that the server lives and has dealt with all lines before this; return what it said meanwhile."""
+        """Show that the server lives and has dealt with all lines before this; return what it said
+        meanwhile."""
         before, self.aside = self.aside, []
         number = self.number()
         if self.revision == MODERN:
@@ -328,7 +334,8 @@ class RawServer:
         self.ended = True
 
     def exit(self, wait: Optional[float] = None) -> int:
-        """Wait for the end of the process; its exit code. A hang fails the test and ends the process."""
+        """Wait for the end of the process; its exit code. A hang fails the test and ends the
+        process."""
         try:
             return self.process.wait(self.seconds(wait))
         except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
-"""Messages of the protocol as a test writes and reads them: plain dicts and bytes, nothing of minimcp."""
+"""Messages of the protocol as a test writes and reads them: plain dicts and bytes, nothing of
+minimcp."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def same(left: Any, right: Any) -> bool:
 
 
 def envelope(*, version: Any = MODERN, capabilities: Any = None, **more: Any) -> dict[str, Any]:
-    """A `_meta` as every request of 2026-07-28 carries it; `more` is laid over it, ABSENT takes a key away."""
+    """A `_meta` as every request of 2026-07-28 carries it; `more` is laid over it, ABSENT takes a
+    key away."""
     meta = {
         VERSION_KEY: version,
         CAPABILITIES_KEY: {} if capabilities is None else capabilities,

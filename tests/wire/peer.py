@@ -1,16 +1,19 @@
-"""A server that misbehaves by script: a child process that the tests of the client talk to. Stdlib only.
+"""A server that misbehaves by script: a child process that the tests of the client talk to. Stdlib
+only.
 
-It is started as ``python peer.py JOURNAL SCRIPT``. JOURNAL is a file to which it adds a JSON line for all that happens
-to it: its start, each line it receives, the end of its input, each signal. SCRIPT is JSON:
+It is started as ``python peer.py JOURNAL SCRIPT``. JOURNAL is a file to which it adds a JSON line
+for all that happens to it: its start, each line it receives, the end of its input, each signal.
+SCRIPT is JSON:
 
 - ``start``: what it does before it reads anything (a name in `STARTS`).
-- ``discover``, ``initialize``: how it answers these, a list of steps of which the last one repeats. A step is a name in
-  `DISCOVERS` or `HANDSHAKES`, or ``{"error": code, "data": ...}``, ``{"result": ...}``, or ``{"raw": text}`` in which
-  ID stands for the request's id.
+- ``discover``, ``initialize``: how it answers these, a list of steps of which the last one repeats.
+  A step is a name in `DISCOVERS` or `HANDSHAKES`, or ``{"error": code, "data": ...}``, ``{"result":
+  ...}``, or ``{"raw": text}`` in which ID stands for the request's id.
 - ``list``: how it answers tools/list (a name in `LISTS`, or a result).
 - ``tool_errors``: steps of the same kind for tools/call, null for what the tool's own name says.
 - ``cacheable``: true puts into a list of tools how long it stays true, which 2026-07-28 asks for.
-- ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the result.
+- ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the
+  result.
 - ``end``: what it does when its input ends (a name in `ENDS`).
 
 Every tool is a misbehaviour: the name of the tool that is called chooses it (`TOOLS`).
@@ -46,7 +49,8 @@ HANG = 60
 
 
 class Peer:
-    """One process of the scripted server, single-threaded on purpose: while it writes it does not read."""
+    """One process of the scripted server, single-threaded on purpose: while it writes it does not
+    read."""
 
     def __init__(self, journal: str, script: Json) -> None:
         self.journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -256,7 +260,8 @@ def note_signals(peer: Peer) -> None:
 
 
 def grandchild(peer: Peer, *, escapes: bool = False) -> None:
-    """Start a process that holds all pipes and ignores what this one is told; as a daemon it may leave the group."""
+    """Start a process that holds all pipes and ignores what this one is told; as a daemon it may
+    leave the group."""
     pid = os.fork()
     if pid == 0:
         if escapes:

@@ -1,4 +1,5 @@
-"""Calls as raw bytes: progress, log lines, cancellation, and stray output. Tools that do wrong are for tests.faults."""
+"""Calls as raw bytes: progress, log lines, cancellation, and stray output. Tools that do wrong are
+for tests.faults."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_the_token_comes_back_as_it_went(server: RawServer, token: Any) -> None:
 )
 @every
 def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
-    """Refused or ignored, never sent back; and progress from a client that was asked nothing is dropped."""
+    """Refused or ignored, never sent back; and progress from a client that was asked nothing is
+    dropped."""
     server.call("count", {"n": 3})
     for token in (True, 1.5, None, [], {}):
         params = {"name": "count", "arguments": {"n": 2}, "_meta": {"progressToken": token}}
@@ -122,7 +124,8 @@ def test_logging_switched_off(serve: Serve) -> None:
 @pytest.mark.requirement("PROG-11", "M:CAN-11", "M:PROG-4")
 @every
 def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> None:
-    """Progress before the cancel is sent; after it, progress raises in the handler and no result is sent."""
+    """Progress before the cancel is sent; after it, progress raises in the handler and no result is
+    sent."""
     server.begin_call("watch", {"name": "seen"}, id="cancelled")
     server.text("wait_for", {"name": "seen", "what": "begin"})
     server.notify(

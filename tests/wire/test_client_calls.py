@@ -1,4 +1,5 @@
-"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels, how they end."""
+"""Calls of a client as its caller sees them and as the server does: pages, progress, log levels,
+how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a client finds out over stdio which revision its server speaks: each way through the probe and the handshake.
+"""How a client finds out over stdio which revision its server speaks: each way through the probe
+and the handshake.
 
 Which answer leads which way is told by the table of tests/unit/test_lifecycle.py.
 """
@@ -27,7 +28,8 @@ requirement = pytest.mark.requirement
 
 
 def row(name: str, *expected: Any, connect: Any = None, **script: Any) -> Any:
-    """A server that follows a script, and what comes of it; the last positional argument is the mark."""
+    """A server that follows a script, and what comes of it; the last positional argument is the
+    mark."""
     return pytest.param(
         *expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-")
     )
@@ -40,7 +42,8 @@ SPOKEN = [
         "M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07", "SEED-18"), discover=UNKNOWN),
     *(row(f"{how} to the probe", "auto", HANDSHAKE, PROBE + SHAKE, requirement(
         "M:VER-C5", "M:VER-C10", "M:VER-C11", "M:VER-C24"), discover=how, connect={"probe_timeout": 0.1})
-      for how in ("silent", "late")),  # and it is not cancelled; an answer that comes later changes nothing
+      # and it is not cancelled; an answer that comes later changes nothing
+      for how in ("silent", "late")),
     *(row(f"refused, but {number} are supported", "auto", MODERN, PROBE * 2, requirement("M:VER-C1"),
              discover=[refused(*supported), "modern"])
       for number, supported in enumerate(([MODERN], [HANDSHAKE, MODERN]))),
@@ -121,7 +124,8 @@ FAILED_ROWS = [
 def test_what_comes_to_nothing(
     scripted: Script, mode: str, error: Any, says: str, methods: Any, options: Any, script: Any
 ) -> None:
-    """Refusals by version are tried again once or twice, nothing that opens a connection is cancelled."""
+    """Refusals by version are tried again once or twice, nothing that opens a connection is
+    cancelled."""
     server = scripted(**script)
     with pytest.raises(error, match=f"(?s){says}"):
         server.connect(mode, **options)

@@ -1,4 +1,5 @@
-"""A client whose server fails it: K01, K08 and K09 of the fault catalogue, and `connect(restart=True)`.
+"""A client whose server fails it: K01, K08 and K09 of the fault catalogue, and
+`connect(restart=True)`.
 
 All rows, with their figures of time and memory, are tried by tests.faults.
 """

@@ -1,7 +1,8 @@
-"""The bundled HTTP server over real sockets: responses, deadlines, peers that leave, and its own end.
+"""The bundled HTTP server over real sockets: responses, deadlines, peers that leave, and its own
+end.
 
-What tests.faults shows is not shown again: framing that two programs could read in two ways (C41), bodies that end
-early (C40), more connections than there may be (C46), pipelining (C52).
+What tests.faults shows is not shown again: framing that two programs could read in two ways (C41),
+bodies that end early (C40), more connections than there may be (C46), pipelining (C52).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ Serve = Callable[[HttpRequest, ResponseWriter], None]
 
 
 class Endpoint:
-    """Answers with what it was sent, unless the test has put a function at the path; refuses the path /no."""
+    """Answers with what it was sent, unless the test has put a function at the path; refuses the
+    path /no."""
 
     closing = False
 
@@ -686,7 +688,8 @@ def test_where_nobody_can_listen(running: RunningHttp) -> None:
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has an address of its own in IPv6: asked of the system, not of what is tested."""
+    """Whether this machine has an address of its own in IPv6: asked of the system, not of what is
+    tested."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:

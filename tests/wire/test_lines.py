@@ -1,6 +1,7 @@
 """One line after the other, as raw bytes: what is no JSON, and what is too long.
 
-What else a line may hold is shown by tests/unit/test_messages.py, and against a server by tests.faults (C01 to C22).
+What else a line may hold is shown by tests/unit/test_messages.py, and against a server by
+tests.faults (C01 to C22).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""2026-07-28 as raw bytes: every request stands alone, and every answer says so; streams that tell of changes."""
+"""2026-07-28 as raw bytes: every request stands alone, and every answer says so; streams that tell
+of changes."""
 
 from __future__ import annotations
 

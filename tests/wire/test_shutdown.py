@@ -1,4 +1,5 @@
-"""How a server ends, and more than it can do at once: C25, C27 and C31 to C33 of the fault catalogue."""
+"""How a server ends, and more than it can do at once: C25, C27 and C31 to C33 of the fault
+catalogue."""
 
 from __future__ import annotations
 

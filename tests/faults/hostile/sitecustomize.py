@@ -1,4 +1,5 @@
-"""For any Python subject that has this folder on its PYTHONPATH: the switch interval that the environment asks for."""
+"""For any Python subject that has this folder on its PYTHONPATH: the switch interval that the
+environment asks for."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""The adapter for the client of minimcp. What it takes and says stands in the docstring of tests.faults."""
+"""The adapter for the client of minimcp. What it takes and says stands in the docstring of
+tests.faults."""
 
 from __future__ import annotations
 

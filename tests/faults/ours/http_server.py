@@ -1,7 +1,9 @@
-"""The server of minimcp that the fault runner speaks HTTP to: the tools of tests/wire, and a few that need a stream.
+"""The server of minimcp that the fault runner speaks HTTP to: the tools of tests/wire, and a few
+that need a stream.
 
-It takes a port of its own and says where it is in its log. ``FAULTS_TERMS`` in the environment is a JSON object of
-`tests.faults.http_raw.Terms` that shall hold instead of the usual ones, ``FAULTS_PORT`` a port to take.
+It takes a port of its own and says where it is in its log. ``FAULTS_TERMS`` in the environment is a
+JSON object of `tests.faults.http_raw.Terms` that shall hold instead of the usual ones,
+``FAULTS_PORT`` a port to take.
 """
 
 from __future__ import annotations

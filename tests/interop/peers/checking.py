@@ -54,7 +54,8 @@ def only(since: str, until: str = "2026-07-28") -> Callable[[Check], Check]:
 
 
 class Checks:
-    """The checks are the methods of the last subclass, in order, by their names with blanks for underscores."""
+    """The checks are the methods of the last subclass, in order, by their names with blanks for
+    underscores."""
 
     revision = ""
 

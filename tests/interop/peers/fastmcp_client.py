@@ -1,7 +1,7 @@
 """Checks of our server by the client of the package FastMCP.
 
-Usage: fastmcp_client.py MODE COMMAND... (or URL) where MODE is "auto" or "legacy". Prints one JSON object: the
-revision and, for each check, true or what went wrong.
+Usage: fastmcp_client.py MODE COMMAND... (or URL) where MODE is "auto" or "legacy". Prints one JSON
+object: the revision and, for each check, true or what went wrong.
 """
 
 from __future__ import annotations

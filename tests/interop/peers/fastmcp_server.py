@@ -1,6 +1,7 @@
 """The shared tools, and resources, prompts and a question, on a server of the package FastMCP.
 
-Usage: fastmcp_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT; without, over stdio.
+Usage: fastmcp_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT;
+without, over stdio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Checks of our server by the client of the official Python SDK of December 2024, which knows 2024-11-05 alone.
+"""Checks of our server by the client of the official Python SDK of December 2024, which knows
+2024-11-05 alone.
 
-Usage: python_2024_client.py REVISION COMMAND... Prints one JSON object: the revision and, for each check, true or
-what went wrong.
+Usage: python_2024_client.py REVISION COMMAND... Prints one JSON object: the revision and, for each
+check, true or what went wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The plain tools, resources and prompts on the low-level server of the official Python SDK of December 2024."""
+"""The plain tools, resources and prompts on the low-level server of the official Python SDK of
+December 2024."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and what stands behind it.
+"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and what stands
+behind it.
 
-Results are the SDK's own; what the host is asked and told is in its form on the wire, the same in both versions.
+Results are the SDK's own; what the host is asked and told is in its form on the wire, the same in
+both versions.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def dump(model: Any) -> Any:
 
 
 def answer_as_model(params: Any) -> Any:
-    """Call the tool if there is one and it has not been called, else repeat what the user said last."""
+    """Call the tool if there is one and it has not been called, else repeat what the user said
+    last."""
     content = params["messages"][-1]["content"]
     last = content[-1] if isinstance(content, list) else content
     result = {"role": "assistant", "model": "interop-model", "stopReason": "endTurn"}
@@ -159,7 +162,8 @@ def parameters(command: list[str]) -> StdioServerParameters:
 
 
 class Peer:
-    """What the checks need, on a ClientSession of 1.x or a Client of 2.x, whose methods mostly have the same names."""
+    """What the checks need, on a ClientSession of 1.x or a Client of 2.x, whose methods mostly have
+    the same names."""
 
     def __init__(self, api: Any, host: Host) -> None:
         self.api, self.host = api, host

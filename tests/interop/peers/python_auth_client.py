@@ -1,4 +1,5 @@
-"""A client of the official Python SDK 2.x signs in to a protected server, calls a tool, and steps up for another.
+"""A client of the official Python SDK 2.x signs in to a protected server, calls a tool, and steps
+up for another.
 
 Usage: python_auth_client.py URL. Prints one JSON object: for each check, true or what went wrong.
 """

@@ -1,6 +1,7 @@
 """The shared checks by a client of the official Python SDK, 1.x or 2.x.
 
-Usage: python_client.py REVISION COMMAND... where REVISION is a revision or "auto" (2.x only). Prints one JSON
+Usage: python_client.py REVISION COMMAND... where REVISION is a revision or "auto" (2.x only).
+Prints one JSON
 object: the revision in use and, for each check, true or what went wrong.
 """
 
@@ -384,7 +385,8 @@ class Shared(Peer):
 
     @only("2025-06-18")
     async def form_wrong(self) -> None:
-        """A client that does not look at the form: with a handshake the call fails, else the question comes again."""
+        """A client that does not look at the form: with a handshake the call fails, else the
+        question comes again."""
         answers = [{"age": "many"}, {"name": "Ada", "age": 1}]
         self.peer.host.elicited = lambda params: {"action": "accept", "content": answers.pop(0)}
         result = await self.peer.call("ask_form")
@@ -449,7 +451,8 @@ class Shared(Peer):
 
     @only("2025-06-18")
     async def twice(self) -> None:
-        """The second question is about the answer to the first; what stands between them is done once."""
+        """The second question is about the answer to the first; what stands between them is done
+        once."""
         self.peer.host.elicited = lambda params: {
             "action": "accept",
             "content": {"name": "Ada"} if "Who" in params["message"] else {"age": 40},

@@ -1,7 +1,8 @@
 """The shared tools and features on a server of the official Python SDK, 1.x or 2.x.
 
-Usage: python_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT; without, over stdio.
-What the SDK leaves to its low-level server (pages, subscriptions, log levels) is done there.
+Usage: python_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT;
+without, over stdio. What the SDK leaves to its low-level server (pages, subscriptions, log levels)
+is done there.
 """
 
 from __future__ import annotations

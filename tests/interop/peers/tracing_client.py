@@ -1,4 +1,5 @@
-"""A client of the official Python SDK, 1.x, at a server: tracing_client.py COMMAND... prints how much it called."""
+"""A client of the official Python SDK, 1.x, at a server: tracing_client.py COMMAND... prints how
+much it called."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A server for raw bytes: plain tools, and tools that do what no tool should.
 
-Called with one argument, a JSON object of keywords for `Server`. "tools": false leaves the tools out, "preset"
-names a function below that is run before the server.
+Called with one argument, a JSON object of keywords for `Server`. "tools": false leaves the tools
+out, "preset" names a function below that is run before the server.
 """
 
 from __future__ import annotations
