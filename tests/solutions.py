@@ -114,9 +114,7 @@ KNEAD = '''
 '''
 
 SOLUTIONS: Dict[str, Changes] = {
-    "1": [
-        ('{"initialize": initialize, ', '{"initialize": initialize, "ping": lambda params: {}, ')
-    ],
+    "1": [('"initialize": initialize,', '"initialize": initialize, "ping": lambda params: {},')],
     "2": before(
         "\n\ndef talk(",
         '''

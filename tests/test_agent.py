@@ -94,7 +94,7 @@ def test_the_agent_calls_what_the_model_wants_if_the_user_does(
 
 
 def test_the_agent_is_short() -> None:
-    assert len((ROOT / "examples" / "agent.py").read_text("utf-8").splitlines()) < 60
+    assert len((ROOT / "examples" / "agent.py").read_text("utf-8").splitlines()) < 80
 
 
 def test_a_tool_in_the_shapes_of_models() -> None:

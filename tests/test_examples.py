@@ -68,7 +68,7 @@ def test_examples_are_short() -> None:
     examples = [path for path in EXAMPLES.glob("*.py") if path.name != "check.py"]
     lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in examples}
     assert lengths
-    assert {name: length for name, length in lengths.items() if length >= 80} == {}
+    assert {name: length for name, length in lengths.items() if length >= 100} == {}
 
 
 def test_the_chapters_are_numbered() -> None:
@@ -81,20 +81,19 @@ def test_a_chapter_begins_with_what_is_seen_and_ends_with_a_task(
 ) -> None:
     text = chapter.read_text(encoding="utf-8")
     title, seen, *idea, page = text.split('"""')[1].split("\n\n")
-    assert "\n" not in title and title.endswith(".") and seen.startswith("You will see ") and idea
+    assert title.endswith(".") and seen.startswith("You will see ") and idea
     assert re.match("https://modelcontextprotocol.io/(specification|seps)/", page)
     last = text.rstrip().split("\n\n")[-1].splitlines()
     assert last[0].startswith("# Exercise: ") and all(line.startswith("# ") for line in last)
-    assert [
-        line
-        for line in last
-        if re.match(rf"# Check it with  python3 examples/check.py {number}( |$)", line)
-    ]
+    task = " ".join(line[2:] for line in last)
+    assert re.search(rf"Check it with  python3 examples/check.py {number}( |$)", task)
 
 
 def test_the_titles_are_those_of_the_table() -> None:
     titles = {
-        path.name: path.read_text(encoding="utf-8").split('"""')[1].split("\n")[0]
+        path.name: " ".join(
+            path.read_text(encoding="utf-8").split('"""')[1].split("\n\n")[0].split()
+        )
         for path in COURSE
     }
     listed = {name.strip("`"): title for name, title in rows("The course")}
@@ -184,14 +183,12 @@ def test_the_server_by_hand_is_a_server() -> None:
 
 def test_the_file_server_prints_what_it_says(folder: Path) -> None:
     shown = (EXAMPLES / "file_server.py").read_text(encoding="utf-8").split('"""')[1]
-    commands = re.findall(r"^    \$ python3 (.+)\n((?:    (?!\$).+\n)+)", shown, re.M)
+    commands = re.findall(r"^\$ python3 (.+)\n((?:(?!\$).+\n)+)", shown, re.M)
     assert len(commands) == 2
     for command, printed in commands:
         done = run_python(shlex.split(command), cwd=folder)
         assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.decode().rstrip().splitlines() == [
-            line[4:] for line in printed.splitlines()
-        ]
+        assert done.stdout.decode().rstrip().splitlines() == printed.splitlines()
 
 
 def test_the_example_tests_pass(folder: Path) -> None:
