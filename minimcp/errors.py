@@ -324,11 +324,18 @@ class SessionGone(ConnectionLost):
 
 
 class Busy(ConnectionLost):
-    """The server takes no more requests for so many ``seconds``; this one it did not run."""
+    """The server did not run a request and says when to send it again (HTTP 429 and 503).
 
-    def __init__(self, message: str, seconds: int) -> None:
+    Args:
+        message: The server's status and words.
+        seconds: How long the server asks to wait.
+        answer: The JSON-RPC response in the body, as a result or a failure; None without one.
+    """
+
+    def __init__(self, message: str, seconds: int, answer: Any = None) -> None:
         super().__init__(message)
         self.seconds = seconds
+        self.answer = answer
 
 
 class RequestTimeout(McpError, TimeoutError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from copy import copy
 from functools import partial
-from typing import Any, Callable, Mapping, Optional, TypeVar
+from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
 from ..engine.requests import CancelToken
 from ..engine.timer import NEVER, Deadline
@@ -25,22 +25,28 @@ from ..errors import (
     one_line,
 )
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
-from ..protocol.messages import Json, size_of
+from ..protocol.messages import Failure, Json, size_of
 from .cache import USES, Key
 from .host import Answerer, Result
 from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, deadline_of, wait_until
+from .session import (
+    MOST_BUSY,
+    Cancel,
+    OnProgress,
+    Outcome,
+    Params,
+    check_token,
+    deadline_of,
+    wait_until,
+)
 
 T = TypeVar("T")
 Seconds = Optional[float]
 
 # What says that the server did not run a request, and how often it is sent again then.
-TRIES: dict[type[Exception], int] = {Busy: 3, SessionGone: 1, UnsupportedRevision: 1}
+TRIES: dict[type[Exception], int] = {Busy: MOST_BUSY, SessionGone: 1, UnsupportedRevision: 1}
 
 NOT_RUN: tuple[type[Exception], ...] = tuple(TRIES)
-
-# Seconds after which a request is sent again at most that the server was too busy for (HTTP 429).
-LONGEST_BUSY = 60
 
 # Pages of one list; a server that has more is taken to go round in circles.
 MOST_PAGES = 1000
@@ -135,8 +141,11 @@ class Call:
                 except NOT_RUN as refusal:
                     outcome = refusal
             if isinstance(outcome, Exception):
-                self.renew(outcome, refusals)
-            elif raw or self.session.era.revision.handshake:
+                answer = self._answer_or_renewal(outcome, refusals)
+                outcome = None if answer is None else self.session.result_of(method, answer)
+                if outcome is None:
+                    continue
+            if raw or self.session.era.revision.handshake:
                 return outcome
             elif outcome.get("resultType") != INPUT_REQUIRED:
                 known = self._host.result_types.get(outcome.get("resultType", ""))
@@ -155,14 +164,8 @@ class Call:
         """
         session, is_last = self.session, before.count(type(refusal)) == TRIES.get(type(refusal))
         if isinstance(refusal, Busy):
-            left = self.deadline.remaining()
-            if (
-                is_last
-                or refusal.seconds > LONGEST_BUSY
-                or (left is not None and refusal.seconds >= left)
-            ):
+            if is_last or not session.wait_while_busy(refusal, self.deadline, self.cancel):
                 raise refusal
-            session.sleep(Deadline(refusal.seconds), self.cancel)
         elif isinstance(refusal, SessionGone):
             if not refusal.refused or self._sessions.begin is None:
                 raise refusal
@@ -183,6 +186,22 @@ class Call:
         ):
             raise refusal
         before.append(type(refusal))
+
+    def _answer_or_renewal(
+        self, refusal: Exception, before: list[type]
+    ) -> Union[Result, Failure, None]:
+        """Prepare to send a request again, as `renew`; None says that it can be sent.
+
+        If the server stays busy, return the response that it sent with its refusal.
+        """
+        try:
+            self.renew(refusal, before)
+        except Busy as busy:
+            if busy.answer is None:
+                raise
+            answer: Union[Result, Failure] = busy.answer
+            return answer
+        return None
 
     # ------------------------------------------------------------ questions to the host
 

@@ -33,6 +33,7 @@ from ..engine.limits import Limits
 from ..engine.timer import Deadline
 from ..engine.transport import tracer
 from ..errors import (
+    Busy,
     Cancelled,
     ConnectionFailed,
     ConnectionLost,
@@ -52,7 +53,7 @@ from .client import Client
 from .config import CONFIG_FILE, Config, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
-from .session import Cancel, ClientSession, check_token, deadline_of, expect
+from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, expect
 from .subscriptions import ClientSubscriptions
 
 if TYPE_CHECKING:
@@ -482,13 +483,13 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
 def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be
     tried."""
+    limited = plan.handshake is not None and plan.probe_timeout is not None
     for _ in range(MOST_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
-        limited = plan.handshake is not None and plan.probe_timeout is not None
-        within = deadline.within(plan.probe_timeout) if limited else deadline
         envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
         try:
-            answer = _described(session, "server/discover", {"_meta": envelope}, within)
+            seconds = plan.probe_timeout if limited else None
+            answer = _described(session, "server/discover", {"_meta": envelope}, deadline, seconds)
         except RequestTimeout:
             if plan.handshake is None or plan.probe_timeout is None:
                 raise
@@ -519,12 +520,27 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
 
 
 def _described(
-    session: ClientSession, method: str, params: dict[str, Json], deadline: Deadline
+    session: ClientSession,
+    method: str,
+    params: dict[str, Json],
+    deadline: Deadline,
+    seconds: Optional[float] = None,
 ) -> dict[str, Json]:
-    """How a server describes itself, which is kept. Raises ProtocolViolation: it is too long; and
-    as `negotiate`."""
+    """Return how a server describes itself.
+
+    Args:
+        session: The connection.
+        method: `server/discover` or `initialize`.
+        params: Its params.
+        deadline: When to give up, however often the server was busy.
+        seconds: How long one request may take; None leaves that to the deadline.
+
+    Raises:
+        ProtocolViolation: The description is too long.
+        McpError: As `negotiate`.
+    """
     try:
-        result = session.request(method, params, deadline)
+        result = _requested(session, method, params, deadline, seconds)
     except RequestTimeout:
         tail = getattr(session.transport, "stderr_tail", "")
         served = SERVES_HTTP.search(tail)
@@ -537,6 +553,27 @@ def _described(
             f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory"
         )
     return result
+
+
+def _requested(
+    session: ClientSession,
+    method: str,
+    params: dict[str, Json],
+    deadline: Deadline,
+    seconds: Optional[float],
+) -> dict[str, Json]:
+    """Send a request of the handshake, again while the server is busy. Arguments as `_described`."""
+    for _ in range(MOST_BUSY):
+        try:
+            within = deadline if seconds is None else deadline.within(seconds)
+            return session.request(method, params, within)
+        except Busy as error:
+            busy = error
+        if not session.wait_while_busy(busy, deadline):
+            break
+    if busy.answer is None:
+        raise busy
+    return session.result_of(method, busy.answer)
 
 
 def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:

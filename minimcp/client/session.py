@@ -19,6 +19,7 @@ from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, 
 from ..engine.timer import NEVER, Deadline
 from ..engine.transport import Transport
 from ..errors import (
+    Busy,
     Cancelled,
     CapabilityNotSupported,
     ConnectionLost,
@@ -56,6 +57,11 @@ log = logger("minimcp.client")
 
 # Bytes of memory of a notification that something has changed; one that takes more is not told.
 CHANGE_BYTES = 8 * 1024
+
+# How often a request is sent again because the server was busy, and the shortest pause before that
+# in seconds. The call's deadline bounds all of them together.
+MOST_BUSY = 10
+BUSY_SECONDS = 0.01
 
 Params = Mapping[str, Json]
 Result = dict[str, Json]
@@ -427,6 +433,17 @@ class ClientSession(ConnectionRole):
             self.host.asked_tasks.lost(self.era.peer)
 
     # ------------------------------------------------------------ shared by all transports
+
+    def wait_while_busy(self, busy: Busy, deadline: Deadline, cancel: Cancel = None) -> bool:
+        """Wait as long as a busy server asks. False if that is longer than the deadline allows.
+
+        Raises as `wait_until`.
+        """
+        left = deadline.remaining()
+        if left is not None and busy.seconds >= left:
+            return False
+        self.sleep(Deadline(max(busy.seconds, BUSY_SECONDS)), cancel)
+        return True
 
     def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
         """Wait until a deadline. Raises as `wait_until`."""

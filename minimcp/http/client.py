@@ -14,11 +14,13 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, NoReturn, Optional, Union
 from urllib.parse import urlsplit
@@ -30,6 +32,7 @@ from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningRequests, Sink, queue_for
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
+    METHOD_NOT_FOUND,
     AuthorizationError,
     Busy,
     Cancelled,
@@ -85,6 +88,21 @@ TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
 
 # How much of the body of an error is read, and how much of it is shown.
 ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
+
+# Seconds without a byte after which the rest of an error's body is not read: some servers never end
+# the body.
+ERROR_PAUSE = 5.0
+
+# Statuses other than 404 by which real servers reject a session that they do not know. The client
+# asks by a ping, because the same statuses also reject a single request. 401 counts only if the
+# client has no credentials that the server could mean.
+UNKNOWN_SESSION = (400, 404, 410, 422)
+
+# How long the answer to that ping may take.
+PROBE_SECONDS = 5.0
+
+# The largest Retry-After that is understood, in seconds: a day.
+LONGEST_RETRY_AFTER = 86_400
 
 # What a server gets to open the stream for notifications that belong to no request; many have none,
 # in many ways.
@@ -469,10 +487,17 @@ class HttpClientSession(ClientSession):
             self._sender.submit(partial(self._exchange, delete))
         self._sender.close()
 
-    def _lose_session(self, call: _Call) -> NoReturn:
-        """The server knows the session no more, and has not run this call: each other one that is
-        under way has some time to hear so for itself."""
-        refusal = SessionGone(f"{self.name}: the server has ended the session")
+    def _lose_session(self, call: _Call, why: str = "") -> NoReturn:
+        """Raise SessionGone: the server does not know the session, and has not run this call.
+
+        Each other call that is running gets `SESSION_SECONDS` to receive the same response.
+
+        Args:
+            call: The call.
+            why: The status of the response; empty if an earlier response had it.
+        """
+        text = f"{self.name}: the server has ended the session" + (f" ({why})" if why else "")
+        refusal = SessionGone(text)
         refusal.refused = True
         self.calls.settle(call.id, refusal)
         if self._gone is None:
@@ -529,10 +554,9 @@ class HttpClientSession(ClientSession):
         try:
             with closing(send(http)) as response:
                 if response.status >= 300:
-                    raise ConnectionLost(str(self.error_of(response)))
-                response.start(
-                    ERROR_BYTES
-                )  # there should be nothing; read to its end, the connection is kept
+                    raise self.error_of(response)[1]
+                # The head is the answer. If the body ends soon, the connection can be used again.
+                response.read_rest(REST_SECONDS)
         except Exception as error:
             tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
             tell("%s: a message was not taken: %s", self.name, error)
@@ -588,13 +612,64 @@ class HttpClientSession(ClientSession):
             self._lose_session(call)
         call.sent = True
         with closing(self._post(call.http, call.line, call.request)) as response:
-            if response.status == 404 and self._session_id is not None and not opens:
-                self._lose_session(call)
-            if response.status >= 300:
-                self.refused = response.status if opens else None
-                call.answer = self.error_of(response)
+            if response.status < 300:
+                self._read_answer(response, call)
                 return
-            self._read_answer(response, call)
+            self.refused = response.status if opens else None
+            answer, error = self.error_of(response)
+        status = response.status
+        is_own = answer is not None and answer.id == call.id
+        may_end = not opens and self._may_end_session(status, answer if is_own else None)
+        # Without a response to this call, the specification gives 404 this meaning. Everything else
+        # is ambiguous, so the server is asked.
+        is_certain = status == 404 and not is_own
+        if may_end and (is_certain or not self._is_session_known(call)):
+            self._lose_session(call, f"HTTP {status}")
+        if answer is None or isinstance(error, (AuthorizationError, Busy)):
+            raise error
+        if isinstance(answer, Response) and not is_own:
+            raise ProtocolViolation(f"{self.name}: HTTP {status} with the response to another call")
+        call.answer = _ending(answer)
+
+    def _may_end_session(self, status: int, answer: Union[Response, Failure, None]) -> bool:
+        """Return whether an HTTP error may mean that the server does not know our session.
+
+        Args:
+            status: The status.
+            answer: The response to the request, from the body; None without one.
+        """
+        if self._session_id is None:
+            return False
+        if answer is None:
+            return status in UNKNOWN_SESSION or (status == 401 and not self._has_auth)
+        # Some servers send 404 with the response to a call. Others, minimcp's server among them,
+        # send 404 for an unknown session and repeat the id of the request.
+        return status == 404 and isinstance(answer, Failure) and answer.code != METHOD_NOT_FOUND
+
+    def _is_session_known(self, call: _Call) -> bool:
+        """Ping the server in the session, on the thread of this call.
+
+        True also if no answer comes: the caller then gets the error of its own request.
+        """
+        request = Request(next(self.calls._ids), "ping", {})
+        http = AbortableRequest()
+        call.http.first = http  # ending the call ends this request, too
+        if call.http.aborted.is_set():
+            http.abort()
+        forget = timer.after(PROBE_SECONDS, http.abort)
+        try:
+            with closing(self._post(http, encode(request), request)) as response:
+                if response.status < 300:
+                    return True
+                answer = self.error_of(response)[0]
+        except McpError as error:
+            log.debug("%s: the session could not be checked: %s", self.name, error)
+            return True
+        finally:
+            forget()
+            call.http.first = None
+        is_own = answer is not None and answer.id == request.id
+        return not self._may_end_session(response.status, answer if is_own else None)
 
     def _read_answer(self, response: HttpResponse, call: _Call) -> None:
         if call.method == "initialize":
@@ -607,11 +682,10 @@ class HttpClientSession(ClientSession):
         if kind == MEDIA_TYPE:
             self._follow(call.http, response, call)
             return
-        body = (
-            response.body(self._limits.message_bytes)
-            if kind == JSON_TYPE
-            else response.start(ERROR_BYTES)
-        )
+        if kind == JSON_TYPE:
+            body = response.body(self._limits.message_bytes)
+        else:
+            body = response.start(ERROR_BYTES, ERROR_PAUSE)
         if kind == JSON_TYPE:
             self._receive(body, call)
         if call.answer is not None:
@@ -624,36 +698,54 @@ class HttpClientSession(ClientSession):
             f"{self.name}: {call.method} was answered by what is no answer: {what}"
         )
 
-    def error_of(self, response: HttpResponse) -> Failure:
-        """The error of the protocol in a response that is no success. Raises McpError: there is
-        none in it."""
-        body, status, headers = response.start(ERROR_BYTES), response.status, response.headers
+    def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
+        """Read an HTTP error.
+
+        Returns:
+            The JSON-RPC response in its body (None without one), and the exception that describes
+            the status: `Busy` if the server says when to send the request again, because it did not
+            run it; AuthorizationError if the server wants a token or other rights; ConnectionLost
+            if the server failed; otherwise ProtocolViolation.
+        """
+        status = response.status
+        headers = response.headers
+        body = response.start(ERROR_BYTES, ERROR_PAUSE)
+        kind = media_type(headers.get("Content-Type"))[0]
+        answer = self._response_in(body, kind)
         text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
         told += "".join(
             [f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers]
         )
+        seconds = retry_after(headers.get("Retry-After", ""))
+        if status in (429, 503) and seconds is not None:
+            return answer, Busy(told, seconds, None if answer is None else _ending(answer))
         if status == 401 and not self._has_auth:
             told += how_to_sign_in(self.name)
         if status in (401, 403):
-            raise AuthorizationError(told)
-        told += _page(media_type(headers.get("Content-Type"))[0])
-        if media_type(headers.get("Content-Type"))[0] == JSON_TYPE:
-            decoded = decode(body.strip())
-            if isinstance(decoded, Failure):
-                if self._trace is not None:
-                    self._trace("<--", body.strip())
-                return decoded
-            if isinstance(response.cut, ConnectionLost):
-                raise response.cut
+            return answer, AuthorizationError(told)
+        if isinstance(response.cut, ConnectionLost) and kind == JSON_TYPE:
+            return answer, response.cut
+        told += _page(kind)
         if status in (408, 429) or status >= 500:
-            after = headers.get("Retry-After", "")
-            if status == 429 and after.isascii() and after.isdigit() and len(after) < 10:
-                raise Busy(told, int(after))
-            raise ConnectionLost(told)
+            return answer, ConnectionLost(told)
         if 300 <= status < 400:
             told += ": redirects are not followed but to the same origin: name that URL"
-        raise ProtocolViolation(told)
+        return answer, ProtocolViolation(told)
+
+    def _response_in(self, body: bytes, kind: str) -> Union[Response, Failure, None]:
+        """Return the JSON-RPC response in a body, whatever its content type says; None without
+        one."""
+        texts = [body.strip()]
+        if kind == MEDIA_TYPE:
+            texts = [event.data.encode() for event in EventReader(ERROR_BYTES).feed(body)]
+        for text in texts:
+            message = decode(text) if text.startswith(b"{") else None
+            if isinstance(message, (Response, Failure)):
+                if self._trace is not None:
+                    self._trace("<--", text)
+                return message
+        return None
 
     # ------------------------------------------------------------ streams
 
@@ -765,10 +857,7 @@ class HttpClientSession(ClientSession):
         decoded = decode(data, max_depth=self._limits.depth)
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
-                id, ending = (
-                    message.id,
-                    message.result if isinstance(message, Response) else message,
-                )
+                id, ending = message.id, _ending(message)
                 if call is not None and id in (None, call.id):
                     call.answer = call.answer or ending
                 elif (
@@ -846,6 +935,20 @@ def how_to_sign_in(url: str) -> str:
         f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
     )
     return f": give the token that you have by --token TOKEN, or connect(..., auth=TOKEN); without one {way}"
+
+
+def retry_after(value: str) -> Optional[int]:
+    """Return the seconds of a ``Retry-After`` header, a number or a date; None if it is neither."""
+    if value.isascii() and value.isdigit():
+        return min(int(value[:10]), LONGEST_RETRY_AFTER)
+    with suppress(ValueError, TypeError, OverflowError):
+        seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        return min(max(0, math.ceil(seconds)), LONGEST_RETRY_AFTER)
+    return None
+
+
+def _ending(message: Union[Response, Failure]) -> Union[Result, Failure]:
+    return message.result if isinstance(message, Response) else message
 
 
 def _page(kind: str) -> str:

@@ -289,8 +289,15 @@ class HttpResponse:
             self.cut = error
         return found
 
-    def start(self, limit: int) -> bytes:
-        """The beginning of the body, for a message or for an error in it; as much as could be read."""
+    def start(self, limit: int, pause: Optional[float] = None) -> bytes:
+        """Return the beginning of the body, as much as could be read.
+
+        Args:
+            limit: The maximum number of bytes.
+            pause: Seconds without a byte after which the rest is given up; None waits for it.
+        """
+        if pause is not None:
+            self._bound_pauses(pause)
         return bytes(memoryview(self._collect(limit))[:limit])
 
     def body(self, limit: Optional[int]) -> bytes:
@@ -319,9 +326,14 @@ class HttpResponse:
 
     def read_rest(self, seconds: float) -> None:
         """Read the end if it comes soon, so that the connection can be kept."""
+        self._bound_pauses(seconds)
         with suppress(Exception):  # then it is closed
-            self._raw.connection.sock.settimeout(seconds)
             self._raw.read1(PIECE_BYTES)
+
+    def _bound_pauses(self, seconds: float) -> None:
+        """Have reading fail after so many seconds without a byte."""
+        with suppress(Exception):  # the connection was released: nothing more is read from it
+            self._raw.connection._socket.settimeout(seconds)
 
     def close(self) -> None:
         """Let go of it; a connection whose body was not read to its end is closed. Never raises."""
