@@ -24,13 +24,21 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
-from ..client.session import ClientSession
+from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import Cancelled, ConnectionLost, InternalError, McpError, RpcError
+from ..errors import (
+    Busy,
+    Cancelled,
+    ConnectionLost,
+    InternalError,
+    McpError,
+    RpcError,
+    SessionGone,
+)
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
@@ -311,23 +319,20 @@ class Link(Host):
         """
         self.running[incoming] = front or threading.Lock()
         answer: Any = None
+        refusals: list[type] = []
         try:
-            opened = self._open()
-            is_old, asks_old = (
-                opened.session.era.revision.handshake,
-                incoming.peer.revision.handshake,
-            )
-            if incoming.request.method == "initialize":
-                return self._initialize(incoming, opened.session)
-            self._flush()
-            if is_old is asks_old:
-                return self._pass_on(incoming, opened)
-            answer = (
-                self._with_handshake(incoming, opened)
-                if is_old
-                else self._without_handshake(incoming, opened)
-            )
-            return answer
+            while True:
+                opened = self._open()
+                try:
+                    answer = self._serve(incoming, opened)
+                    return answer
+                except (SessionGone, Busy) as refusal:
+                    error = refusal
+                self._prepare_retry(incoming, opened.session, error, refusals)
+        except Busy as busy:
+            if busy.answer is None:
+                raise InternalError(f"the server behind the bridge is busy: {busy}") from None
+            return give(incoming, busy.answer)
         except RpcError as error:
             return give(incoming, Failure(None, error.code, error.message, error.data))
         except Cancelled:
@@ -348,6 +353,44 @@ class Link(Host):
                 )  # a stream, which stays open (see `lost`)
             else:
                 self._end(incoming)
+
+    def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+        """Serve a request over one connection to the server behind."""
+        is_old = opened.session.era.revision.handshake
+        if incoming.request.method == "initialize":
+            return self._initialize(incoming, opened.session)
+        self._flush()
+        if is_old is incoming.peer.revision.handshake:
+            return self._pass_on(incoming, opened)
+        if is_old:
+            return self._with_handshake(incoming, opened)
+        return self._without_handshake(incoming, opened)
+
+    def _prepare_retry(
+        self,
+        incoming: IncomingRequest,
+        session: ClientSession,
+        refusal: Union[SessionGone, Busy],
+        before: list[type],
+    ) -> None:
+        """Wait until a request that the server did not run can be sent again.
+
+        Args:
+            incoming: The request of the client in front.
+            session: The connection that it was sent over.
+            refusal: What the server said; raised if sending the request again is of no use.
+            before: The types of earlier refusals of this request; this one is added.
+        """
+        if isinstance(refusal, SessionGone):
+            if not refusal.refused or SessionGone in before:
+                raise refusal
+            with waiting():
+                session.wait_until_ended(CONNECT_SECONDS)
+        elif before.count(Busy) == MOST_BUSY or not session.wait_while_busy(
+            refusal, Deadline(CONNECT_SECONDS), incoming
+        ):
+            raise refusal
+        before.append(type(refusal))
 
     def _initialize(self, incoming: IncomingRequest, session: ClientSession) -> Result:
         described = self._answer or self._described(session, protocolVersion=NEWEST_HANDSHAKE.name)

@@ -36,6 +36,7 @@ from minimcp.http.client import HttpServer
 from minimcp.protocol.versions import BY_NAME, REVISIONS
 
 from ..support import ROOT, WAIT, children_of, eventually
+from ..web import DONE, INITIALIZED, Heard, Peer, Wire
 from .conftest import Done, command_line, run_process
 
 NAMES = [each.name for each in REVISIONS]
@@ -436,6 +437,30 @@ def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
         else:
             with pytest.raises(Exception, match="no answer .* HTTP 401.*minimcp login"):
                 connect(command, timeout=WAIT, stderr=str)
+
+
+@pytest.mark.parametrize("revision", [OLD, NEW])
+@pytest.mark.parametrize("status", [400, 404, 422, 429, 503])
+def test_a_request_that_the_server_did_not_run_is_sent_again(status: int, revision: str) -> None:
+    rejected: List[str] = []
+
+    def call(heard: Heard, wire: Wire) -> None:
+        session = heard.headers["mcp-session-id"]
+        if not rejected or (session in rejected and status not in (429, 503)):
+            rejected.append(session)
+            wire.whole(status, b"not now", "text/plain", Retry_After="0")
+        else:
+            wire.result(DONE)
+
+    def initialize(heard: Heard, wire: Wire) -> None:
+        wire.result(INITIALIZED, Mcp_Session_Id=f"s{len(peer.all('initialize'))}")
+
+    said = {"initialize": initialize, "tools/call": call, "ping": call}
+    with Peer(said, handshake=True) as peer, front(HttpServer(peer.url), "http") as url:
+        with connect(url, revision=revision, timeout=WAIT) as client:
+            assert client.call_tool("t").text == "done"
+    assert len(peer.all("tools/call")) == 2
+    assert len(peer.all("initialize")) == (1 if status in (429, 503) else 2)
 
 
 # ------------------------------------------------------------ usage
