@@ -35,6 +35,7 @@ from ..errors import (
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import (
     Failure,
+    Id,
     InvalidMessage,
     Message,
     Notification,
@@ -43,7 +44,7 @@ from ..protocol.messages import (
     encode,
     failure,
 )
-from ..protocol.sse import MEDIA_TYPE
+from ..protocol.sse import MEDIA_TYPE, format_event
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from .headers import (
@@ -61,6 +62,7 @@ from .headers import (
     HttpRequest,
     HttpResponse,
     ResponseWriter,
+    accepted_forms,
     accepts,
     is_json,
     require,
@@ -71,6 +73,7 @@ from .sessions import (
     GONE,
     RETRY_SECONDS,
     STATUS,
+    STREAM_HEADERS,
     EventStore,
     MakeRole,
     ResponseSink,
@@ -386,9 +389,8 @@ class Endpoint(HttpService):
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         headers, method = request.headers, request.method
+        # The types that a response can have; the request must accept one of them.
         wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
-        if self.options.json_response:
-            wanted["POST"] = (JSON_TYPE,)
         spoken = headers.get(VERSION_HEADER)
         if (
             self.options.sessions
@@ -402,11 +404,9 @@ class Endpoint(HttpService):
             raise HttpError(
                 405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None
             )
-        require(
-            accepts(headers, *wanted[method]),
-            406,
-            f"the header Accept names {' and '.join(wanted[method])}",
-        )
+        kinds = wanted[method]
+        if kinds and not any(accepts(headers, kind) for kind in kinds):
+            raise HttpError(406, f"the Accept header must allow {' or '.join(kinds)}")
         if method == "POST":
             self.check_body(headers)
 
@@ -536,10 +536,8 @@ class Endpoint(HttpService):
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
-        if (
-            session is None or session.principal != headers.principal
-        ):  # which nobody else is told that there is
+        session = self._known_session(id, headers)
+        if session is None:
             named = _SESSION_ID.fullmatch(id)
             require(
                 named,
@@ -552,6 +550,14 @@ class Endpoint(HttpService):
         session.used_at = time.monotonic()
         return session
 
+    def _known_session(self, id: str, headers: Headers) -> Optional[Session]:
+        """Return the session with this id. None if there is none, or if it belongs to another
+        principal, who must not learn that it exists."""
+        session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
+        if session is None or session.principal != headers.principal:
+            return None
+        return session
+
     def _sender(self, headers: Headers, opens: bool) -> tuple[Optional[Session], Revision]:
         """Who sends a message that does not stand alone, and what is spoken.
 
@@ -562,7 +568,10 @@ class Endpoint(HttpService):
         Raises:
             HttpError: There is no such session.
         """
-        if self.options.sessions and not (opens and SESSION_HEADER not in headers):
+        # Some clients open a new session with the id of one that has ended. That id is ignored.
+        id = headers.get(SESSION_HEADER)
+        opens_new = opens and (id is None or self._known_session(id, headers) is None)
+        if self.options.sessions and not opens_new:
             session = self._session(headers)
             assert session.peer is not None
             return session, session.peer.revision
@@ -720,6 +729,11 @@ class Endpoint(HttpService):
         except HttpError as error:
             if isinstance(message, Request):
                 self.requests.refused(message, error)
+            if error.status == 200 and streams and not accepted_forms(headers)[0]:
+                writer.begin(200, STREAM_HEADERS)
+                writer.write(format_event(error.response().body))
+                writer.end()
+                return
             raise
         if not isinstance(message, Request):
             if session is not None:
@@ -729,8 +743,10 @@ class Endpoint(HttpService):
         assert peer is not None and route is not None
         listens = message.method == LISTEN
         streams = streams and (listens or not self.options.json_response)
+        check_form(headers, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
+        response.choose_form(headers)
         try:
             try:
                 if listens and not streams:
@@ -770,7 +786,9 @@ class Endpoint(HttpService):
             writer.send(202, [], b"")
             return
         streams = streams and not self.options.json_response
+        check_form(headers, streams)
         response = self._open_response(session, revision, writer, streams)
+        response.choose_form(headers)
         refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
         batch = Batch(response, refused, requests)
 
@@ -1005,6 +1023,26 @@ def _memory_of(text: bytes, limit: float) -> int:
         return size
     text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb"\"", b""))
     return _memory_of(text.replace(b'"', b""), limit)
+
+
+def check_form(
+    headers: Headers, streams: bool, listens: bool = False, id: Optional[Id] = None
+) -> None:
+    """Check that the response to a POST can take a form that the request accepts.
+
+    Args:
+        headers: The headers of the request.
+        streams: Whether the response may be an event stream.
+        listens: Whether it must be one.
+        id: The id of the request, for the error; None without one.
+
+    Raises:
+        HttpError: It cannot (406).
+    """
+    may_be_json, may_be_stream = accepted_forms(headers)
+    if (listens and not may_be_stream) or not (may_be_json or streams):
+        missing = MEDIA_TYPE if listens else JSON_TYPE
+        raise HttpError(406, f"the Accept header must allow {missing} for this request", id=id)
 
 
 def _one(headers: Headers, name: str) -> Optional[str]:

@@ -15,6 +15,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 from ..engine.requests import CancelToken
 from ..errors import INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
+from ..protocol.sse import MEDIA_TYPE
 from ..protocol.uri_template import WebUrl, parse_web_url
 
 HeaderPairs = Iterable[tuple[str, str]]
@@ -248,20 +249,40 @@ def is_json(content_type: Optional[str]) -> bool:
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
 
+_ZERO = re.compile(r"0(\.0*)?")
+
+
 def accepted(headers: Headers) -> set[str]:
     """The types, and ranges of types, that the Accept headers take."""
     parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
-    return {
-        name
-        for name, parameters in parts
-        if not re.fullmatch(r"0(\.0*)?", parameters.get("q", "1"))
-    }
+    return {name for name, parameters in parts if not _ZERO.fullmatch(parameters.get("q", "1"))}
 
 
-def accepts(headers: Headers, *wanted: str) -> bool:
-    """Whether the Accept headers take all of these types, by name or by a range that it lies in."""
-    taken = accepted(headers)
-    return all(taken & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
+def accepts(headers: Headers, kind: str) -> bool:
+    """Return whether the Accept headers allow a type, by name or by a range that contains it.
+
+    Without an Accept header, or with an empty one, everything is allowed. A type with ``q=0`` is not, whatever a range
+    says.
+    """
+    values = [value for value in headers.all("Accept") if value]
+    if not values:
+        return True
+    for name in (kind, kind.partition("/")[0] + "/*", "*/*"):
+        for value in values:
+            for part in value.split(","):
+                found, parameters = media_type(part)
+                if found == name:
+                    return not _ZERO.fullmatch(parameters.get("q", "1"))
+    return False
+
+
+def accepted_forms(headers: Headers) -> tuple[bool, bool]:
+    """Return whether the response to a POST may be JSON, and whether it may be an event stream."""
+    forms: Optional[tuple[bool, bool]] = headers.cache.get("forms")
+    if forms is None:
+        forms = accepts(headers, JSON_TYPE), accepts(headers, MEDIA_TYPE)
+        headers.cache["forms"] = forms
+    return forms
 
 
 # ------------------------------------------------------------ hosts and origins

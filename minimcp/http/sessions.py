@@ -10,6 +10,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import threading
@@ -31,7 +32,7 @@ from ..protocol.lifecycle import Peer
 from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
-from .headers import JSON_TYPE, ResponseWriter
+from .headers import JSON_TYPE, Headers, ResponseWriter, accepted_forms
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
@@ -216,6 +217,10 @@ class ResponseSink(Sink):
     """
 
     headers: tuple[tuple[str, str], ...] = ()
+    # Whether the request accepts nothing but JSON, and whether a handler wanted to ask the client
+    # although it does: then an error has status 406.
+    _only_json = False
+    _asked_in_vain = False
 
     def __init__(
         self,
@@ -241,6 +246,15 @@ class ResponseSink(Sink):
         self._waiting: list[
             SimpleQueue[None]
         ] = []  # one of each thread that waits; a Condition takes 1 kB a stream
+
+    def choose_form(self, headers: Headers) -> None:
+        """Be a JSON body or an event stream, if the request accepts only one of them."""
+        may_be_json, may_be_stream = accepted_forms(headers)
+        if not may_be_stream and self.streaming is None:
+            self.streaming = False
+            self._only_json = True
+        elif not may_be_json:
+            self.open()
 
     def open(self) -> bool:
         """Whether this is an event stream; from now on, if it may be one and nothing was sent."""
@@ -380,6 +394,8 @@ class ResponseSink(Sink):
                         self._endpoint.trace("-->", line.rstrip(b"\n"))
                     found = None if self._revision.handshake else re.match(ERROR_CODE, line)
                     status = STATUS.get(int(found[1]), 200) if found else 200
+                    if self._asked_in_vain and _is_error(line):
+                        status = 406
                 self.writer.send(status, [*headers, *self.headers], line)
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)
@@ -528,12 +544,24 @@ class ResponseSink(Sink):
             self.spawn(partial(self.finish, line))
 
     def asking(self) -> Calls:
+        if self._only_json and self.session is not None:
+            self._asked_in_vain = True
+            raise CapabilityNotSupported(
+                "the client cannot be asked: the Accept header of its request allows JSON only, and "
+                f"a question needs {MEDIA_TYPE}"
+            )
         if self.session is None or self.streaming is False:
             raise CapabilityNotSupported(
                 "the client cannot be asked on the way that this request came"
             )
         self.session.before_question()
         return self.session.calls.through(self.event, self.post)
+
+
+def _is_error(line: bytes) -> bool:
+    """Return whether a response is an error, or the result of a tool that failed."""
+    response = json.loads(line)
+    return "error" in response or response["result"].get("isError") is True
 
 
 class Session:
