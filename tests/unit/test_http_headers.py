@@ -48,7 +48,9 @@ def test_representations_show_no_values() -> None:
         (["application/json;q=0"], False),
         (["application/json;q=0.000"], False),
         (["text/html"], False),
-        ([], False),
+        ([], True),
+        ([""], True),
+        (["application/json;q=0, */*"], False),
         (["application/jsonevil"], False),
     ],
 )
