@@ -130,6 +130,7 @@ def _path_of(host: HostFile, options: Any) -> str:
     if options.project:
         if host.project is None:
             raise UsageError(f"{host.title} has no file for a project: leave out --project")
+        _refuse_links(host.project)
         return os.path.abspath(host.project)
     folder = os.path.dirname(host.user_path)
     if not os.path.isdir(folder) and not options.dry_run:
@@ -142,6 +143,26 @@ def _path_of(host: HostFile, options: Any) -> str:
             f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}"
         )
     return host.user_path
+
+
+def _refuse_links(path: str) -> None:
+    """Check that no part of a path below the current folder is a link.
+
+    A checkout may come from anybody. A link in it would have this command change a file elsewhere,
+    such as the configuration for all projects.
+
+    Raises:
+        UsageError: A part is a link.
+    """
+    part = ""
+    for name in path.split("/"):
+        part = os.path.join(part, name)
+        if os.path.islink(part):
+            where = os.readlink(part)
+            raise UsageError(
+                f"{part} is a link to {where}: nothing is written through a link in a project. "
+                "Remove the link, or leave out --project"
+            )
 
 
 def _text_of(path: str) -> str:
@@ -242,7 +263,7 @@ def _write(path: str, text: str) -> Optional[str]:
     """Put a text in the place of a file, whole or not at all; where the copy of the first one is,
     if this made it."""
     path = os.path.realpath(path)
-    backup = path + BACKUP if os.path.exists(path) and not os.path.exists(path + BACKUP) else None
+    backup = path + BACKUP if os.path.exists(path) and not os.path.lexists(path + BACKUP) else None
     os.makedirs(os.path.dirname(path), exist_ok=True)
     made, name = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
@@ -251,7 +272,9 @@ def _write(path: str, text: str) -> Optional[str]:
         if os.path.exists(path):
             shutil.copymode(path, name)
         if backup is not None:
-            shutil.copy2(path, backup)
+            with open(path, "rb") as source, open(backup, "xb") as copy:  # "x" follows no link
+                shutil.copyfileobj(source, copy)
+            shutil.copystat(path, backup)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
@@ -275,6 +298,15 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 
 # ------------------------------------------------------------ list --all
+
+MASK = "***"
+
+# Members of an entry that hold a URL.
+URLS = ("url", "httpUrl", "serverUrl")
+
+# Names of options, and beginnings of values, that hold a secret.
+SECRET_OPTION = re.compile(r"(?i)key|token|secret|passw|auth|credential|header|cookie|\bpat\b")
+SECRET_VALUE = re.compile(r"sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|eyJ|AKIA|AIza")
 
 
 def list_all() -> tuple[Any, list[str]]:
@@ -316,21 +348,56 @@ def _told(entry: Any) -> str:
     """How a server is started or reached, as it is written; of what is secret only the names."""
     if not isinstance(entry, Mapping):
         return "no object"
-    if "url" in entry:
-        return str(entry["url"])
-    args = entry.get("args")
-    return " ".join(
-        map(
-            shlex.quote,
-            map(str, [entry.get("command", "?"), *(args if isinstance(args, list) else ())]),
-        )
-    )
+    shown = _shown(entry)
+    for name in URLS:
+        if name in shown:
+            return str(shown[name])
+    args = shown.get("args")
+    words = [shown.get("command", "?"), *(args if isinstance(args, list) else ())]
+    return " ".join(shlex.quote(str(word)) for word in words)
 
 
 def _shown(entry: Any) -> Any:
+    """Return an entry without what may be secret: of environments and headers only the names are
+    left, of URLs no user and no query, and of arguments no value that looks like a key."""
     if not isinstance(entry, Mapping):
         return entry
-    return {
-        name: list(value) if name in ("env", "headers") and isinstance(value, Mapping) else value
-        for name, value in entry.items()
-    }
+    shown = dict(entry)
+    for name, value in entry.items():
+        if name in ("env", "headers") and isinstance(value, Mapping):
+            shown[name] = list(value)
+        elif name in URLS and isinstance(value, str):
+            shown[name] = _masked_url(value)
+        elif name == "args" and isinstance(value, list):
+            shown[name] = _masked(value)
+    return shown
+
+
+def _masked_url(url: str) -> str:
+    """Return a URL with its user, password and query replaced by ``***``."""
+    url = re.sub(r"(?<=://)[^/?#]*@", f"{MASK}@", url)
+    return re.sub(r"\?[^#]*", f"?{MASK}", url)
+
+
+def _masked(words: Sequence[Any]) -> list[Any]:
+    """Return arguments with every value that may be secret replaced by ``***``."""
+    shown: list[Any] = []
+    is_value = False  # of the option before it, which names a secret
+    for word in words:
+        if not isinstance(word, str):
+            shown.append(word)
+            continue
+        option, equals, value = word.partition("=")
+        names_secret = SECRET_OPTION.search(option) is not None
+        if "://" in word:
+            shown.append(_masked_url(word))
+        elif is_value and not word.startswith("-"):
+            shown.append(MASK)
+        elif equals and (names_secret or SECRET_VALUE.match(value)):
+            shown.append(f"{option}={MASK}")
+        elif SECRET_VALUE.match(word) or re.search(r"(?i)\b(bearer|basic) \S", word):
+            shown.append(MASK)
+        else:
+            shown.append(word)
+        is_value = names_secret and word.startswith("-") and not equals
+    return shown

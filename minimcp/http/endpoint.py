@@ -102,6 +102,9 @@ LOOK_SECONDS = 30.0
 # Of the memory that a body's values may take, for each byte that the longest body may have.
 MEMORY_PER_BYTE = 8
 
+# Bytes of memory of the shortest string.
+STRING_BYTES = 50
+
 # Bodies that are decoded at the same time, and how long they are to count.
 DECODED_AT_ONCE, LONG_BODY_BYTES = 2, 256 * 1024
 
@@ -1021,6 +1024,12 @@ def _memory_of(text: bytes, limit: float) -> int:
     size = 200 * sum(map(text.count, (b"{", b"[", b":"))) + 48 * text.count(b",")
     if size <= limit or b'"' not in text:
         return size
+    # The rest removes strings piece by piece, which takes memory for each one. A body with too many
+    # strings is rejected before that. Escaped quotes do not delimit a string.
+    quotes = text.count(b'"') - text.count(b'\\"') + text.count(b'\\\\"')
+    strings = STRING_BYTES * (quotes // 2)
+    if strings > limit:
+        return strings
     text = re.sub(rb'"[^"]*"', b"", text.replace(rb"\\", b"").replace(rb"\"", b""))
     return _memory_of(text.replace(b'"', b""), limit)
 

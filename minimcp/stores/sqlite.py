@@ -6,8 +6,10 @@ https://sqlite.org/wal.html
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import threading
 import time
 from contextlib import contextmanager
@@ -49,19 +51,49 @@ ALIVE = "value is not null and (expires is null or expires > ?)"
 LAST = chr(0x10FFFF)
 
 
+def _check_owner(path: str) -> None:
+    """Create a file if there is none, and check who may change it.
+
+    The checks use the opened descriptor, so that the file cannot be exchanged between them.
+
+    Raises:
+        PermissionError: The file is a link, belongs to another user, or others may write to it.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        number = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise PermissionError(f"{path} is a link: name the file itself") from None
+        raise
+    try:
+        found = os.fstat(number)
+    finally:
+        os.close(number)
+    if not hasattr(os, "getuid"):
+        return  # Windows: the folder's access list decides
+    if found.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user (number {found.st_uid})")
+    if found.st_mode & 0o022:
+        mode = stat.filemode(found.st_mode)
+        raise PermissionError(f"{path} may be written by other users ({mode}): chmod 600 it")
+
+
 class SqliteStore(Store):
     """Keeps values and events in a file. Thread-safe; several processes of one machine may use the
     file at a time.
 
     Times to live are counted by the clock of the machine. The file must not lie on a network's file
-    system. The process that opens it makes it readable for its own user only.
+    system. A new file can be read by its user only. An existing one must belong to this user, and
+    no other user may be allowed to write to it.
 
     Args:
         path: Of the file, which is made where there is none; beside it two more appear while it is
             in use.
 
     Raises:
-        sqlite3.Error: It cannot be opened, or is no such file.
+        PermissionError: The file is a link, belongs to another user, or others may write to it.
+        sqlite3.Error: It cannot be opened, or is not a database.
     """
 
     shared = True
@@ -69,7 +101,7 @@ class SqliteStore(Store):
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         super().__init__()
         self._path = os.path.abspath(path)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        _check_owner(self._path)
         self._swept = 0.0
         self._begin()
         with self._lock:

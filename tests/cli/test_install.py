@@ -302,3 +302,85 @@ def test_all_servers_of_all_hosts_are_listed(
     found = json.loads(minimcp("list", "--all", "--output", "json").out)["servers"]
     assert [each["name"] for each in found] == ["on", "off", "bad", "${X}", "no", "far", "near"]
     assert found[0]["entry"]["env"] == ["KEY"] and "secret" not in json.dumps(found)
+
+
+# ------------------------------------------------------------ what an untrusted checkout may do
+
+
+@pytest.mark.parametrize("client", [name for name, host in HOSTS.items() if host.project])
+@pytest.mark.parametrize("link", ["the file", "the folder", "the file, dangling"])
+def test_nothing_is_written_through_a_link_in_a_project(
+    client: str, link: str, shop: str, home: Path, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
+    project = Path(HOSTS[client].project or "")
+    if link == "the folder" and project.parent == Path("."):
+        return  # this host's file is in the folder itself
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / project.name).write_text('{"mcpServers": {}}', "utf-8")
+    if link == "the folder":
+        project.parent.symlink_to(elsewhere)
+    else:
+        project.parent.mkdir(exist_ok=True)
+        target = elsewhere / project.name
+        project.symlink_to(target if link == "the file" else tmp_path / "missing.json")
+    done = minimcp("install", shop, "--client", client, "--project", "--no-check")
+    assert done.code == 2 and "is a link to" in done.err
+    assert (elsewhere / project.name).read_text("utf-8") == '{"mcpServers": {}}'
+    assert not (tmp_path / "missing.json").exists()
+    assert sorted(os.listdir(elsewhere)) == [project.name]
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_the_copy_of_a_file_follows_no_link(
+    dangling: bool, shop: str, home: Path, tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = Path(HOSTS["cursor"].project or "")
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"theirs": {"command": "evil"}}}', "utf-8")
+    mine = tmp_path / "mine.json"
+    if not dangling:
+        mine.write_text("{}", "utf-8")
+    Path(str(path) + BACKUP).symlink_to(mine)
+    assert minimcp("install", shop, "--client", "cursor", "--project", "--no-check").code == 0
+    assert not mine.exists() if dangling else mine.read_text("utf-8") == "{}"
+
+
+SECRETS = [
+    {"url": "https://ada:S3CRET@far.example/mcp"},
+    {"url": "https://far.example/mcp?key=S3CRET"},
+    {"url": "https://far.example/mcp?S3CRET#frag"},
+    {"httpUrl": "https://far.example/mcp?key=S3CRET"},
+    {"serverUrl": "https://S3CRET@far.example/mcp"},
+    {"command": "x", "args": ["--api-key", "S3CRET"]},
+    {"command": "x", "args": ["--api-key=S3CRET"]},
+    {"command": "x", "args": ["-e", "API_KEY=S3CRET"]},
+    {"command": "x", "args": ["--password", "S3CRET", "file"]},
+    {"command": "x", "args": ["--header", "Authorization: Bearer S3CRET"]},
+    {"command": "x", "args": ["-H", "Authorization: Bearer S3CRET"]},
+    {"command": "x", "args": ["sk-S3CRET"]},
+    {"command": "x", "args": ["--pat", "ghp_S3CRET"]},
+    {"command": "x", "args": ["postgres://ada:S3CRET@db/shop"]},
+    {"command": "x", "args": ["--url=https://far.example/?token=S3CRET"]},
+    {"command": "x", "env": {"KEY": "S3CRET"}},
+    {"url": "https://far.example/mcp", "headers": {"X-Key": "S3CRET"}},
+]
+
+
+@pytest.mark.parametrize("entry", SECRETS, ids=str)
+def test_a_list_of_all_servers_shows_no_secret(
+    entry: Dict[str, Any], home: Path, minimcp: Callable[..., Done]
+) -> None:
+    _file("cursor", json.dumps({"mcpServers": {"far": entry}}))
+    for output in ("text", "json"):
+        done = minimcp("list", "--all", "--output", output)
+        assert done.code == 0 and "far" in done.out
+        assert "S3CRET" not in done.out + done.err
+
+
+def test_a_list_of_all_servers_shows_what_is_not_secret(
+    home: Path, minimcp: Callable[..., Done]
+) -> None:
+    args = ["-y", "@scope/server", "--verbose", "/data/keys", "--port", "8000"]
+    _file("cursor", json.dumps({"mcpServers": {"far": {"command": "npx", "args": args}}}))
+    assert " ".join(["npx", *args]) in minimcp("list", "--all").out

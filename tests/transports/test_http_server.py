@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -656,3 +657,40 @@ def test_a_request_whose_client_has_gone_before_it_begins_is_not_run(
     writer.lose()
     core.serve(call("effect"), writer)
     assert not ran and not writer.status and not core.requests
+
+
+MEGABYTE = 1024 * 1024
+
+
+@for_each(
+    ("unit", "rejected"),
+    [
+        (b'"",', True),
+        (b'"a",', True),
+        (b'"\\\\",', True),
+        (b'"\\"",', True),
+        (b"{},", True),
+        (b"0,", True),
+        (b'"' + b"x" * 60 + b'",', False),
+        (b'"' + b"[{:,}]" * 100 + b'",', False),
+        (b'"' + b'\\"' * 1000 + b'",', False),
+        (b'"' + b"\\\\" * 1000 + b'",', False),
+    ],
+)
+def test_the_guard_of_bodies_takes_less_memory_than_the_body(unit: bytes, rejected: bool) -> None:
+    """The memory that decoding would take is estimated without taking it."""
+    core = core_of(Server("guarded"))
+    body = b"[" + unit * (4 * MEGABYTE // len(unit) - 1) + b"0]"
+    request = post(body)
+    tracemalloc.start()
+    try:
+        try:
+            core.body_of(request)
+            status = 200
+        except HttpError as error:
+            status = error.status
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert status == (413 if rejected else 200)
+    assert peak < 3 * len(body)

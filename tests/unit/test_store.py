@@ -464,3 +464,51 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
         store._do(call)
     assert eventually(lambda: store._away is None)
     store.close()
+
+
+# ------------------------------------------------------------ the file and its owner
+
+needs_modes = pytest.mark.skipif(os.name == "nt", reason="Windows has access lists, not modes")
+
+
+@needs_modes
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602, 0o777])
+def test_a_file_that_others_may_write_to_is_rejected(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    path.chmod(mode)
+    with pytest.raises(PermissionError, match="chmod 600"):
+        SqliteStore(path)
+    path.chmod(0o600)
+    SqliteStore(path).close()
+
+
+@needs_modes
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_is_rejected(tmp_path: Path, dangling: bool) -> None:
+    target = tmp_path / "target.db"
+    if not dangling:
+        SqliteStore(target).close()
+    (tmp_path / "store.db").symlink_to(target)
+    with pytest.raises(PermissionError, match="is a link"):
+        SqliteStore(tmp_path / "store.db")
+    assert target.exists() is not dangling
+
+
+@needs_modes
+def test_a_file_of_another_user_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SqliteStore(tmp_path / "store.db").close()
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        SqliteStore(tmp_path / "store.db")
+
+
+@needs_modes
+def test_the_files_are_for_this_user_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.put("key", b"value", 10)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    store.close()
+    assert set(modes.values()) == {0o600} and "store.db" in modes
