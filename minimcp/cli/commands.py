@@ -403,8 +403,13 @@ def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
     return result.to_wire(), texts, int(result.is_error)
 
 
-def _raw(block: Any) -> bytes:
-    """The bytes or the text of a content block; of one that has neither what it is on the wire."""
+def _raw(block: Any) -> Union[bytes, str]:
+    """Return the bytes or the text of a content block, or its JSON if it has neither.
+
+    On a terminal, text is escaped, and bytes are named instead of written.
+    """
+    if sys.stdout.isatty():
+        return _block_text(block)
     for content in (getattr(block, "data", None), getattr(block, "text", None)):
         if isinstance(content, (bytes, str)):
             return (

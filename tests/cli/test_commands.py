@@ -320,6 +320,15 @@ def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
     )
 
 
+def test_a_terminal_obeys_nothing_of_the_raw_output(
+    shop_url: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    raw = minimcp("call", shop_url, "pictures", "--output", "raw").out
+    assert raw.startswith("a\\x1b[31mb 京") and "12345" not in raw
+    assert "[image, image/png, 5 bytes]" in raw
+
+
 def test_bytes_are_printed_or_saved(
     shop_url: str, tmp_path: Path, minimcp: Callable[..., Done]
 ) -> None:
