@@ -1,4 +1,4 @@
-"""The token of one server: kept, renewed, stepped up and sent by `Authorizer`, however it is got.
+"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant` obtains it.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -6,6 +6,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional
@@ -16,110 +17,168 @@ from ..errors import AuthorizationError, ConnectionLost, McpError, describe, log
 from ..http.client import POST_HEADERS
 from ..http.fetch import AbortableRequest, without_secrets
 from ..protocol.messages import Request, encode
-from .discovery import Exchange, Place, authorization_server, canonical, challenges, discover, words
+from ..protocol.uri_template import parse_web_url
+from .bearer import check_url
+from .discovery import (
+    TOKEN_SECONDS,
+    Exchange,
+    Place,
+    authorization_server,
+    canonical,
+    challenges,
+    discover,
+    issuer_key,
+    same_issuer,
+    words,
+)
 from .dpop import ProofKey
 from .store import Store
 from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
 
-# How often who waits for another thread's token looks whether it is given up.
+# How often a thread that waits for another thread's token checks whether its call was given up.
 LOOK_SECONDS = 0.2
 
-# What another process gets to renew a token, where no person is asked.
+# How long another process may take to renew a token if no person is asked.
 RENEW_SECONDS = 60.0
+
+# The settings of a connection (`Fetcher.settings`) that has none.
+NO_SETTINGS: Mapping[str, Any] = {"verify": True, "proxies": None}
 
 
 class Grant:
-    """A way to get tokens; `connect` takes one as ``auth``. Thread-safe: one for any number of
-    connections.
+    """A way to obtain tokens; `connect` takes one as ``auth``. Thread-safe: one object serves any
+    number of connections.
 
     Args:
         store: Where tokens are kept.
-        scopes: What to ask for beside what the server names.
-        issuer: The authorization server that the credentials are for; None takes the one that the
-            server names.
+        scopes: Scopes to request in addition to those that the server names.
+        issuer: URL of the authorization server that the credentials are for. None takes the one
+            that the server names.
+
+    Raises:
+        TypeError: ``scopes`` is not a sequence of str, or the issuer is not a str.
+        ValueError: The issuer is not an https URL (or http on this machine).
     """
 
-    # Seconds that a person gets, while the clock of a call stands; None where no person is asked.
+    # Seconds that a person has to sign in, during which the deadline of the call is paused. None if
+    # no person is asked.
     seconds: Optional[float] = None
-    # Whether there may be a token where none is stored.
+    # Whether a token can be obtained if none is stored.
     can_obtain = True
+    # Whether a stored token is sent with the first request. Otherwise the store is not read before
+    # the server returns 401.
+    loads_early = True
     # Whether the credentials are those of one authorization server.
     has_fixed_credentials = True
 
     def __init__(self, store: Store, scopes: Any = (), issuer: Optional[str] = None) -> None:
         if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
             raise TypeError("scopes is a sequence of str")
-        self.store, self.scopes, self.issuer = store, tuple(scopes), issuer
+        if issuer is not None:
+            check_url(issuer)
+        self.store = store
+        self.scopes = tuple(scopes)
+        self.issuer = issuer
         self._authorizers: dict[str, Authorizer] = {}
 
-    def for_server(self, url: str, *, verify: Any = True, proxies: Any = None) -> Authorizer:
-        """What gets tokens for one server: the same for all of its connections."""
-        key = f"{url} {verify} {sorted((proxies or {}).items())}"
-        return self._authorizers.setdefault(key, Authorizer(self, url, verify, proxies))
+    def for_server(self, url: str) -> Authorizer:
+        """Return the object that authorizes requests to a server; all connections share it.
+
+        Raises:
+            ValueError: The URL is neither https nor on this machine, so that anybody could read the
+                token on its way.
+        """
+        parts = parse_web_url(url, userinfo=True)
+        if parts.scheme != "https" and not parts.is_local:
+            what = "tokens are only sent over https, or to this machine"
+            raise ValueError(f"{what}: write https:// instead of {without_secrets(url)}")
+        return self._authorizers.setdefault(url, Authorizer(self, url))
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """Get a token. Raises AuthorizationError: none is to be had."""
+        """Obtain a token.
+
+        Raises:
+            AuthorizationError: No token could be obtained.
+        """
         raise NotImplementedError
+
+    def forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
+        """Delete what an authorization server has registered for this program.
+
+        Args:
+            issuer: The authorization server.
+            client_id: Only a registration with this id; None deletes all of them.
+
+        Returns:
+            Whether there was any. Only `SignIn` registers clients.
+        """
+        return False
 
 
 class Authorizer:
-    """Sends the token of one server with each request, and gets another one when the server wants
-    that.
+    """Sends the token of one server with each request, and renews it when the server asks for that.
 
-    One thread gets it, and the others wait; so do other processes where the store has a lock.
+    One thread renews the token while the others wait. So do other processes, if the store has a
+    lock. Thread-safe.
 
     Args:
-        grant: The way to get one.
-        url: Of the server.
-        verify, proxies: As `HttpServer`.
+        grant: The way to obtain a token.
+        url: URL of the server.
     """
 
-    def __init__(self, grant: Grant, url: str, verify: Any = True, proxies: Any = None) -> None:
-        self._grant, self._url, self._verify, self._proxies = grant, url, verify, proxies
+    def __init__(self, grant: Grant, url: str) -> None:
+        self._grant = grant
+        self._url = url
+        self._shown = without_secrets(url)
         self._key = canonical(url)
         self._token: Optional[Token] = None
         self._proof: Optional[ProofKey] = None
-        # The token that was just got, until the server has taken it; it is not renewed when it is
-        # refused.
+        # The token that was obtained last, until the server accepts it. If the server rejects it,
+        # it is not renewed once more.
         self._untried: Optional[str] = None
-        # Scopes that were asked for in vain.
+        # Scopes that were requested in vain.
         self._asked: set[str] = set()
         self._is_loaded = False
+        # Why the store does not have the newest token, which is kept in memory then. None if it has.
+        self._unkept: Optional[Exception] = None
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Who holds the lock is in another process."""
-        self._lock = threading.RLock()
+        """Make a new lock: the thread that holds the old one is in another process."""
+        # Not an RLock: a refresh whose caller has given up releases it from a thread of its own.
+        self._lock = threading.Lock()
+        self._owner: Optional[int] = None
 
     # ------------------------------------------------------------ for each request
 
-    def authorize(self, method: str, url: str, request: AbortableRequest) -> dict[str, str]:
-        """The headers that prove who asks, of one request.
+    def authorize(
+        self,
+        method: str,
+        url: str,
+        request: AbortableRequest,
+        settings: Mapping[str, Any] = NO_SETTINGS,
+    ) -> dict[str, str]:
+        """Return the headers that authorize one request.
 
         Args:
-            method: Of the request.
+            method: The method of the request.
             url: Where it goes.
-            request: By which it is aborted.
+            request: The request, which another thread may abort.
+            settings: The settings of its connection, `Fetcher.settings`.
 
         Raises:
-            AuthorizationError: The store cannot be read.
-            ConnectionLost: The request was aborted while another thread got the token.
+            ConnectionLost: The request was aborted while another thread renewed the token.
         """
         is_loaded, token = self._is_loaded, self._token  # once: another thread may replace it
-        if not is_loaded or (token is not None and token.is_old):
-            with self._alone(request):
-                self._load()
-                if self._token is not None and self._token.is_old and self._token.refresh_token:
-                    with suppress(
-                        AuthorizationError
-                    ):  # the server's answer is asked for; then it is got anew
-                        self._refresh(self._exchange(request))
-                token = self._token
+        if not is_loaded and self._grant.loads_early:
+            token = self._loaded(request)
+        if token is not None and token.is_old and token.refresh_token:
+            token = self._renewed_early(request, settings)
         if token is None:
             return {}
         if token.proof_key is None:
@@ -136,18 +195,23 @@ class Authorizer:
         headers: Mapping[str, str],
         sent: Mapping[str, str],
         request: AbortableRequest,
+        settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> bool:
-        """Look at the head of a response; whether the request is to be sent again, because there is
-        another token.
+        """Look at the head of a response, and renew the token if the server asks for that.
 
         Args:
-            status: Of the response.
-            headers: Of the response.
-            sent: What `authorize` gave for the request.
-            request: By which the request is aborted.
+            status: The status of the response.
+            headers: The headers of the response.
+            sent: What `authorize` returned for the request.
+            request: The request, which another thread may abort.
+            settings: The settings of its connection, `Fetcher.settings`.
+
+        Returns:
+            Whether to send the request again, because there is another token.
 
         Raises:
-            AuthorizationError: The server wants a token, and none is to be had.
+            AuthorizationError: The server wants a token and none could be obtained, or the stored
+                tokens cannot be read.
             ConnectionLost: The request was aborted.
         """
         token, proof = sent.get("Authorization", " ").split(" ", 1)[1], self._proof
@@ -160,51 +224,93 @@ class Authorizer:
         error = asked.get("dpop", {}).get("error") or challenge.get("error")
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
-        if status == 401 and (self._grant.can_obtain or self._token is not None):
+        if status == 401:
             return token != self._untried and self._renew(
-                challenge, token, request, dpop_only=dpop_only
+                challenge, token, request, settings, dpop_only=dpop_only
             )
         more = words(challenge.get("scope")) if error == "insufficient_scope" else ()
-        return bool(more) and self._renew(challenge, token, request, more=more)
+        return bool(more) and self._renew(challenge, token, request, settings, more=more)
 
-    # ------------------------------------------------------------ getting a token
+    # ------------------------------------------------------------ obtaining a token
+
+    def _loaded(self, request: AbortableRequest) -> Optional[Token]:
+        """Return the stored token before a server has asked for one."""
+        with self._alone(request):
+            try:
+                if not self._is_loaded:
+                    self._load()
+            except AuthorizationError as error:  # reported if the server asks for a token
+                log.debug("%s: %s", self._shown, error)
+            return self._token
+
+    def _renewed_early(
+        self, request: AbortableRequest, settings: Mapping[str, Any]
+    ) -> Optional[Token]:
+        """Return a new token in place of one that ends soon, or that one if it cannot be renewed."""
+        try:
+            with self._alone(request) as held:
+                held.enter_context(self._alone_among_processes(request))
+                self._load()
+                token = self._token
+                if token is not None and token.is_old and token.refresh_token:
+                    self._refresh(held, self._exchange(request, settings))
+        except AuthorizationError as error:  # raised again if the server rejects the old token
+            log.debug("%s: the token could not be renewed: %s", self._shown, error)
+        return self._token
 
     def _renew(
         self,
         challenge: Optional[Mapping[str, str]],
         sent: str,
         request: AbortableRequest,
+        settings: Mapping[str, Any],
         *,
         dpop_only: bool = False,
         anew: bool = False,
         more: tuple[str, ...] = (),
     ) -> bool:
-        """Get another token than the one that was refused; whether there is one.
+        """Get another token than the one that was rejected.
 
         Args:
-            challenge: Of the response; None where it was none that wants a token.
-            sent: The token that was refused.
-            request: By which the request is aborted.
-            dpop_only: Whether the server takes only tokens that are bound to a key.
-            anew: Leave out what may be there or refreshed.
-            more: Scopes that the token lacks; they are asked for once.
+            challenge: The challenge of the response; None if the server has not asked for a token.
+            sent: The token that was rejected.
+            request: The request, which another thread may abort.
+            settings: The settings of its connection.
+            dpop_only: Whether the server accepts only tokens that are bound to a key.
+            anew: Use neither a stored token nor a refresh token nor a registration.
+            more: Scopes that the token lacks; they are requested once.
+
+        Returns:
+            Whether there is one.
         """
-        with self._alone(request):
+        with self._alone(request) as held:
+            try:  # reading needs no lock among processes, and so no folder that is writable
+                self._load()
+            except AuthorizationError as error:
+                told = (
+                    f"{self._shown}: the server wants a token, and the stored ones cannot be used"
+                )
+                raise AuthorizationError(f"{told}: {error}") from error
+            if self._has_other(sent) and not anew:
+                return True  # a stored one, or one that another thread has obtained
+            if self._token is None and not self._grant.can_obtain:
+                return False
+            held.enter_context(self._alone_among_processes(request))
             self._load()
-            token, before = self._token, tuple[str, ...]()
-            if token is not None and token.access_token != sent and not anew:
-                return True  # another thread or process got it
+            if self._has_other(sent) and not anew:
+                return True  # another process has obtained it
             if more and self._asked.issuperset(more):
                 return False
-            exchange = self._exchange(request)
+            exchange = self._exchange(request, settings)
             place = discover(exchange, challenge, self._grant.issuer)
             self._asked.update(more)
-            if token is not None and token.issuer == place.issuer:
+            token, before = self._token, tuple[str, ...]()
+            if token is not None and same_issuer(token.issuer, place.issuer):
                 before, dpop_only = token.scopes, dpop_only or token.proof_key is not None
                 is_renewable = (
                     token.refresh_token and token.resource == place.resource and not (anew or more)
                 )
-                if is_renewable and self._refresh(exchange, place):
+                if is_renewable and self._refresh(held, exchange, place):
                     return True
             elif token is not None:
                 if self._grant.has_fixed_credentials:
@@ -217,6 +323,12 @@ class Authorizer:
                 more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
             )
             wanted = (*before, *scopes, *self._grant.scopes)
+            if anew:
+                self._forget_client(place.issuer)
+            # so that `sign_out` finds the registration, even if nobody signs in
+            self._put(f"server {self._key}", {"issuer": place.issuer, "resource": place.resource})
+            if anew:
+                self._check_kept()  # before a person signs in for nothing
             try:
                 self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
             except BaseException as error:
@@ -224,6 +336,9 @@ class Authorizer:
                     self._asked.difference_update(more)
                 raise
             return True
+
+    def _has_other(self, sent: str) -> bool:
+        return self._token is not None and self._token.access_token != sent
 
     def _obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool
@@ -236,30 +351,80 @@ class Authorizer:
         except McpError:
             raise
         except Exception as error:  # of a hook, or of an object of the user's
-            raise AuthorizationError(f"{without_secrets(self._url)}: {describe(error)}") from error
+            raise AuthorizationError(f"{self._shown}: {describe(error)}") from error
         self._untried = token.access_token
         self._keep(token, key)
 
-    def _refresh(self, exchange: Exchange, place: Optional[Place] = None) -> bool:
-        """Get a token by the refresh token; whether there is one. Raises AuthorizationError: nobody
-        knows."""
+    def _refresh(self, held: ExitStack, exchange: Exchange, place: Optional[Place] = None) -> bool:
+        """Exchange the refresh token for a new token.
+
+        The server may rotate the refresh token: then the response is the only place where the new
+        one is. So a thread of its own sends the request, waits for the response and stores it, even
+        if the caller gives up.
+
+        Args:
+            held: The locks, which are released when the response has been stored.
+            exchange: The requests of the caller.
+            place: Where the token comes from; None takes the token's own issuer.
+
+        Returns:
+            False if the authorization server rejected the refresh token, which is dropped then.
+
+        Raises:
+            AuthorizationError: There was no response, or the server has a fault: the refresh token
+                may be accepted later.
+            ConnectionLost: The caller has given up.
+        """
         token = self._token
         assert token is not None
-        place = place or Place(
+        found = place or Place(
             token.resource, token.issuer, authorization_server(exchange, token.issuer)
         )
         key = None if token.proof_key is None else self._proof_of(token)
+        outcome: Future[bool] = Future()
+
+        def send() -> None:
+            try:
+                outcome.set_result(self._exchange_refresh_token(exchange, found, token, key))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        if exchange.request.aborted.is_set():
+            raise ConnectionLost(f"{self._shown}: given up before the token was refreshed")
+        # Not a daemon: the process does not end before the response is stored, which takes
+        # `TOKEN_SECONDS` at most.
+        sender = threading.Thread(target=send, name="minimcp-refresh", daemon=False)
         try:
-            self._keep(refreshed(exchange, place, token, key), key)
+            try:
+                sender.start()
+            except RuntimeError:  # the system has no thread left
+                send()
+            while not wait([outcome], LOOK_SECONDS).done:
+                if exchange.request.aborted.is_set():
+                    raise ConnectionLost(f"{self._shown}: given up while the token was refreshed")
+        except BaseException:
+            if sender.is_alive():
+                rest = held.pop_all()
+                outcome.add_done_callback(lambda _: rest.close())
+            raise
+        return outcome.result()
+
+    def _exchange_refresh_token(
+        self, exchange: Exchange, place: Place, token: Token, key: Optional[ProofKey]
+    ) -> bool:
+        try:
+            self._keep(refreshed(exchange.detached(), place, token, key), key)
+            return True
         except TokenRefused as refusal:
-            if not refusal.error:  # its server has a fault: it may take the refresh token later
+            if not refusal.is_final:
                 raise
-            log.debug("%s: the refresh token is not taken: %s", without_secrets(self._url), refusal)
+            log.debug("%s: the refresh token is rejected: %s", self._shown, refusal)
+            if refusal.error == "invalid_client":
+                self._forget_client(token.issuer, token.client_id)
             self._keep(replace(token, refresh_token=None))
             return False
-        return True
 
-    # ------------------------------------------------------------ keeping it
+    # ------------------------------------------------------------ storing it
 
     def _proof_of(self, token: Token) -> ProofKey:
         proof = self._proof
@@ -267,81 +432,122 @@ class Authorizer:
             proof = self._proof = ProofKey(token.proof_key)
         return proof
 
-    def _exchange(self, request: AbortableRequest) -> Exchange:
-        return Exchange(self._url, self._verify, self._proxies, request)
+    def _exchange(self, request: AbortableRequest, settings: Mapping[str, Any]) -> Exchange:
+        return Exchange(self._url, request=request, **settings)
+
+    def _get(self, key: str) -> Any:
+        try:
+            return self._grant.store.get(key)
+        except AuthorizationError:
+            raise
+        except Exception as error:  # of a store of the user's
+            raise AuthorizationError(f"the token store failed: {describe(error)}") from error
 
     def _load(self) -> None:
-        """Take what another process may have got since."""
-        pointer = self._grant.store.get(f"server {self._key}")
-        record = None
-        if isinstance(pointer, dict):
-            record = self._grant.store.get(
-                f"token {pointer.get('issuer')} {pointer.get('resource')}"
-            )
-        self._token, self._is_loaded = Token.from_record(record), True
+        """Take the token that is stored: another process may have obtained it."""
+        if self._unkept is None or self._token is None:
+            pointer = self._get(f"server {self._key}")
+            record = None
+            if isinstance(pointer, dict):
+                record = self._get(_token_key(pointer.get("issuer"), pointer.get("resource")))
+            self._token = Token.from_record(record)
+        self._is_loaded = True
 
     def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
-        before, store = self._token, self._grant.store
-        if token is None and before is not None:
-            store.put(f"token {before.issuer} {before.resource}", None)
-        elif token is not None:
-            store.put(f"token {token.issuer} {token.resource}", token.to_record())
-            store.put(f"server {self._key}", {"issuer": token.issuer, "resource": token.resource})
-            self._proof = proof or self._proof
+        """Use this token from now on, and store it; None forgets the one there is.
+
+        A token that cannot be stored, for example because the disk is full, is still used: the
+        refresh token before it may no longer be valid.
+        """
+        before = self._token
         self._token = token
+        self._unkept = None
+        if token is None and before is not None:
+            self._put(_token_key(before.issuer, before.resource), None)
+        elif token is not None:
+            self._proof = proof or self._proof
+            self._put(_token_key(token.issuer, token.resource), token.to_record())
+            self._put(f"server {self._key}", {"issuer": token.issuer, "resource": token.resource})
+
+    def _put(self, key: str, value: Optional[dict[str, Any]]) -> None:
+        try:
+            self._grant.store.put(key, value)
+        except Exception as error:  # also of a store of the user's
+            self._unkept = error
+            log.warning(
+                "%s: what is known of the token is not stored, and is lost when this process ends: %s",
+                self._shown,
+                describe(error),
+            )
+
+    def _forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
+        try:
+            return self._grant.forget_client(issuer, client_id)
+        except Exception as error:  # also of a store of the user's
+            self._unkept = error
+            log.warning("%s: the registration is not deleted: %s", self._shown, describe(error))
+            return False
 
     @contextmanager
-    def _alone(self, request: AbortableRequest) -> Iterator[None]:
-        """No other thread, and no other process with this store, gets a token for this server
-        meanwhile."""
-        with self._clock_stands(request):
-            while not self._lock.acquire(timeout=LOOK_SECONDS):
-                if request.aborted.is_set():
-                    raise ConnectionLost(
-                        f"{without_secrets(self._url)}: given up while another thread got a token"
-                    )
-        try:
-            with self._alone_among_processes(request):
-                yield
-        finally:
-            self._lock.release()
+    def _alone(self, request: AbortableRequest) -> Iterator[ExitStack]:
+        """Let no other thread change the token of this server.
 
-    def _alone_among_processes(self, request: AbortableRequest) -> Any:
-        """The lock of the store, held; a context manager.
+        Yields:
+            The locks that are held; more can be added, and `_refresh` may take them over.
+        """
+        if self._owner == threading.get_ident():  # a hook, or a signal handler, calls the server
+            with ExitStack() as held:
+                yield held
+            return
+        with ExitStack() as held:
+            with self._clock_stands(request):
+                while not self._lock.acquire(timeout=LOOK_SECONDS):
+                    if request.aborted.is_set():
+                        raise ConnectionLost(
+                            f"{self._shown}: given up while another thread got a token"
+                        )
+            held.callback(self._lock.release)
+            self._owner = threading.get_ident()
+            try:
+                yield held
+            finally:
+                self._owner = None
+
+    @contextmanager
+    def _alone_among_processes(self, request: AbortableRequest) -> Iterator[None]:
+        """Hold the lock of the store, if it has one.
 
         Raises:
-            AuthorizationError: There can be no lock, or another process has it for too long.
-            ConnectionLost: The request was aborted meanwhile.
+            AuthorizationError: The lock cannot be made, or another process holds it for too long.
+            ConnectionLost: The request was aborted.
 
-        Blocks: until no other process has it; whether the request was aborted is looked at every
-        `LOOK_SECONDS`.
+        Blocks until no other process holds it.
         """
-        lock, limit = (
-            getattr(self._grant.store, "lock", None),
-            Deadline(self._grant.seconds or RENEW_SECONDS),
-        )
-        held = ExitStack()
-        while lock is not None:
-            look = limit.within(LOOK_SECONDS)
-            try:
-                held.enter_context(lock(f"server {self._key}", look.seconds))
-                break
-            except AuthorizationError as error:
-                if not look.expired:  # there can be no lock
-                    raise
-                if request.aborted.is_set():
-                    told = (
-                        f"{without_secrets(self._url)}: given up while another process got a token"
-                    )
-                    raise ConnectionLost(told) from None
-                if limit.expired:
-                    told = f"another process has been getting a token for {limit.seconds:g} s"
-                    raise AuthorizationError(f"{without_secrets(self._url)}: {told}") from error
-        return held
+        lock = getattr(self._grant.store, "lock", None)
+        limit = Deadline(self._grant.seconds or RENEW_SECONDS)
+        with ExitStack() as held:
+            with self._clock_stands(request):
+                while lock is not None:
+                    look = limit.within(LOOK_SECONDS)
+                    try:
+                        held.enter_context(lock(f"server {self._key}", look.seconds))
+                        break
+                    except AuthorizationError as error:
+                        if not look.expired:  # there can be no lock
+                            raise
+                        if request.aborted.is_set():
+                            told = "given up while another process got a token"
+                            raise ConnectionLost(f"{self._shown}: {told}") from None
+                        if limit.expired:
+                            told = (
+                                f"another process has been getting a token for {limit.seconds:g} s"
+                            )
+                            raise AuthorizationError(f"{self._shown}: {told}") from error
+            yield
 
     @contextmanager
     def _clock_stands(self, request: AbortableRequest) -> Iterator[None]:
-        """While a person may be asked, the deadline of who waits for the token is paused."""
+        """Pause the deadline of the call while a person may be asked."""
         if self._grant.seconds is None:
             yield
             return
@@ -353,21 +559,31 @@ class Authorizer:
 
     # ------------------------------------------------------------ for the command line
 
-    def sign_in(self) -> dict[str, Any]:
-        """Get a token though no call has asked for one; as `known`. Errors as `answered`."""
+    def sign_in(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Obtain a token although no call has asked for one, and return what `known` does.
+
+        Raises:
+            AuthorizationError: No token could be obtained, or it could not be stored.
+        """
         request = AbortableRequest()
         body = encode(Request(1, "ping", {}))
-        status, headers, _ = self._exchange(request).ask(
-            "POST", self._url, POST_HEADERS, body, named=True
+        status, headers, _ = self._exchange(request, settings).ask(
+            "POST", self._url, POST_HEADERS, body, named=True, seconds=TOKEN_SECONDS
         )
         _, challenge, dpop_only = _asked(headers if status == 401 else {})
         self._renew(
-            challenge if status == 401 else None, "", request, dpop_only=dpop_only, anew=True
+            challenge if status == 401 else None,
+            "",
+            request,
+            settings,
+            dpop_only=dpop_only,
+            anew=True,
         )
+        self._check_kept()
         return self.known() or {}
 
     def known(self) -> Optional[dict[str, Any]]:
-        """What is known of the token in the store, without secrets; None where there is none."""
+        """Return what is known of the stored token, without secrets; None if there is none."""
         self._load()
         token = self._token
         if token is None:
@@ -381,19 +597,30 @@ class Authorizer:
             "can_be_refreshed": token.refresh_token is not None,
         }
 
-    def sign_out(self) -> bool:
-        """Forget the token, and have it revoked if the authorization server can; whether there was
-        one."""
+    def sign_out(self, settings: Mapping[str, Any]) -> bool:
+        """Forget the token and the registration, and have the token revoked if that is possible.
+
+        Returns:
+            Whether there was anything to forget.
+
+        Raises:
+            AuthorizationError: The store cannot be read or written.
+        """
         request = AbortableRequest()
-        with self._alone(request):
+        with self._alone(request) as held:
+            held.enter_context(self._alone_among_processes(request))
             self._load()
-            token = self._token
-            if token is None:
-                return False
+            token, pointer = self._token, self._get(f"server {self._key}")
+            issuer = pointer.get("issuer") if isinstance(pointer, dict) else None
+            had_client = isinstance(issuer, str) and self._forget_client(issuer)
             self._keep(None)
-            self._grant.store.put(f"server {self._key}", None)
+            if pointer is not None:
+                self._put(f"server {self._key}", None)
+            self._check_kept()
+        if token is None:
+            return had_client
         with suppress(McpError):  # it ends by itself, too
-            exchange = self._exchange(request)
+            exchange = self._exchange(request, settings)
             place = Place(
                 token.resource, token.issuer, authorization_server(exchange, token.issuer)
             )
@@ -401,15 +628,26 @@ class Authorizer:
             if url is not None:
                 headers, proof = token.credentials.prove(place.server)
                 form = {"token": token.refresh_token or token.access_token, **proof}
-                exchange.post(exchange.checked(url, "the revocation endpoint"), form, headers)
+                url = exchange.checked(url, "the revocation endpoint")
+                exchange.post(url, form, headers, seconds=TOKEN_SECONDS)
         return True
+
+    def _check_kept(self) -> None:
+        """Raise an AuthorizationError if the store does not have what it should have."""
+        error = self._unkept
+        if error is not None:
+            raise AuthorizationError(f"{self._shown}: {describe(error)}") from error
+
+
+def _token_key(issuer: Any, resource: Any) -> str:
+    return f"token {issuer_key(str(issuer))} {resource}"
 
 
 def _asked(
     headers: Mapping[str, str],
 ) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
-    """The challenges of a response, the one that counts, and whether only tokens that are bound to
-    a key are taken."""
+    """Return the challenges of a response, the one that counts, and whether the server accepts only
+    tokens that are bound to a key."""
     asked = challenges(headers.get("WWW-Authenticate", ""))
     return (
         asked,

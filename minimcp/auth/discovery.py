@@ -1,9 +1,9 @@
 """Who protects a server, and where tokens for it come from: challenges, resource metadata,
 authorization servers.
 
-What a server says about itself is not trusted: documents are short, come soon, from no other place
-than where they belong, over https (http on this machine alone), and never from a private network
-unless the server is in one.
+What a server says about itself is not trusted. A document must be short, arrive soon, come over https
+(or http on this machine), name what it is about, and never come from a private network unless the
+server is in one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -14,19 +14,25 @@ import re
 import socket
 from contextlib import closing, suppress
 from ipaddress import ip_address
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, Iterable, Mapping, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit, urlunsplit
 from urllib.request import parse_http_list
 
 from ..engine.timer import Timeout
-from ..errors import AuthorizationError, ConnectionLost, McpError, one_line
-from ..http.fetch import AbortableRequest, Fetcher, same_origin, without_secrets
+from ..errors import AuthorizationError, ConnectionLost, McpError, logger, one_line
+from ..http.fetch import AbortableRequest, Fetcher, mask, same_origin, without_secrets
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import REVISIONS
 from .bearer import RESOURCE_METADATA, check_url
 
+log = logger("minimcp.auth")
+
 # Bytes of a document, and seconds until it is there.
 DOCUMENT_BYTES, DOCUMENT_SECONDS = 64 * 1024, 5.0
+
+# Seconds for a request that cannot be repeated: a code or a refresh token can be used once, and
+# authorization servers that start on demand take several seconds.
+TOKEN_SECONDS = 30.0
 
 SERVER_METADATA = "/.well-known/oauth-authorization-server"
 OPENID_METADATA = "/.well-known/openid-configuration"
@@ -65,7 +71,7 @@ class Place(NamedTuple):
     resource: str
     """The server's identifier, byte for byte as it says it."""
     issuer: str
-    """The authorization server's."""
+    """The authorization server's identifier, byte for byte as its own metadata says it."""
     server: Mapping[str, Any]
     """The metadata of the authorization server."""
     scopes: tuple[str, ...] = ()
@@ -74,19 +80,59 @@ class Place(NamedTuple):
 
 
 class Exchange:
-    """The HTTP requests by which one token is got. They end when the request that waits for it is
+    """The HTTP requests by which one token is obtained. They end when the request that waits for it is
     aborted.
 
+    ``verify`` and ``proxies`` apply to each of them, because they say how this machine reaches
+    others. ``headers``, ``cert`` and ``cookies`` prove who asks: only the origin of the server gets
+    them.
+
     Args:
-        url: Of the server that is protected.
-        verify, proxies: As `HttpServer`.
-        request: What waits for the token.
+        url: The URL of the server that is protected.
+        verify, proxies, headers, cert: As `HttpServer`.
+        request: The request that waits for the token.
+        cookies: The cookie jar of the connection; None has none.
     """
 
-    def __init__(self, url: str, verify: Any, proxies: Any, request: AbortableRequest) -> None:
-        self.url, self.request = url, request
-        self._settings = {"verify": verify, "proxies": proxies}
+    def __init__(
+        self,
+        url: str,
+        verify: Any,
+        proxies: Any,
+        request: AbortableRequest,
+        headers: Optional[Mapping[str, str]] = None,
+        cert: Any = None,
+        cookies: Any = None,
+    ) -> None:
+        self.url = url
+        self.request = request
+        self._everywhere = {"verify": verify, "proxies": proxies}
+        self._headers = dict(headers or {})
+        self._at_server = {"cert": cert, "cookies": cookies}
         self._server = parse_web_url(url, userinfo=True)
+
+    def detached(self) -> Exchange:
+        """Return the same for requests that nobody aborts."""
+        return Exchange(
+            self.url,
+            request=AbortableRequest(),
+            headers=self._headers,
+            **self._everywhere,
+            **self._at_server,
+        )
+
+    def _fetcher(self, method: str, url: str) -> Fetcher:
+        """Return what sends a request: with all settings of the connection at the server's origin.
+
+        Raises:
+            ValueError: The URL, or a setting, cannot be used.
+        """
+        if parse_web_url(url, userinfo=True) != self._server:
+            return Fetcher(url, redirects=False, **self._everywhere)
+        headers = self._headers
+        if method != "GET" and url != self.url:  # there, it would be the client's authentication
+            headers = {name: headers[name] for name in headers if name != "Authorization"}
+        return Fetcher(url, redirects=False, headers=headers, **self._everywhere, **self._at_server)
 
     def checked(self, url: Any, what: str) -> str:
         """A URL that may be asked or opened. Raises AuthorizationError: it may not."""
@@ -115,37 +161,49 @@ class Exchange:
         body: Optional[bytes] = None,
         *,
         named: bool = False,
+        seconds: Optional[float] = None,
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and read its response: status, headers and body. Redirects are not
-        followed.
+        """Send a request and read its response. Redirects are not followed.
 
         Args:
             method: In capitals.
             url: Absolute; `checked`, or named by the user.
-            headers: Of the request.
+            headers: Headers of this request.
             body: None sends none.
-            named: Whether the user named the URL, so that its address is not looked at.
+            named: Whether the user named the URL, so that its address is not checked.
+            seconds: How long the response may take; None means `DOCUMENT_SECONDS`.
+
+        Returns:
+            The status, the headers and the body. If the status is an error, the secrets of the
+            request are masked in the body.
 
         Raises:
-            AuthorizationError: It failed, took longer than `DOCUMENT_SECONDS`, or is longer than
+            AuthorizationError: The request failed, took too long, or the response is longer than
                 `DOCUMENT_BYTES`.
             ConnectionLost: The request that waits was aborted.
         """
+        limit = DOCUMENT_SECONDS if seconds is None else seconds
         outer, http = self.request, AbortableRequest(allowed=None if named else self._allowed)
-        fetcher = Fetcher(url, redirects=False, **self._settings)
-        timeout = Timeout(DOCUMENT_SECONDS, http.abort)
+        try:
+            fetcher = self._fetcher(method, url)
+        except ValueError as error:
+            raise AuthorizationError(str(error)) from None
+        timeout = Timeout(limit, http.abort)
         outer.first = http
         try:
             if outer.aborted.is_set():
                 raise ConnectionLost("given up")
             with closing(fetcher.send(http, method, headers, body)) as response:
-                return response.status, response.headers, response.body(DOCUMENT_BYTES)
+                answer = response.body(DOCUMENT_BYTES)
+                if response.status >= 300:
+                    answer = fetcher.masked_bytes(answer)
+                return response.status, response.headers, answer
         except McpError as error:
             if outer.aborted.is_set():
                 raise ConnectionLost(
                     f"{without_secrets(url)}: given up before there was a token"
                 ) from None
-            late = f" (no answer within {DOCUMENT_SECONDS:g} s)" if http.aborted.is_set() else ""
+            late = f" (no answer within {limit:g} s)" if http.aborted.is_set() else ""
             raise AuthorizationError(f"{error}{late}") from error
         finally:
             timeout.stop()
@@ -153,27 +211,40 @@ class Exchange:
             fetcher.close()
 
     def document(self, url: str, *, named: bool = False) -> tuple[Optional[dict[str, Any]], str]:
-        """The JSON object at a URL, or None and why there is none. Raises AuthorizationError: as
-        `ask`, and for 5xx."""
+        """Return the JSON object at a URL, or None and why there is none.
+
+        Raises:
+            AuthorizationError: It is not known whether there is a document: the request failed, or
+                the status is 408, 429 or 5xx.
+            ConnectionLost: The request that waits was aborted.
+        """
         headers = {"Accept": "application/json", "MCP-Protocol-Version": REVISIONS[-1].name}
         status, _, body = self.ask("GET", url, headers, named=named)
-        if status >= 500:
-            raise AuthorizationError(f"GET {without_secrets(url)}: HTTP {status}")
-        found = json_object(body) if status == 200 else None
-        why = f"HTTP {status}" if status != 200 else "no JSON object"
+        if is_passing(status):
+            raise AuthorizationError(f"{without_secrets(url)}: HTTP {status}")
+        found = json_object(body) if 200 <= status < 300 else None
+        why = f"HTTP {status}" if not 200 <= status < 300 else "not a JSON object"
         return found, f"{without_secrets(url)}: {why}"
 
     def post(
-        self, url: str, form: Mapping[str, str], headers: Mapping[str, str], *, named: bool = False
+        self,
+        url: str,
+        form: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        named: bool = False,
+        seconds: Optional[float] = None,
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
-        """Send a form; the status, the headers and the JSON object that came, empty when it was
-        none. As `ask`."""
+        """Send a form, and return the status, the headers and the JSON object of the response, which
+        is empty if there is none. Arguments and errors as `ask`."""
         given = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
             **headers,
         }
-        status, answered, body = self.ask("POST", url, given, urlencode(form).encode(), named=named)
+        status, answered, body = self.ask(
+            "POST", url, given, urlencode(form).encode(), named=named, seconds=seconds
+        )
         return status, answered, json_object(body) or {}
 
 
@@ -191,11 +262,39 @@ def json_object(body: bytes) -> Optional[dict[str, Any]]:
     return None
 
 
-def refusal(status: int, answer: Mapping[str, Any]) -> str:
-    """What the error response of an authorization server says."""
+def is_passing(status: int) -> bool:
+    """Return whether the same request may get another response later."""
+    return status in (408, 429) or status >= 500
+
+
+def refusal(status: int, answer: Mapping[str, Any], secrets: Iterable[str] = ()) -> str:
+    """Return what the error response of an authorization server says.
+
+    Args:
+        status: The status of the response.
+        answer: Its JSON object, empty if there is none.
+        secrets: What was sent and must not be shown.
+    """
     error, told = answer.get("error"), answer.get("error_description")
-    text = one_line(error, 100) if isinstance(error, str) else f"HTTP {status}"
-    return text + (f": {one_line(told)}" if isinstance(told, str) else "")
+    if isinstance(error, dict):  # some servers have an object where OAuth has a code
+        error, told = error.get("code"), told or error.get("message")
+    told = told or answer.get("message") or answer.get("detail")
+    text = f"HTTP {status}"
+    if isinstance(error, str) and error:
+        text = one_line(mask(error, secrets), 100)
+    if isinstance(told, str):
+        text += f": {one_line(mask(told, secrets))}"
+    return text
+
+
+def issuer_key(issuer: str) -> str:
+    """Return what identifies an issuer in a store: the issuer without one slash at its end."""
+    return issuer[:-1] if issuer.endswith("/") else issuer
+
+
+def same_issuer(issuer: Any, other: str) -> bool:
+    """Return whether two issuers are equal, except for one slash at the end."""
+    return isinstance(issuer, str) and issuer_key(issuer) == issuer_key(other)
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -212,101 +311,139 @@ def discover(
 ) -> Place:
     """Find out who issues tokens for a server.
 
+    The resource metadata is looked for where the challenge says, then at the well-known places of
+    the server. A place that is unusable or not allowed is ignored. Only if the challenge names no
+    place and there is nothing at the well-known ones, the server is its own authorization server.
+
     Args:
-        exchange: By which documents are asked for.
-        challenge: The parameters of the server's challenge; None when it has not asked for a token.
-        issuer: The one to choose of several; None takes the first.
+        exchange: Sends the requests.
+        challenge: The parameters of the server's challenge; None if it has not asked for a token.
+        issuer: The authorization server to choose of several; None takes the first.
 
     Raises:
-        AuthorizationError: The documents are missing, wrong or somewhere they must not be.
-        ConnectionLost: It was given up.
+        AuthorizationError: No document can be used; the message lists the reason of each.
+        ConnectionLost: The request that waits was aborted.
     """
     base, path = split(exchange.url)
-    named = (challenge or {}).get("resource_metadata")
-    if named is None:
-        probed = (
-            [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA]
-            if path
-            else [base + RESOURCE_METADATA]
-        )
-    else:
-        url = same_origin(exchange.url, named)
-        if url is None:
-            raise AuthorizationError(
-                f"the server names resource metadata of another origin: '{one_line(named)}'"
-            )
-        probed = [url]
-    for url in probed:
-        found, why = exchange.document(url)
+    shown = without_secrets(exchange.url)
+    urls = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA][: 2 if path else 1]
+    named, reasons = (challenge or {}).get("resource_metadata"), []
+    url = ""
+    if named is not None:
+        try:
+            url = same_origin(exchange.url, named) or exchange.checked(named, "its URL")
+            urls = [url, *[each for each in urls if each != url]]
+        except AuthorizationError as error:
+            _ignored(shown, str(error))
+            reasons.append(str(error))
+    found: Optional[_Protected] = None
+    is_known = named is None  # whether it is known that there is no document
+    for each in urls:
+        try:
+            document, why = exchange.document(each)
+            found = None if document is None else _protected(exchange, each, document)
+        except AuthorizationError as error:
+            why, is_known = str(error), False
         if found is not None:
-            return _protected(exchange, url, found, issuer)
-        if named is not None:
-            raise AuthorizationError(
-                f"the resource metadata that the server names is not there: {why}"
-            )
-    if challenge is None:
-        raise AuthorizationError(f"{without_secrets(exchange.url)} asks for no token")
-    # the procedure of 2025-03-26: the server is its own authorization server
+            break
+        reasons.append(why)
+        if each == url:
+            _ignored(shown, why)
+    if found is None and is_known and challenge is None:
+        raise AuthorizationError(f"{shown} asks for no token")
+    if found is None and not is_known:
+        raise AuthorizationError(f"no resource metadata of {shown}: {'; '.join(reasons)}")
+    if found is None:
+        return _own_server(exchange, base, issuer)
+    chosen = found.issuers[0]
+    if issuer is not None:
+        chosen = next((each for each in found.issuers if same_issuer(each, issuer)), "")
+        if not chosen:
+            _other_issuer(issuer, ", ".join(found.issuers))
+    server = authorization_server(exchange, chosen)
+    return Place(
+        found.resource,
+        str(server["issuer"]),
+        server,
+        words(found.document.get("scopes_supported")),
+        found.document.get("dpop_bound_access_tokens_required") is True,
+    )
+
+
+class _Protected(NamedTuple):
+    resource: str
+    issuers: tuple[str, ...]
+    document: Mapping[str, Any]
+
+
+def _protected(exchange: Exchange, url: str, document: Mapping[str, Any]) -> _Protected:
+    """Check the metadata of a resource. Raises AuthorizationError: it must not be used."""
+    resource, issuers = document.get("resource"), words(document.get("authorization_servers"))
+    where = f"the resource metadata at {without_secrets(url)}"
+    if not isinstance(resource, str) or not is_part_of(exchange.url, resource):
+        told = f"is for {one_line(resource, 100)}, not for {without_secrets(exchange.url)}"
+        raise AuthorizationError(f"{where} {told}")
+    if not issuers:
+        raise AuthorizationError(f"{where} names no authorization server")
+    return _Protected(resource, issuers, document)
+
+
+def _ignored(shown: str, why: str) -> None:
+    log.warning("%s: the resource metadata that the server names is ignored: %s", shown, why)
+
+
+def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
+    """Follow the procedure of servers without resource metadata, which issue tokens themselves."""
+    if issuer is not None and not same_issuer(base, issuer):
+        _other_issuer(issuer, base)
     server, _ = exchange.document(base + SERVER_METADATA)
     if server is None:
         server = {
+            "issuer": base,
             "authorization_endpoint": base + "/authorize",
             "token_endpoint": base + "/token",
             "registration_endpoint": base + "/register",
             "code_challenge_methods_supported": ["S256"],
         }
-    elif server.get("issuer") != base:
-        _mismatch(server, base)
-    return Place(canonical(exchange.url), base, server)
+    elif not same_issuer(server.get("issuer"), base):
+        raise AuthorizationError(_mismatch(server, base))
+    return Place(canonical(exchange.url), str(server["issuer"]), server)
 
 
-def _protected(
-    exchange: Exchange, url: str, document: Mapping[str, Any], issuer: Optional[str]
-) -> Place:
-    resource, issuers = document.get("resource"), words(document.get("authorization_servers"))
-    if not isinstance(resource, str) or not is_part_of(exchange.url, resource):
-        told = f"is for {one_line(resource, 100)}, not for {without_secrets(exchange.url)}"
-        raise AuthorizationError(f"the resource metadata at {without_secrets(url)} {told}")
-    if not issuers:
-        raise AuthorizationError(
-            f"the resource metadata at {without_secrets(url)} names no authorization server"
-        )
-    if issuer is not None and issuer not in issuers:
-        named = one_line(", ".join(issuers))
-        raise AuthorizationError(
-            f"the credentials are for {issuer}, and the server takes tokens of {named}"
-        )
-    chosen = issuer or issuers[0]
-    return Place(
-        resource,
-        chosen,
-        authorization_server(exchange, chosen),
-        words(document.get("scopes_supported")),
-        document.get("dpop_bound_access_tokens_required") is True,
-    )
+def _other_issuer(issuer: str, named: str) -> None:
+    told = f"the credentials are for {issuer}"
+    raise AuthorizationError(f"{told}, and the server takes tokens of {one_line(named)}")
 
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
-    """The metadata of an authorization server. Raises AuthorizationError: there is none, or it is
-    another one's."""
+    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final slash.
+
+    Raises:
+        AuthorizationError: There is none, or only that of others; the message lists the reason for
+            each place.
+        ConnectionLost: The request that waits was aborted.
+    """
     base, path = split(exchange.checked(issuer, "the issuer"))
     urls = [base + SERVER_METADATA + path, base + OPENID_METADATA + path]
     reasons = []
     for url in [*urls, base + path + OPENID_METADATA] if path else urls:
-        found, why = exchange.document(url)
-        if found is not None:
-            if found.get("issuer") != issuer:
-                _mismatch(found, issuer)
+        try:
+            found, why = exchange.document(url)
+        except AuthorizationError as error:
+            found, why = None, str(error)
+        if found is not None and same_issuer(found.get("issuer"), issuer):
             return found
-        reasons.append(why)
+        reasons.append(
+            why if found is None else f"{without_secrets(url)}: {_mismatch(found, issuer)}"
+        )
     raise AuthorizationError(
         f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
     )
 
 
-def _mismatch(document: Mapping[str, Any], issuer: str) -> None:
+def _mismatch(document: Mapping[str, Any], issuer: str) -> str:
     told = f"says that it is {one_line(document.get('issuer'), 100)}"
-    raise AuthorizationError(f"the metadata of the authorization server {one_line(issuer)} {told}")
+    return f"the metadata of the authorization server {one_line(issuer)} {told}"
 
 
 def split(url: str) -> tuple[str, str]:

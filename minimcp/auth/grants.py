@@ -14,7 +14,7 @@ from .bearer import check_url
 from .discovery import Exchange, Place
 from .dpop import ProofKey
 from .store import Store, TokenMemory
-from .tokens import Credentials, Token, post_form, request_token
+from .tokens import Credentials, Token, clean_secret, post_form, request_token, require_issuer
 
 Assertion = Union[str, Callable[[], str]]
 
@@ -34,13 +34,14 @@ class ClientCredentials(Grant):
             PyJWT[crypto]); None where it has a secret.
         algorithm: By which it signs.
         scopes: What to ask for beside what the server names.
-        issuer: The authorization server that it is registered with; None takes the one of the
-            server.
+        issuer: URL of the authorization server that issued the credentials. It is required: they are
+            sent to no other one, whatever the MCP server says.
         store: Where tokens are kept; None keeps them in memory.
 
     Raises:
-        ValueError: There is neither a secret nor a key, or both.
-        TypeError: ``scopes`` is no sequence of str.
+        ValueError: There is neither a secret nor a key, or both; or there is no issuer, or it is
+            not an https URL (or http on this machine); or the secret is empty or has a line end.
+        TypeError: ``scopes`` is no sequence of str, or the secret is not a str.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class ClientCredentials(Grant):
         issuer: Optional[str] = None,
         store: Optional[Store] = None,
     ) -> None:
-        super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         if (client_secret is None) == (private_key is None):
             raise ValueError("a client has a client_secret or a private_key")
-        self._credentials = Credentials(client_id, client_secret, private_key, algorithm)
+        require_issuer(issuer, "client_secret" if private_key is None else "private_key")
+        super().__init__(TokenMemory() if store is None else store, scopes, issuer)
+        secret = clean_secret(client_secret, "client_secret")
+        self._credentials = Credentials(client_id, secret, private_key, algorithm)
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
@@ -75,7 +78,11 @@ class WorkloadIdentity(Grant):
         assertion: The JWT, or a function that returns one (read from a file that the platform
             renews, for example).
         client_id: Of the client, as its operator has registered it; None sends none.
-        scopes, issuer, store: As `ClientCredentials`.
+        scopes, issuer, store: As `ClientCredentials`; the issuer is required, too.
+
+    Raises:
+        ValueError: There is no issuer, or it is not an https URL (or http on this machine).
+        TypeError: ``scopes`` is not a sequence of str.
     """
 
     def __init__(
@@ -87,6 +94,7 @@ class WorkloadIdentity(Grant):
         issuer: Optional[str] = None,
         store: Optional[Store] = None,
     ) -> None:
+        require_issuer(issuer, "assertion")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         self._assertion, self._credentials = assertion, Credentials(client_id or "")
 
@@ -111,10 +119,13 @@ class EnterpriseManaged(Grant):
         id_token: That the identity provider gave for the person, or a function that returns it.
         idp_token_endpoint: URL of the identity provider's token endpoint.
         idp_client_id, idp_client_secret: There; the secret is None where there is none.
-        scopes, issuer, store: As `ClientCredentials`.
+        scopes, issuer, store: As `ClientCredentials`; the issuer, which is the server's
+            authorization server and not the identity provider, is required, too.
 
     Raises:
-        ValueError: The URL has not https.
+        ValueError: There is no issuer, a URL is not https (or http on this machine), or a secret is
+            empty or has a line end.
+        TypeError: ``scopes`` is not a sequence of str, or a secret is not a str.
     """
 
     def __init__(
@@ -130,10 +141,13 @@ class EnterpriseManaged(Grant):
         issuer: Optional[str] = None,
         store: Optional[Store] = None,
     ) -> None:
+        require_issuer(issuer, "id_token")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         check_url(idp_token_endpoint)
-        self._credentials, self._id_token = Credentials(client_id, client_secret), id_token
-        self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_client_secret)
+        secret = clean_secret(client_secret, "client_secret")
+        self._credentials, self._id_token = Credentials(client_id, secret), id_token
+        idp_secret = clean_secret(idp_client_secret, "idp_client_secret")
+        self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_secret)
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
@@ -161,8 +175,9 @@ class EnterpriseManaged(Grant):
 
 
 def read(assertion: Assertion) -> str:
-    """An assertion, as its user gives it. Raises AuthorizationError: it is no str."""
+    """Return an assertion without the blanks and line ends around it. Raises AuthorizationError: it
+    is not a str."""
     found = assertion() if callable(assertion) else assertion
     if not isinstance(found, str):
         raise AuthorizationError(f"an assertion is a str, not {type(found).__name__}")
-    return found
+    return found.strip()

@@ -9,17 +9,25 @@ from __future__ import annotations
 import hmac
 import os
 import queue
+import re
 import socket
 import sys
 import threading
 import time
+from concurrent.futures import Future, wait
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Optional
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from ..errors import AuthorizationError, printable
+from ..errors import AuthorizationError, describe, printable
 from ..protocol.uri_template import parse_web_url
+
+# The port that a browser leaves out of the header Host.
+USUAL_PORT = 80
+
+# How long a browser may take to start before the program goes on and waits for the person.
+OPEN_SECONDS = 2.0
 
 # What a connection may take, and how many there are at once: a browser opens some that it may need.
 CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
@@ -55,18 +63,39 @@ def safe_to_open(url: str) -> str:
 
 
 def open_browser(url: str) -> None:
-    """Open a page in the person's browser.
+    """Print the address of a page to stderr, and open it in the person's browser.
+
+    The address is printed because nobody may see the browser: over SSH, in a container, in WSL.
+    A browser that runs in the foreground is left running after `OPEN_SECONDS`.
 
     Raises:
-        ValueError: The URL is none with https (or http on this machine).
+        ValueError: The URL is not https (or http on this machine).
         AuthorizationError: There is no browser.
     """
     import webbrowser
 
-    if not webbrowser.open(safe_to_open(url)):
-        raise AuthorizationError(
-            "there is no browser here: use --no-browser, or SignIn(no_browser=True)"
-        )
+    page = safe_to_open(url)
+    if sys.stderr is not None:
+        told = "Sign in with your browser. If it does not open, open this page yourself:"
+        sys.stderr.write(f"{told}\n\n{printable(page)}\n\n")
+        sys.stderr.flush()
+    opened: Future[bool] = Future()
+
+    def run() -> None:
+        try:
+            opened.set_result(bool(webbrowser.open(page)))
+        except Exception as error:
+            opened.set_exception(error)
+
+    threading.Thread(target=run, name="minimcp-browser", daemon=True).start()
+    if not wait([opened], OPEN_SECONDS).done:
+        return
+    why = "there is no browser here"
+    if opened.exception() is not None:
+        why = f"the browser cannot be opened: {describe(opened.exception() or Exception())}"
+    elif opened.result():
+        return
+    raise AuthorizationError(f"{why}: use --no-browser, or SignIn(no_browser=True)")
 
 
 def paste(url: str) -> str:
@@ -121,12 +150,12 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
             self.address_family = socket.AF_INET6
         host = "127.0.0.1" if parts.host == "localhost" else parts.host
         super().__init__((host, 0 if redirect_uri is None else parts.port), _Handler)
-        name = f"127.0.0.1:{self.server_address[1]}" if redirect_uri is None else found.netloc
-        self.redirect_uri, self.host, self.path = (
-            redirect_uri or f"http://{name}/callback",
-            name.lower(),
-            found.path,
-        )
+        port = self.server_address[1]
+        self.redirect_uri = redirect_uri or f"http://127.0.0.1:{port}/callback"
+        name = f"[{parts.host}]" if ":" in parts.host else parts.host
+        # What a browser has in the header Host: the usual port is left out.
+        self.hosts = {f"{name}:{port}", name} if port == USUAL_PORT else {f"{name}:{port}"}
+        self.path = as_a_browser_requests(found.path)
         self._found: queue.Queue[str] = queue.Queue()
         self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.state = ""
@@ -153,7 +182,7 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         parts = urlsplit(target)
         given = parse_qs(parts.query, max_num_fields=100).get("state", [""])[0]
         is_it = bool(self.state) and hmac.compare_digest(given.encode(), self.state.encode())
-        return is_it and parts.path == self.path
+        return is_it and as_a_browser_requests(parts.path) == self.path
 
     def put(self, target: str) -> None:
         """Hand the request's target to the thread that waits."""
@@ -177,6 +206,24 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         """A connection that breaks is no news."""
 
 
+def as_a_browser_requests(path: str) -> str:
+    """Return a path as a browser requests it, with a slash and without dot segments, and decoded.
+
+    https://url.spec.whatwg.org/#path-state
+    """
+    segments: list[str] = []
+    parts = (path or "/").split("/")[1:]
+    for number, part in enumerate(parts):
+        plain = re.sub("(?i)%2e", ".", part)
+        if plain == "..":
+            del segments[-1:]
+        elif plain != ".":
+            segments.append(part)
+        if plain in (".", "..") and number == len(parts) - 1:
+            segments.append("")
+    return unquote("/" + "/".join(segments))
+
+
 class _Handler(BaseHTTPRequestHandler):
     timeout = CONNECTION_SECONDS
     server: LoopbackListener
@@ -184,9 +231,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         try:
-            is_it = self.headers.get(
-                "Host", ""
-            ).lower() == self.server.host and self.server.is_awaited(self.path)
+            host = self.headers.get("Host", "").lower()
+            is_it = host in self.server.hosts and self.server.is_awaited(self.path)
         except ValueError:
             is_it = False
         page = (DONE if is_it else WRONG).encode()

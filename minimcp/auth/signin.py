@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import time
 from base64 import urlsafe_b64encode
 from contextlib import ExitStack
@@ -16,20 +17,33 @@ from secrets import token_urlsafe
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from ..errors import AuthorizationError, ConnectionLost, one_line
+from ..errors import AuthorizationError, ConnectionLost, describe, logger, one_line
 from ..http.client import how_to_sign_in
-from ..http.fetch import without_secrets
+from ..http.fetch import Fetcher, without_secrets
 from ..protocol.uri_template import parse_web_url
 from .authorizer import Grant
 from .bearer import check_url
-from .discovery import Exchange, Place, json_object, refusal, words
+from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, refusal, words
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
 from .store import Store, TokenFile
-from .tokens import Credentials, Token, TokenRefused, request_token
+from .tokens import (
+    Credentials,
+    Token,
+    TokenRefused,
+    clean_secret,
+    request_token,
+    require_issuer,
+)
+
+log = logger("minimcp.auth")
 
 # Where a browser is sent that nobody listens for: a person copies its address from there.
 PASTED_URI = "http://127.0.0.1/callback"
+
+# OAuth error codes that mean that the authorization server does not know the client; "" is a
+# rejection without a code.
+UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client", ""})
 
 # Seconds between two looks whether who waits for the person has given up.
 LOOK_SECONDS = 0.2
@@ -53,8 +67,8 @@ class SignIn(Grant):
         client_id: Of a client that its operator has registered; None uses ``client_metadata_url``
             or registers one.
         client_secret: Of that client; None where it has none.
-        issuer: The authorization server that this client is registered with; None takes the one of
-            the server.
+        issuer: URL of the authorization server that this client is registered with. It is required
+            with a secret, which is sent to no other one; None takes the one of the server.
         client_metadata_url: An https URL of a metadata document of this client, used where the
             authorization server reads them; None has none.
         client_name: Shown to the person where a client is registered.
@@ -63,8 +77,9 @@ class SignIn(Grant):
             meanwhile.
 
     Raises:
-        ValueError: A URL cannot be what it is.
-        TypeError: ``scopes`` is no sequence of str, or the store is none.
+        ValueError: A URL cannot be what it is; there is a secret without an id or without an
+            issuer; or the secret is empty or has a line end.
+        TypeError: ``scopes`` is no sequence of str, or the secret is not a str.
     """
 
     def __init__(
@@ -83,6 +98,11 @@ class SignIn(Grant):
         scopes: Sequence[str] = (),
         timeout: float = 300.0,
     ) -> None:
+        secret = clean_secret(client_secret, "client_secret")
+        if secret is not None:
+            if client_id is None:
+                raise ValueError("client_secret needs client_id=, the client that has this secret")
+            require_issuer(issuer, "client_secret")
         super().__init__(TokenFile() if store is None else store, scopes, issuer)
         if redirect_uri is not None:
             check_url(redirect_uri)
@@ -90,7 +110,7 @@ class SignIn(Grant):
             check_metadata_url(client_metadata_url)
         self.seconds, self._redirect_uri, self._no_browser = timeout, redirect_uri, no_browser
         self._on_redirect, self._on_callback = on_redirect, on_callback
-        self._given = None if client_id is None else Credentials(client_id, client_secret)
+        self._given = None if client_id is None else Credentials(client_id, secret)
         self.has_fixed_credentials = client_id is not None
         self._document, self._client_name = client_metadata_url, client_name
 
@@ -100,17 +120,24 @@ class SignIn(Grant):
         *,
         verify: Union[bool, str] = True,
         proxies: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        cert: Any = None,
     ) -> dict[str, Any]:
-        """Sign in now, whether there is a token or not; what is known of it, without secrets.
+        """Sign in now, whether or not there is a token, and register this program anew.
 
         Args:
-            url: Of the server.
-            verify, proxies: As `HttpServer`.
+            url: URL of the server.
+            verify, proxies, headers, cert: As `HttpServer`.
+
+        Returns:
+            What is known of the token, without secrets.
 
         Raises:
-            AuthorizationError: There is no token.
+            AuthorizationError: No token could be obtained or stored.
+            TypeError, ValueError: The URL or another argument cannot be used.
         """
-        return self.for_server(url, verify=verify, proxies=proxies).sign_in()
+        given = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
+        return self.for_server(url).sign_in(given.settings)
 
     def sign_out(
         self,
@@ -118,10 +145,23 @@ class SignIn(Grant):
         *,
         verify: Union[bool, str] = True,
         proxies: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        cert: Any = None,
     ) -> bool:
-        """Forget the token of a server, and have it revoked where that can be; whether there was
-        one."""
-        return self.for_server(url, verify=verify, proxies=proxies).sign_out()
+        """Forget the token of a server and the registration of this program, and have the token
+        revoked if that is possible.
+
+        Arguments as `sign_in`.
+
+        Returns:
+            Whether there was anything to forget.
+
+        Raises:
+            AuthorizationError: The store cannot be read or written.
+            TypeError, ValueError: The URL or another argument cannot be used.
+        """
+        given = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
+        return self.for_server(url).sign_out(given.settings)
 
     def whoami(self, url: str) -> Optional[dict[str, Any]]:
         """What is known of the token of a server, without secrets; None where there is none."""
@@ -139,13 +179,43 @@ class SignIn(Grant):
             and place.server.get("client_id_metadata_document_supported") is True
         ):
             return Credentials(self._document), ""
-        return registered(self.store.get(self._client_key(place)))
+        return registered(self._registrations(place.issuer).get(self._way))
 
-    def _client_key(self, place: Place) -> str:
-        way = self._redirect_uri or (
-            "paste" if self._no_browser or self._on_callback else "loopback"
-        )
-        return f"client {place.issuer} {way}"
+    @property
+    def _way(self) -> str:
+        """How the browser comes back, for which a client is registered."""
+        if self._redirect_uri:
+            return self._redirect_uri
+        return "paste" if self._no_browser or self._on_callback else "loopback"
+
+    def _registrations(self, issuer: str) -> dict[str, Any]:
+        """Return what an authorization server has registered for this program: records of
+        `register` by `_way`."""
+        kept = self.store.get(f"client {issuer_key(issuer)}")
+        return dict(kept) if isinstance(kept, dict) else {}
+
+    def _keep_client(self, issuer: str, record: dict[str, Any]) -> None:
+        """Store a registration; without it, the next sign-in registers another client."""
+        try:
+            kept = {**self._registrations(issuer), self._way: record}
+            self.store.put(f"client {issuer_key(issuer)}", kept)
+        except Exception as error:  # also of a store of the user's
+            log.warning(
+                "the registration at %s is not stored: %s", one_line(issuer), describe(error)
+            )
+
+    def forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
+        """As `Grant.forget_client`."""
+        kept = self._registrations(issuer)
+        left = {
+            way: record
+            for way, record in kept.items()
+            if client_id is not None
+            and not (isinstance(record, dict) and record.get("client_id") == client_id)
+        }
+        if len(left) < len(kept):
+            self.store.put(f"client {issuer_key(issuer)}", left or None)
+        return len(left) < len(kept)
 
     # ------------------------------------------------------------ the flow
 
@@ -169,11 +239,10 @@ class SignIn(Grant):
         try:
             return self._flow(exchange, place, page, scopes, key)
         except TokenRefused as refused:
-            if refused.error != "invalid_client" or self._given is not None:
-                raise
-            self.store.put(
-                self._client_key(place), None
-            )  # its server knows the registration no more
+            is_unknown = refused.is_final and refused.error in UNKNOWN_CLIENT
+            if is_unknown and self.forget_client(place.issuer):
+                told = "this program's registration is deleted, so the next sign-in makes a new one"
+                raise TokenRefused(f"{refused} ({told})", refused.error) from None
             raise
 
     def _flow(
@@ -192,7 +261,7 @@ class SignIn(Grant):
                 uri = listener.redirect_uri
             if found is None or found[1] not in ("", uri):
                 record = register(exchange, place, uri, self._client_name)
-                self.store.put(self._client_key(place), record)
+                self._keep_client(place.issuer, record)
                 found = registered(record)
             assert found is not None
             credentials, state, verifier = found[0], token_urlsafe(32), token_urlsafe(48)
@@ -251,7 +320,13 @@ class SignIn(Grant):
             came = listener.wait(state, LOOK_SECONDS)
             if came is not None:
                 return came
-        raise AuthorizationError(f"nobody has signed in within {self.seconds:g} s")
+        told = f"nobody has signed in within {self.seconds:g} s"
+        shown = without_secrets(exchange.url)
+        raise AuthorizationError(
+            f"{told}: try again; if the page showed an error, the authorization server may have "
+            f"forgotten this program: 'minimcp logout {shown}', or SignIn().sign_out(url), deletes "
+            "what is stored, and the next sign-in registers it anew"
+        )
 
     @staticmethod
     def _code(place: Place, came: Any, state: str) -> str:
@@ -278,7 +353,7 @@ class SignIn(Grant):
             )
         if error is not None:
             told = ": ".join([error[:100], *answer.get("error_description", [])])
-            raise AuthorizationError(f"{one_line(place.issuer)} refuses: {one_line(told)}")
+            raise TokenRefused(f"{one_line(place.issuer)} refuses: {one_line(told)}", error)
         if not code:
             raise AuthorizationError(
                 f"{one_line(place.issuer)} sent the browser back without a code"
@@ -287,10 +362,14 @@ class SignIn(Grant):
 
 
 class StoredToken(SignIn):
-    """The token that ``minimcp login`` has stored, used and refreshed; what `connect` takes without
-    ``auth``."""
+    """The token that ``minimcp login`` has stored, used and refreshed; `connect` takes it without
+    ``auth``.
+
+    The file is not read before the server returns 401: most servers want no token.
+    """
 
     can_obtain = False
+    loads_early = False
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
@@ -306,11 +385,21 @@ class StoredToken(SignIn):
 
 
 def check_metadata_url(url: str) -> None:
-    """Return if a client can have this URL as its id. Raises ValueError: it cannot."""
-    if parse_web_url(url).scheme != "https" or "#" in url or urlsplit(url).path in ("", "/"):
-        raise ValueError(
-            f"the URL of a client's metadata has https and a path, and not so {one_line(url, 100)!r}"
-        )
+    """Check that a client can have this URL as its id.
+
+    https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/
+
+    Raises:
+        ValueError: It is not https, or has no path, a dot segment, a fragment or a user's name.
+        TypeError: It is not a str.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"client_metadata_url must be a str, not {type(url).__name__}")
+    path = urlsplit(url).path if parse_web_url(url).scheme == "https" else ""
+    dots = any(re.fullmatch(r"(?i)(?:\.|%2e){1,2}", part) for part in path.split("/"))
+    if path in ("", "/") or dots or "#" in url:
+        what = "must be an https URL with a path, and without '.' or '..' segments and a fragment"
+        raise ValueError(f"client_metadata_url {what}: not {one_line(url, 100)!r}")
 
 
 def registered(record: Any) -> Optional[tuple[Credentials, str]]:
@@ -354,18 +443,24 @@ def register(
         raise AuthorizationError(
             f"{place.issuer} wants clients to use {one_line(', '.join(supported))}"
         )
+    offered = words(place.server.get("grant_types_supported"))
+    grants = ["authorization_code"]
+    if not offered or "refresh_token" in offered:
+        grants.append("refresh_token")
     asked = {
         "client_name": client_name,
         "redirect_uris": [redirect_uri],
-        "grant_types": ["authorization_code", "refresh_token"],
+        "grant_types": grants,
         "response_types": ["code"],
         "token_endpoint_auth_method": known[0],
         "application_type": "native" if parse_web_url(redirect_uri).is_local else "web",
     }
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    status, _, body = exchange.ask("POST", url, headers, json.dumps(asked).encode())
+    status, _, body = exchange.ask(
+        "POST", url, headers, json.dumps(asked).encode(), seconds=TOKEN_SECONDS
+    )
     answer = json_object(body) or {}
-    if status not in (200, 201):
+    if not 200 <= status < 300 or answer.get("error"):
         told = f"{place.issuer} does not register this client with {redirect_uri}"
         raise AuthorizationError(f"{told}: {refusal(status, answer)}")
     method = answer.get("token_endpoint_auth_method")

@@ -23,6 +23,9 @@ log = logger("minimcp.auth")
 # Seconds between two tries to get a lock that another process has.
 PAUSE_SECONDS = 0.05
 
+# The end of a message about a file or folder that cannot be used.
+ELSEWHERE = ": name another file by the environment variable MINIMCP_TOKENS, or TokenFile(path)"
+
 # What writing the file may take another process.
 WRITE_SECONDS = 10.0
 
@@ -67,15 +70,15 @@ class TokenFile:
     Thread-safe.
 
     Args:
-        path: Of the file; None takes the environment variable MINIMCP_TOKENS, or
-            ``minimcp/tokens.json`` in the folder of this user for such things. It is made when
-            something is kept.
+        path: Path of the file; None takes the environment variable MINIMCP_TOKENS, or
+            ``minimcp/tokens.json`` in the folder in which programs of this user keep their state.
+            ``~`` means the user's home folder. The file is created when something is stored.
     """
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
-        self.path = Path(
-            path or os.environ.get("MINIMCP_TOKENS") or _state_folder() / "minimcp" / "tokens.json"
-        )
+        found = path or os.environ.get("MINIMCP_TOKENS")
+        found = found or _state_folder() / "minimcp" / "tokens.json"
+        self.path = Path(os.path.expanduser(found))
 
     def __repr__(self) -> str:
         return f"TokenFile({str(self.path)!r})"
@@ -103,7 +106,8 @@ class TokenFile:
                     os.unlink(name)
                     raise
             except OSError as error:
-                raise AuthorizationError(f"{self.path}: tokens cannot be kept: {error}") from error
+                told = f"{self.path}: tokens cannot be kept: {error}{ELSEWHERE}"
+                raise AuthorizationError(told) from error
 
     @contextmanager
     def lock(self, key: str, timeout: float) -> Iterator[None]:
@@ -117,12 +121,13 @@ class TokenFile:
             AuthorizationError: Another one was in here all the time, or there can be no lock.
         """
         ends = time.monotonic() + timeout
+        self._check_home()
         name = self.path.with_name(f"{self.path.name}.{sha256(key.encode()).hexdigest()[:8]}.lock")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             number = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise AuthorizationError(f"{name}: there can be no lock: {error}") from error
+            raise AuthorizationError(f"{name}: there can be no lock: {error}{ELSEWHERE}") from error
         with open(number, "r+") as file:
             while not _locked(file):
                 if time.monotonic() > ends:
@@ -135,6 +140,11 @@ class TokenFile:
             finally:
                 _unlock(file)
 
+    def _check_home(self) -> None:
+        """Raise an AuthorizationError if the path is in a home folder that does not exist."""
+        if self.path.parts[:1] == ("~",):
+            raise AuthorizationError(f"this user has no home folder to keep tokens in{ELSEWHERE}")
+
     def _read(self) -> dict[str, Any]:
         try:
             with open(self.path, encoding="utf-8") as file:
@@ -142,14 +152,16 @@ class TokenFile:
                 if not stat.S_ISREG(status.st_mode):
                     raise AuthorizationError(f"{self.path} is no file: tokens cannot be kept there")
                 if os.name != "nt" and status.st_uid != os.geteuid():
-                    raise AuthorizationError(
-                        f"{self.path} belongs to another user: its tokens are not used"
+                    told = (
+                        f"{self.path} belongs to another user: its tokens are not used{ELSEWHERE}"
                     )
+                    raise AuthorizationError(told)
                 if os.name != "nt" and status.st_mode & 0o077:
                     log.warning("%s could be read by other users: it cannot any more", self.path)
-                    os.fchmod(file.fileno(), 0o600)
+                    with suppress(OSError):  # of a file system that is read-only or has no modes
+                        os.fchmod(file.fileno(), 0o600)
                 values = json.load(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
             raise AuthorizationError(f"{self.path}: the tokens cannot be read: {error}") from error

@@ -13,9 +13,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Optional
 from urllib.parse import quote
 
-from ..errors import AuthorizationError, one_line
-from .discovery import Exchange, Place, refusal, words
+from ..errors import AuthorizationError, logger, one_line
+from ..http.fetch import header_secrets
+from .discovery import TOKEN_SECONDS, Exchange, Place, is_passing, refusal, words
 from .dpop import ProofKey, sign
+
+log = logger("minimcp.auth")
 
 # Seconds before its end at which a token is renewed.
 EARLY_SECONDS = 30.0
@@ -25,13 +28,28 @@ ASSERTION_SECONDS = 120
 
 JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
+# What a form may have that is not a secret. Everything else is masked in the server's messages.
+PUBLIC = frozenset(
+    {"grant_type", "resource", "scope", "client_id", "redirect_uri", "client_assertion_type"}
+    | {"audience", "requested_token_type", "subject_token_type"}
+)
+
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,65536}")
 
 
 class TokenRefused(AuthorizationError):
-    """The authorization server refused to give a token; ``error`` is its code."""
+    """The authorization server rejected a request for a token.
 
-    error = ""
+    Args:
+        message: What it said.
+        error: The OAuth error code, or "" if there is none; ``invalid_client`` if the status is 401.
+        is_final: Whether the same request cannot succeed later.
+    """
+
+    def __init__(self, message: str, error: str = "", *, is_final: bool = True) -> None:
+        super().__init__(message)
+        self.error = error
+        self.is_final = is_final
 
 
 @dataclass(frozen=True)
@@ -124,7 +142,50 @@ class Credentials:
         if self.method == "client_secret_post" or (self.method is None and can_post):
             return {}, {"client_id": self.client_id, "client_secret": self.secret}
         pair = f"{quote(self.client_id, safe='')}:{quote(self.secret, safe='')}"
-        return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {}
+        basic = f"Basic {b64encode(pair.encode()).decode()}"
+        # servers made with the official Python SDK want the id in the form as well
+        return {"Authorization": basic}, {"client_id": self.client_id}
+
+
+def clean_secret(secret: Any, name: str) -> Optional[str]:
+    """Return a client secret without the line ends around it, which a file or a variable adds.
+
+    Args:
+        secret: As the user gives it; None if there is none.
+        name: The name of the parameter, for messages.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is empty, or has a control character in it. It is not shown.
+    """
+    if secret is None:
+        return None
+    if not isinstance(secret, str):
+        raise TypeError(f"{name} must be a str, not {type(secret).__name__}")
+    found = secret.strip("\r\n")
+    if not found or not found.isprintable():
+        why = "has a control character, such as a line end, in it" if found else "is empty"
+        raise ValueError(f"{name} {why}: read it again from where it is kept")
+    return found
+
+
+def require_issuer(issuer: Optional[str], name: str) -> None:
+    """Check that credentials name their authorization server.
+
+    Otherwise they would be sent to any authorization server that an MCP server names.
+
+    Args:
+        issuer: As the user gives it.
+        name: The parameter that makes it necessary, for messages.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if issuer is None:
+        what = "the URL of the authorization server that the credentials are for"
+        raise ValueError(
+            f"{name} needs issuer=, {what}: without it, any server could have them sent to itself"
+        )
 
 
 def request_token(
@@ -141,7 +202,7 @@ def request_token(
     """Ask the token endpoint of an authorization server for a token.
 
     Args:
-        exchange: By which is asked.
+        exchange: Sends the request.
         place: Where the token is for, and where it comes from.
         credentials: Who asks.
         form: The grant: ``grant_type`` and what goes with it.
@@ -152,8 +213,9 @@ def request_token(
             for another grant.
 
     Raises:
-        TokenRefused: The server refused; its ``error`` says why.
-        AuthorizationError: There was no answer, or it was none.
+        TokenRefused: The server rejected the request, or its response has no token that can be
+            used.
+        AuthorizationError: There was no response.
     """
     url = exchange.checked(place.server.get("token_endpoint"), "the token endpoint")
     headers, proof = credentials.prove(place.server)
@@ -161,28 +223,17 @@ def request_token(
     if scopes:
         sent["scope"] = " ".join(scopes)
     answer = post_form(exchange, url, sent, headers, key)
-    access, kind, seconds = (
-        answer.get("access_token"),
-        answer.get("token_type"),
-        answer.get("expires_in"),
-    )
+    access, kind = answer.get("access_token"), answer.get("token_type")
+    seconds = _lifetime(answer.get("expires_in"))
     expected = "bearer" if key is None else "dpop"
     if not isinstance(access, str) or not _VISIBLE.fullmatch(access):
-        raise AuthorizationError(
-            "the token endpoint answers without an access_token that can be sent"
-        )
+        told = "the token endpoint answers without an access_token that can be sent"
+        raise TokenRefused(told, is_final=bool(answer))
+    if kind is None and key is None:
+        kind = "bearer"
     if not isinstance(kind, str) or kind.lower() != expected:
-        raise AuthorizationError(
-            f"the token endpoint gives a token of type {one_line(kind, 50)}, not {expected}"
-        )
-    if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit():
-        seconds = int(seconds[:18])
-    if isinstance(seconds, bool) or not (
-        seconds is None or (isinstance(seconds, (int, float)) and seconds >= 0)
-    ):
-        raise AuthorizationError(
-            f"the token endpoint says expires_in {one_line(seconds, 50)}, which is no time"
-        )
+        told = f"a token of type {one_line(kind, 50)}, not {expected}"
+        raise TokenRefused(f"the token endpoint gives {told}")
     refresh = answer.get("refresh_token")
     asked = (*scopes, *asked) if before is None else before.scopes
     token = Token(
@@ -191,7 +242,7 @@ def request_token(
         place.resource,
         credentials.client_id,
         scopes=tuple(dict.fromkeys([*asked, *words(answer.get("scope"))])),
-        expires_at=None if seconds is None else time.time() + min(seconds, 1e10),
+        expires_at=None if seconds is None else time.time() + seconds,
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
         client_secret=credentials.secret,
         client_method=credentials.method,
@@ -211,6 +262,18 @@ def refreshed(exchange: Exchange, place: Place, token: Token, key: Optional[Proo
     return request_token(exchange, place, credentials, form, key=key, before=token)
 
 
+def _lifetime(seconds: Any) -> Optional[float]:
+    """Return how long a token is valid, in seconds; None if the server does not say so."""
+    if isinstance(seconds, str) and seconds.isascii() and seconds.isdigit():
+        seconds = int(seconds[:18])
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if is_number and seconds >= 0:
+        return float(min(seconds, 1e10))
+    if seconds is not None:
+        log.warning("expires_in of a token is not a number of seconds: %s", one_line(seconds, 50))
+    return None
+
+
 def post_form(
     exchange: Exchange,
     url: str,
@@ -220,21 +283,31 @@ def post_form(
     *,
     named: bool = False,
 ) -> dict[str, Any]:
-    """Send a form to a token endpoint, once more with a nonce if the server wants one. Errors as
-    `request_token`."""
+    """Send a form to a token endpoint, once more with a nonce if the server wants one.
+
+    Returns:
+        The JSON object of a successful response, empty if there is none.
+
+    Raises:
+        TokenRefused: The status is an error, or the response has an OAuth error.
+        AuthorizationError: There was no response.
+    """
     for is_last in (False, True):
         proof = {} if key is None else {"DPoP": key.proof("POST", url)}
-        status, answered, answer = exchange.post(url, form, {**headers, **proof}, named=named)
+        status, answered, answer = exchange.post(
+            url, form, {**headers, **proof}, named=named, seconds=TOKEN_SECONDS
+        )
         fresh = key is not None and key.note(url, answered)
-        if status == 200:
+        if 200 <= status < 300 and not answer.get("error"):
             return answer
         if is_last or not (fresh and answer.get("error") == "use_dpop_nonce"):
             break
-    error, text = answer.get("error"), refusal(status, answer)
-    for value in [*form.values(), *headers.values()]:
-        text = (
-            text.replace(value, "...") if len(value) > 7 and value != form.get("resource") else text
-        )
-    refused = TokenRefused(f"the token endpoint refused: {text}")
-    refused.error = error if isinstance(error, str) and 400 <= status < 500 else ""
-    raise refused
+    secrets = [form[name] for name in form if name not in PUBLIC and form[name]]
+    for name, value in headers.items():
+        secrets += header_secrets(name, value)
+    text = refusal(status, answer, secrets)
+    error = answer.get("error")
+    if not isinstance(error, str):
+        error = "invalid_client" if status == 401 else ""
+    is_final = status < 300 or (400 <= status < 500 and not is_passing(status))
+    raise TokenRefused(f"the token endpoint refused: {text}", error, is_final=is_final)

@@ -215,7 +215,7 @@ def _as_header(text: str) -> tuple[str, str]:
     """A value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f'{text!r} is not "Name: value"')
+        raise argparse.ArgumentTypeError('it must be "Name: value", and has no colon or no name')
     return name.strip(), value.strip()
 
 
@@ -672,11 +672,22 @@ TASK_COMMANDS = {
 # ------------------------------------------------------------ login, logout, whoami
 
 
+_HEADER = (
+    "--header",
+    {
+        "action": "append",
+        "type": _as_header,
+        "metavar": '"Name: value"',
+        "help": "send this with every request to the server itself; may be given several times",
+    },
+)
+
+
 def _sign(
     about: str,
     arguments: Sequence[str],
     prog: str,
-    act: Callable[[SignIn, str], Any],
+    act: Callable[[SignIn, str, dict[str, str]], Any],
     more: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> int:
     """Run a command about the token of one server, and print what it gives."""
@@ -692,11 +703,16 @@ def _sign(
         "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
     )
     options = parser.parse_args(arguments)
-    given = {name: value for name, value in vars(options).items() if name not in ("url", "output")}
+    others = ("url", "output", "header")
+    given = {name: value for name, value in vars(options).items() if name not in others}
     if given.get("client_id"):
         given["client_secret"] = os.environ.get(SECRET)
+        if given["client_secret"] is not None and given.get("issuer") is None:
+            what = "which authorization server the secret is for: write --issuer URL"
+            raise UsageError(f"{SECRET} is set, and nothing says {what}")
+    headers = dict(getattr(options, "header", None) or {})
     try:
-        known = act(SignIn(**given), options.url)
+        known = act(SignIn(**given), options.url, headers)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if options.output == "json":
@@ -733,8 +749,9 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
         about,
         arguments,
         prog,
-        lambda auth, url: auth.sign_in(url),
+        lambda auth, url, headers: auth.sign_in(url, headers=headers),
         (
+            _HEADER,
             (
                 "--no-browser",
                 {
@@ -764,7 +781,8 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--issuer",
                 {
                     "metavar": "URL",
-                    "help": "of the authorization server that this client is registered with",
+                    "help": "of the authorization server that this client is registered with; "
+                    "required if it has a secret",
                 },
             ),
             (
@@ -793,16 +811,22 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
 
 def logout_command(arguments: Sequence[str], prog: str) -> int:
     """Forget a token."""
-    about = "Forget the token of a server, and have it revoked where that can be."
+    about = (
+        "Forget the token of a server, have it revoked where that can be, and forget how this "
+        "program is registered."
+    )
     return _sign(
         about,
         arguments,
         prog,
-        lambda auth, url: auth.sign_out(url) and f"logged out of {one_line(url)}",
+        lambda auth, url, headers: (
+            auth.sign_out(url, headers=headers) and f"logged out of {one_line(url)}"
+        ),
+        (_HEADER,),
     )
 
 
 def whoami_command(arguments: Sequence[str], prog: str) -> int:
     """Show what is known of a token."""
     about = "Show which token is kept for a server: where it came from, until when, and for what. Never the token."
-    return _sign(about, arguments, prog, lambda auth, url: auth.whoami(url))
+    return _sign(about, arguments, prog, lambda auth, url, _: auth.whoami(url))

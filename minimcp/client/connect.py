@@ -45,6 +45,7 @@ from ..errors import (
 )
 from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
 from ..protocol.messages import Json, size_of
+from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, nearest, refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
@@ -675,7 +676,14 @@ def read_target(
 
 
 def with_stored_token(server: Any) -> Any:
-    """The same `HttpServer`, which is sent what ``minimcp login`` has stored for it."""
+    """Return the same `HttpServer` with the token that ``minimcp login`` has stored for it.
+
+    The token is looked up when the server returns 401. None is stored for a server that is reached
+    in the clear.
+    """
+    parts = parse_web_url(server.url, userinfo=True)
+    if parts.scheme != "https" and not parts.is_local:
+        return server
     try:
         from ..auth.signin import StoredToken
     except ImportError:  # this copy has no auth/

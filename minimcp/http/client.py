@@ -693,7 +693,8 @@ class HttpClientSession(ClientSession):
         framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
         if response.status == 200 and not body and not framed:
             raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
-        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {one_line(body)}{_page(kind)}"
+        shown = one_line(self._fetcher.masked_bytes(body))
+        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}{_page(kind)}"
         raise ProtocolViolation(
             f"{self.name}: {call.method} was answered by what is no answer: {what}"
         )
@@ -712,11 +713,12 @@ class HttpClientSession(ClientSession):
         body = response.start(ERROR_BYTES, ERROR_PAUSE)
         kind = media_type(headers.get("Content-Type"))[0]
         answer = self._response_in(body, kind)
-        text = one_line(body[:SHOWN_BYTES].decode("utf-8", "replace").strip(), SHOWN_BYTES)
+        shown = self._fetcher.masked_bytes(body)[:SHOWN_BYTES]
+        text = one_line(shown.decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
-        told += "".join(
-            [f" ({name}: {one_line(headers[name])})" for name in TELLING_HEADERS if name in headers]
-        )
+        for name in TELLING_HEADERS:
+            if name in headers:
+                told += f" ({name}: {one_line(self._fetcher.masked(headers[name]))})"
         seconds = retry_after(headers.get("Retry-After", ""))
         if status in (429, 503) and seconds is not None:
             return answer, Busy(told, seconds, None if answer is None else _ending(answer))
@@ -740,10 +742,10 @@ class HttpClientSession(ClientSession):
         if kind == MEDIA_TYPE:
             texts = [event.data.encode() for event in EventReader(ERROR_BYTES).feed(body)]
         for text in texts:
-            message = decode(text) if text.startswith(b"{") else None
+            message = self._decoded(text) if text.startswith(b"{") else None
             if isinstance(message, (Response, Failure)):
                 if self._trace is not None:
-                    self._trace("<--", text)
+                    self._trace("<--", self._fetcher.masked_bytes(text))
                 return message
         return None
 
@@ -790,7 +792,8 @@ class HttpClientSession(ClientSession):
                 kind = media_type(response.headers.get("Content-Type"))[0]
                 if response.status != 200 or kind != MEDIA_TYPE:
                     what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
-                    shown = one_line(response.start(SHOWN_BYTES).decode("utf-8", "replace").strip())
+                    page = self._fetcher.masked_bytes(response.start(ERROR_BYTES))
+                    shown = one_line(page[:SHOWN_BYTES].decode("utf-8", "replace").strip())
                     raise ConnectionLost(f"{self.name}: no event stream but {what}: {shown}")
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
@@ -853,8 +856,8 @@ class HttpClientSession(ClientSession):
             call: Whose response brought it; None for another stream.
         """
         if self._trace is not None:
-            self._trace("<--", data)
-        decoded = decode(data, max_depth=self._limits.depth)
+            self._trace("<--", self._fetcher.masked_bytes(data))
+        decoded = self._decoded(data)
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
                 id, ending = message.id, _ending(message)
@@ -875,6 +878,14 @@ class HttpClientSession(ClientSession):
                 self._asked.cancel(message.params)
             else:
                 self.notified(message)
+
+    def _decoded(self, data: bytes) -> Any:
+        """Decode what the server sent. Secrets that were sent to it are masked in a failure, which
+        becomes an exception; a result stays as it is."""
+        decoded = decode(data, max_depth=self._limits.depth)
+        if isinstance(decoded, Failure):
+            decoded = decode(self._fetcher.masked_bytes(data), max_depth=self._limits.depth)
+        return decoded
 
     def _admit(self, request: Request, call: Optional[_Call], size: int) -> None:
         """Have the host answer a question."""
@@ -901,6 +912,7 @@ class HttpClientSession(ClientSession):
             if call is not None and broken.id is None and broken.kind == "response"
             else broken.id
         )
+        data = self._fetcher.masked_bytes(data)
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
         if (
             id is not None

@@ -9,15 +9,19 @@ answer that is compressed is refused: none was asked for.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
+import ssl
 import sys
 import threading
 import time
+from base64 import b64decode
 from contextlib import closing, suppress
-from typing import Any, Callable, Mapping, Optional, Union
-from urllib.parse import urljoin, urlsplit
+from html import escape
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urljoin, urlsplit
 
 from .. import __version__
 from ..engine.pool import renewed_in_fork
@@ -60,6 +64,24 @@ OWN_HEADERS = frozenset(
 # None, a bearer token, a callable that returns one, an AuthBase of `requests`, or an object such as
 # `SignIn`.
 Auth = Any
+
+# Of the proxies of the environment, those names whose values are hosts that need no proxy.
+NO_PROXY = frozenset({"no", "no_proxy"})
+
+# A header value with one of these characters would end the header, or cannot be encoded.
+_UNSENDABLE = re.compile("[\\r\\n\\0]|[^\\x00-\\xff]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+# Headers whose values are masked in messages even if they are short.
+_CREDENTIAL = re.compile("(?i)auth|key|token|secret|cookie|pass|session|signature|credential")
+
+# A shorter value is not masked: it occurs in words that have nothing to do with it.
+MIN_MASKED, MIN_CREDENTIAL_MASKED = 8, 4
+
+# Tokens of one server that are masked in its messages: those that were sent last.
+MAX_REMEMBERED = 64
+
+MASK = "..."
 
 # How often one request is sent at most, with one token and then another.
 MOST_SENDS = 5
@@ -248,13 +270,15 @@ class HttpResponse:
     Args:
         where: What was asked, for messages.
         raw: The response, as `urllib3` gives it.
+        masked: Removes the secrets that were sent from a text of the server.
     """
 
-    def __init__(self, where: str, raw: Any) -> None:
+    def __init__(self, where: str, raw: Any, masked: Callable[[str], str] = str) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.cut: Optional[McpError] = None
         self._where, self._raw = where, raw
+        self._masked = masked
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -266,14 +290,13 @@ class HttpResponse:
         encoding = self.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in ("", "identity"):
             raise ProtocolViolation(
-                f"{self._where}: the body is compressed ({one_line(encoding)}), unasked"
+                f"{self._where}: the body is compressed ({one_line(self._masked(encoding))}), unasked"
             )
         try:
             return bytes(self._raw.read1(PIECE_BYTES))
         except Exception as error:
-            raise ConnectionLost(
-                f"{self._where}: the body ends too early: {first_words(error)}"
-            ) from error
+            told = self._masked(first_words(error))
+            raise ConnectionLost(f"{self._where}: the body ends too early: {told}") from None
 
     def _collect(self, limit: int) -> bytearray:
         """The body, as much as could be read; not much more than `limit` bytes of it."""
@@ -351,10 +374,17 @@ class Fetcher:
         url: Of the server; other URLs that are asked must be of the same origin.
         headers, auth, verify, cert, proxies: As `HttpServer`.
         redirects: Whether those are followed.
+        cookies: The cookie jar of another `Fetcher` for the same origin; None makes a new one.
+
+    Attributes:
+        settings: What the requests that are sent beside this one, for a token, have in common with
+            it: the keyword arguments of an `Exchange`.
 
     Raises:
         ImportError: There is no `requests`.
-        ValueError: The URL, a proxy or a certificate cannot be what it is.
+        TypeError: A header, or ``auth``, has the wrong type.
+        ValueError: The URL, a header, the token, a proxy or a certificate cannot be used. No
+            message shows the value of a header, a token or a proxy.
     """
 
     def __init__(
@@ -367,6 +397,7 @@ class Fetcher:
         cert: Any = None,
         proxies: Optional[Mapping[str, str]] = None,
         redirects: bool = True,
+        cookies: Any = None,
     ) -> None:
         try:
             import requests
@@ -382,31 +413,58 @@ class Fetcher:
         self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
         self._redirects, self._authorizer = redirects, None
         if hasattr(auth, "for_server"):
-            self._auth, self._authorizer = (
-                None,
-                auth.for_server(url, verify=verify, proxies=proxies),
+            self._auth = None
+            self._authorizer = auth.for_server(url)
+        elif isinstance(auth, str):
+            self._auth = clean_token(auth)
+        elif auth is not None and not callable(auth):
+            what = (
+                "None, a bearer token (a str), a callable that returns one, an AuthBase or a SignIn"
             )
+            raise TypeError(f"auth must be {what}, not {type(auth).__name__}")
         self._session, self._adapter = requests.Session(), _adapter()
+        if cookies is not None:
+            self._session.cookies = cookies
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
         given = {
             name: value
-            for name, value in (headers or {}).items()
+            for name, value in clean_headers(headers or {}).items()
             if name.lower() not in OWN_HEADERS
         }
-        self._headers = {"User-Agent": f"minimcp/{__version__}", **given}
         self._settings = self._session.merge_environment_settings(
             url, dict(proxies or {}), True, verify, cert
         )
+        self._settings["proxies"] = self._clean_proxies(self._settings["proxies"])
         self._pools: dict[str, tuple[Any, str]] = {}
         self._moved: dict[str, str] = {}
         try:
             authorization = self._prepared("GET", url).headers.get("Authorization")
             self._pool(url)
         except (requests.RequestException, OSError, ValueError) as error:
-            raise ValueError(f"{self.shown}: {first_words(error)}") from error
+            raise ValueError(f"{self.shown}: {first_words(error)}") from None
         if authorization is not None:  # of a URL with a user's name in it
-            self._headers["Authorization"] = authorization
+            given["Authorization"] = authorization
+        self._headers = {"User-Agent": f"minimcp/{__version__}", **given}
+        # What `masked` removes: the headers of every request, and the credentials sent last.
+        self._secrets = {
+            *url_secrets(url),
+            *[secret for name in given for secret in header_secrets(name, given[name])],
+            *[
+                secret
+                for name, proxy in self._settings["proxies"].items()
+                if name not in NO_PROXY
+                for secret in url_secrets(proxy)
+            ],
+        }
+        self._remembered: dict[str, None] = {}
+        self.settings = {
+            "headers": given,
+            "verify": verify,
+            "cert": cert,
+            "proxies": proxies,
+            "cookies": self._session.cookies,
+        }
 
     def send(
         self,
@@ -436,11 +494,11 @@ class Fetcher:
         if authorizer is None:
             return self._send(request, method, headers, body, url)
         for left in reversed(range(MOST_SENDS)):
-            sent = authorizer.authorize(method, url, request)
+            sent = authorizer.authorize(method, url, request, self.settings)
             response = self._send(request, method, {**headers, **sent}, body, url)
             try:
                 again = left and authorizer.answered(
-                    response.status, response.headers, sent, request
+                    response.status, response.headers, sent, request, self.settings
                 )
             except BaseException:
                 response.close()
@@ -463,13 +521,14 @@ class Fetcher:
         headers = {**self._headers, **headers}
         if self._auth is not None and not self._has_auth_object:
             headers["Authorization"] = f"Bearer {self._token()}"
+        self._check_sendable(where, headers)
+        self._remember(headers)
         current.request = request
         try:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
-            response = HttpResponse(
-                where, self._sent(method, self._moved.get(url, url), headers, body)
-            )
+            raw = self._sent(method, self._moved.get(url, url), headers, body)
+            response = HttpResponse(where, raw, self.masked)
             location = response.headers.get("Location") if self._redirects else None
             if response.status in (307, 308) and location is not None and url not in self._moved:
                 target = same_origin(url, location)
@@ -477,14 +536,47 @@ class Fetcher:
                     response.start(PIECE_BYTES)
                     response.close()
                     self._moved[url] = target
-                    response = HttpResponse(where, self._sent(method, target, headers, body))
+                    raw = self._sent(method, target, headers, body)
+                    response = HttpResponse(where, raw, self.masked)
             return response
         except McpError:
             raise
-        except Exception as error:
-            raise _flat(where, error) from error
+        except Exception as error:  # its own words and its causes may show a secret
+            raise _flat(where, error, self.masked) from None
         finally:
             current.request = None
+
+    def _check_sendable(self, where: str, headers: Mapping[str, str]) -> None:
+        """Check headers before a library gets them, which would show the value that it rejects."""
+        for name, value in headers.items():
+            if _UNSENDABLE.search(value):
+                raise ConnectionFailed(f"{where}: cannot be sent: {_unsendable(name)}")
+
+    def _remember(self, headers: Mapping[str, str]) -> None:
+        """Have `masked` remove the credentials of a request."""
+        credentials = headers.get("Authorization")
+        if credentials is not None and credentials not in self._remembered:
+            self._remembered[credentials] = None
+            if len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.pop(next(iter(self._remembered)), None)
+
+    def masked(self, text: str) -> str:
+        """Remove every secret that was sent to the server from a text of the server.
+
+        Thread-safe.
+        """
+        cookies = [str(each.value) for each in list(self._session.cookies)]
+        remembered = [
+            secret
+            for value in list(self._remembered)
+            for secret in header_secrets("Authorization", value)
+        ]
+        return mask(text, [*self._secrets, *remembered, *filter(_is_long, cookies)])
+
+    def masked_bytes(self, data: bytes) -> bytes:
+        """Do the same as `masked` for bytes in UTF-8."""
+        text = data.decode("utf-8", "surrogateescape")
+        return self.masked(text).encode("utf-8", "surrogateescape")
 
     def _sent(
         self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]
@@ -526,12 +618,19 @@ class Fetcher:
         self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]
     ) -> Any:
         """The longer way, for auth objects, which look at requests and at responses."""
+        name = type(self._auth).__name__
         try:
             prepared = self._prepared(method, url, headers=headers, auth=self._auth, data=body)
+        except self._requests.RequestException as error:  # its words may show a header
+            raise AuthorizationError(f"{self.shown}: {name}: {first_words(error)}") from None
         except Exception as error:
-            raise AuthorizationError(
-                f"{self.shown}: {type(self._auth).__name__}: {describe(error)}"
-            ) from error
+            raise AuthorizationError(f"{self.shown}: {name}: {describe(error)}") from error
+        for header, value in prepared.headers.items():
+            text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+            if _UNSENDABLE.search(text):
+                raise AuthorizationError(f"{self.shown}: {name}: {_unsendable(header)}")
+            if headers.get(header) != text and header.lower() not in OWN_HEADERS:
+                self._remember({"Authorization": text})
         timeout = (CONNECT_SECONDS, None)
         answer = self._session.send(
             prepared, allow_redirects=False, timeout=timeout, **self._settings
@@ -542,6 +641,28 @@ class Fetcher:
 
     def _prepared(self, method: str, url: str, **more: Any) -> Any:
         return self._requests.Request(method, url, **more).prepare()
+
+    def _clean_proxies(self, proxies: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the proxies without blanks and line ends around their URLs.
+
+        Raises:
+            ValueError: The proxy of this server is not a URL. It is not shown, because it may have
+                a password.
+        """
+        found = {
+            name: proxy.strip() if isinstance(proxy, str) else proxy
+            for name, proxy in proxies.items()
+        }
+        proxy = self._requests.utils.select_proxy(self._url, found)
+        is_url = False
+        with suppress(ValueError, TypeError):
+            parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            is_url = parts.hostname is not None and parts.port != 0  # a port that is not a number
+            is_url = is_url and proxy.isprintable() and " " not in proxy  # raises ValueError
+        if proxy and not is_url:
+            what = "the proxy must be a URL, as in proxies={'https': 'http://proxy.example:3128'}"
+            raise ValueError(f"{self.shown}: {what}; the value is not shown")
+        return found
 
     def _pool(self, url: str) -> tuple[Any, str]:
         """The pool of connections to a URL, and what is asked there."""
@@ -558,13 +679,14 @@ class Fetcher:
             return self._auth
         try:
             token = self._auth()
+        except self._requests.RequestException as error:  # its words may show a header or a URL
+            raise AuthorizationError(f"{self.shown}: auth failed: {first_words(error)}") from None
         except Exception as error:
             raise AuthorizationError(f"{self.shown}: auth failed: {describe(error)}") from error
-        if not isinstance(token, str):
-            raise AuthorizationError(
-                f"{self.shown}: auth returns a bearer token, not {type(token).__name__}"
-            )
-        return token
+        try:
+            return clean_token(token)
+        except (TypeError, ValueError) as error:
+            raise AuthorizationError(f"{self.shown}: the callable that auth is: {error}") from None
 
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back. Never
@@ -582,6 +704,110 @@ def without_secrets(url: str) -> str:
     secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+# ------------------------------------------------------------ secrets
+
+
+def clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return a user's headers without the blanks and line ends around their values.
+
+    Raises:
+        TypeError: A name or a value is not a str.
+        ValueError: A name cannot be the name of a header, or a value has a line end in it. The
+            value is not shown.
+    """
+    found = {}
+    for number, (name, value) in enumerate(headers.items(), 1):
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            what = "a header's name consists of ASCII letters, digits and hyphens"
+            raise ValueError(f"the name of header {number} of headers= is not a name: {what}")
+        if not isinstance(value, str):
+            raise TypeError(f"the header {name} must be a str, not {type(value).__name__}")
+        stripped = value.strip(" \t\r\n")
+        if _UNSENDABLE.search(stripped):
+            raise ValueError(_unsendable(name))
+        # one spelling, so that a token takes the place of the user's header
+        found["Authorization" if name.lower() == "authorization" else name] = stripped
+    return found
+
+
+def clean_token(token: Any) -> str:
+    """Return a bearer token without blanks and line ends around it, and without the word Bearer.
+
+    Raises:
+        TypeError: It is not a str.
+        ValueError: It is empty, or a header cannot carry it. It is not shown.
+    """
+    if not isinstance(token, str):
+        raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
+    found = re.sub(r"(?i)^bearer(?:\s+|$)", "", token.strip())
+    if not found:
+        raise ValueError("the bearer token is empty")
+    if _UNSENDABLE.search(found):
+        raise ValueError("the bearer token has a line end, or a character that is not in Latin-1")
+    return found
+
+
+def _unsendable(name: str) -> str:
+    told = f"the header {name} has a line end in its value, or a character that is not in Latin-1"
+    return f"{told} (the value is not shown): remove it"
+
+
+def _is_long(secret: str) -> bool:
+    return len(secret) >= MIN_MASKED
+
+
+def header_secrets(name: str, value: str) -> Iterator[str]:
+    """Yield what is secret about a header: its value and its parts."""
+    scheme, _, credentials = value.partition(" ")
+    parts = [value]
+    if name.lower() in ("authorization", "proxy-authorization"):
+        parts += [credentials.strip()]
+        if scheme.lower() == "basic":
+            with suppress(ValueError):
+                pair = b64decode(credentials).decode("utf-8", "replace")
+                parts += [pair, pair.partition(":")[2], unquote(pair.partition(":")[2])]
+    elif name.lower() == "cookie":
+        parts += [each.partition("=")[2].strip() for each in value.split(";")]
+    least = MIN_CREDENTIAL_MASKED if _CREDENTIAL.search(name) else MIN_MASKED
+    yield from (part for part in parts if len(part) >= least)
+
+
+def url_secrets(url: Any) -> Iterator[str]:
+    """Yield what is secret about a URL: the password in it, and the values of its query."""
+    if not isinstance(url, str):
+        return
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    userinfo = parts.netloc.rpartition("@")[0]
+    password = userinfo.partition(":")[2]
+    values = [value for _, value in parse_qsl(parts.query)]
+    yield from filter(_is_long, [userinfo, unquote(userinfo), *values])
+    for secret in (password, unquote(password)):
+        if len(secret) >= MIN_CREDENTIAL_MASKED:
+            yield secret
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Replace secrets in a text, also as JSON, HTML and URLs write them.
+
+    Args:
+        text: The text, of a peer or of a library.
+        secrets: What must not be shown; the longest is replaced first.
+    """
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        quoted = json.dumps(secret)[1:-1]
+        forms = {
+            secret,
+            quoted,
+            quoted.replace("/", "\\/"),
+            escape(secret),
+            quote(secret, safe=""),
+            quote_plus(secret),
+        }
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, MASK)
+    return text
 
 
 def same_origin(url: str, reference: str) -> Optional[str]:
@@ -631,24 +857,30 @@ def _adapted(manager: Any) -> Any:
 # ------------------------------------------------------------ errors of libraries
 
 
-def _flat(where: str, error: Exception) -> Exception:
-    """One of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised."""
-    told = first_words(error)
+def _flat(where: str, error: Exception, masked: Callable[[str], str]) -> Exception:
+    """Return one of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised."""
+    told = masked(first_words(error))
     if isinstance(error, NotConnected):
         why = next((why for word, why in LIKELY.items() if word in told), "")
         return ConnectionFailed(f"{where}: no connection: {told}{why}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
-        return ConnectionFailed(
-            f"{where}: cannot be sent: {told}"
-        )  # a header with a line end in it, and the like
+        return ConnectionFailed(f"{where}: cannot be sent: {told}")
     return ConnectionLost(f"{where}: the connection broke: {told}")
 
 
 def first_words(error: BaseException) -> str:
-    """What went wrong, in the words of the library that noticed it first."""
+    """Return what went wrong, in the words of the library that noticed it first.
+
+    Of an exception that rejects a value, only the name of its class is returned: its words repeat
+    the value, which may be a secret.
+    """
     told, inner = error, [error]
     while inner:
         told = inner[0] if str(inner[0]) else told
         made_of = (inner[0].__cause__, getattr(inner[0], "reason", None), *inner[0].args)
         inner = [each for each in made_of if isinstance(each, BaseException)]
-    return one_line(f"{type(told).__name__}: {told}", 300)
+    name = type(told).__name__
+    rejects = isinstance(told, (ValueError, TypeError)) or name == "InvalidURL"
+    if rejects and not isinstance(told, (ssl.SSLError, UnicodeError)):
+        return name
+    return one_line(f"{name}: {told}", 300)

@@ -413,4 +413,6 @@ def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
             if 0 < port < 65536:
                 return WebUrl(scheme, host, port)
     what = "a URL begins with http:// or https:// and names a host in ASCII that all programs read alike"
-    raise ValueError(f"{what}, and not so '{one_line(url, 100)}'")
+    # a password stands before the host, and a key in the query
+    shown = re.split("[?#]", re.sub("(?s)//.*@", "//...@", url), maxsplit=1)[0]
+    raise ValueError(f"{what}, and not so '{one_line(shown, 100)}'")
