@@ -12,7 +12,7 @@ where to sign in. Then `minimcp login https://example.com/mcp` opens the browser
 with `--no-browser`; it keeps the token, which `connect` and all commands use from then on, and
 refresh; `minimcp whoami` shows whose it is, `minimcp logout` forgets it. A program does the same by
 `connect(url, auth=minimcp.SignIn())`, and one without a person by
-`auth=minimcp.ClientCredentials(id, secret)`.
+`auth=minimcp.ClientCredentials(id, secret, issuer="https://login.example.com")`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """

@@ -225,6 +225,7 @@ def test_what_one_writes_for_http_is_taken() -> None:
         request=minimcp.HttpRequest("GET", "/mcp", {}),
         url="http://localhost/mcp",
         proxy="http://localhost:3128",
+        issuer="https://login.example.com",
     )
     lines = [
         cells[0]
@@ -253,7 +254,7 @@ def test_a_refusal_has_the_words_that_are_explained() -> None:
         for part in said.split("...")
     ]
     words = [each for each in words if each and each not in ("HTTP 401", "HTTP 403", "auth")]
-    assert len(words) == 7 and not [each for each in words if each not in source]
+    assert len(words) == 11 and not [each for each in words if each not in source]
 
 
 def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:

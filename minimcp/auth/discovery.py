@@ -275,7 +275,8 @@ def refusal(status: int, answer: Mapping[str, Any], secrets: Iterable[str] = ())
         answer: Its JSON object, empty if there is none.
         secrets: What was sent and must not be shown.
     """
-    error, told = answer.get("error"), answer.get("error_description")
+    error: Any = answer.get("error")
+    told: Any = answer.get("error_description")
     if isinstance(error, dict):  # some servers have an object where OAuth has a code
         error, told = error.get("code"), told or error.get("message")
     told = told or answer.get("message") or answer.get("detail")
@@ -327,7 +328,8 @@ def discover(
     base, path = split(exchange.url)
     shown = without_secrets(exchange.url)
     urls = [base + RESOURCE_METADATA + path, base + RESOURCE_METADATA][: 2 if path else 1]
-    named, reasons = (challenge or {}).get("resource_metadata"), []
+    named = None if challenge is None else challenge.get("resource_metadata")
+    reasons: list[str] = []
     url = ""
     if named is not None:
         try:

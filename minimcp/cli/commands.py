@@ -215,7 +215,10 @@ def _as_header(text: str) -> tuple[str, str]:
     """A value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise argparse.ArgumentTypeError('it must be "Name: value", and has no colon or no name')
+        # only the beginning of what may be a name: the rest may be a secret
+        shown = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
+        more = "" if shown == text else "..."
+        raise argparse.ArgumentTypeError(f'{shown + more!r} is not "Name: value"')
     return name.strip(), value.strip()
 
 

@@ -383,8 +383,10 @@ class Fetcher:
     Raises:
         ImportError: There is no `requests`.
         TypeError: A header, or ``auth``, has the wrong type.
-        ValueError: The URL, a header, the token, a proxy or a certificate cannot be used. No
-            message shows the value of a header, a token or a proxy.
+        ValueError: The URL, a proxy or a certificate cannot be used.
+        ConnectionFailed: A header or the token cannot be sent.
+
+    No message shows the value of a header, a token or a proxy.
     """
 
     def __init__(
@@ -415,9 +417,7 @@ class Fetcher:
         if hasattr(auth, "for_server"):
             self._auth = None
             self._authorizer = auth.for_server(url)
-        elif isinstance(auth, str):
-            self._auth = clean_token(auth)
-        elif auth is not None and not callable(auth):
+        elif auth is not None and not isinstance(auth, str) and not callable(auth):
             what = (
                 "None, a bearer token (a str), a callable that returns one, an AuthBase or a SignIn"
             )
@@ -427,11 +427,13 @@ class Fetcher:
             self._session.cookies = cookies
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, self._adapter)
-        given = {
-            name: value
-            for name, value in clean_headers(headers or {}).items()
-            if name.lower() not in OWN_HEADERS
-        }
+        try:
+            if isinstance(auth, str):
+                self._auth = clean_token(auth)
+            cleaned = clean_headers(headers or {})
+        except ValueError as error:
+            raise ConnectionFailed(f"{self.shown}: cannot be sent: {error}") from None
+        given = {name: value for name, value in cleaned.items() if name.lower() not in OWN_HEADERS}
         self._settings = self._session.merge_environment_settings(
             url, dict(proxies or {}), True, verify, cert
         )
@@ -686,7 +688,7 @@ class Fetcher:
         try:
             return clean_token(token)
         except (TypeError, ValueError) as error:
-            raise AuthorizationError(f"{self.shown}: the callable that auth is: {error}") from None
+            raise AuthorizationError(f"{self.shown}: auth must return a token: {error}") from None
 
     def close(self) -> None:
         """Close the connections that are kept; those in use close when they are given back. Never
@@ -740,7 +742,7 @@ def clean_token(token: Any) -> str:
         ValueError: It is empty, or a header cannot carry it. It is not shown.
     """
     if not isinstance(token, str):
-        raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
+        raise TypeError(f"a str is a bearer token, not {type(token).__name__}")
     found = re.sub(r"(?i)^bearer(?:\s+|$)", "", token.strip())
     if not found:
         raise ValueError("the bearer token is empty")

@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
+from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -133,15 +134,36 @@ class Browser:
         return self.came
 
 
-def authorization(scenario: str) -> Any:
+def issuer_of(url: str) -> str:
+    """Return the issuer that an operator would have configured with the credentials."""
+    if "issuer" in CONTEXT:
+        return str(CONTEXT["issuer"])
+    parts = urlsplit(url)
+    root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
+    for place in (root + parts.path, root):
+        response = requests.get(place, timeout=SECONDS)
+        if response.ok:
+            return str(response.json()["authorization_servers"][0])
+    raise LookupError(f"{url} names no authorization server")
+
+
+def authorization(scenario: str, url: str) -> Any:
     """How to get tokens in a scenario of authorization."""
     if scenario == "auth/client-credentials-jwt":
-        key, algorithm = CONTEXT["private_key_pem"], CONTEXT["signing_algorithm"]
-        return minimcp.ClientCredentials(CONTEXT["client_id"], private_key=key, algorithm=algorithm)
+        return minimcp.ClientCredentials(
+            CONTEXT["client_id"],
+            private_key=CONTEXT["private_key_pem"],
+            algorithm=CONTEXT["signing_algorithm"],
+            issuer=issuer_of(url),
+        )
     if scenario == "auth/client-credentials-basic":
-        return minimcp.ClientCredentials(CONTEXT["client_id"], CONTEXT["client_secret"])
+        return minimcp.ClientCredentials(
+            CONTEXT["client_id"], CONTEXT["client_secret"], issuer=issuer_of(url)
+        )
     if scenario == "auth/wif-jwt-bearer":
-        return minimcp.WorkloadIdentity(CONTEXT["valid_jwt"], CONTEXT["client_id"])
+        return minimcp.WorkloadIdentity(
+            CONTEXT["valid_jwt"], CONTEXT["client_id"], issuer=issuer_of(url)
+        )
     if scenario == "auth/enterprise-managed-authorization":
         return minimcp.EnterpriseManaged(
             CONTEXT["client_id"],
@@ -149,6 +171,7 @@ def authorization(scenario: str) -> Any:
             id_token=CONTEXT["idp_id_token"],
             idp_token_endpoint=CONTEXT["idp_token_endpoint"],
             idp_client_id=CONTEXT["idp_client_id"],
+            issuer=issuer_of(url),
         )
     browser = Browser()
     return minimcp.SignIn(
@@ -158,7 +181,7 @@ def authorization(scenario: str) -> Any:
         on_callback=browser.wait,
         client_id=CONTEXT.get("client_id"),
         client_secret=CONTEXT.get("client_secret"),
-        issuer=CONTEXT.get("issuer"),
+        issuer=issuer_of(url) if "client_secret" in CONTEXT else CONTEXT.get("issuer"),
         client_metadata_url=CLIENT_METADATA_URL,
     )
 
@@ -184,7 +207,7 @@ def main() -> int:
         elicit=answer,
         sample=lambda request: "a sample",
         roots=[],
-        auth=authorization(scenario) if authorized else None,
+        auth=authorization(scenario, sys.argv[-1]) if authorized else None,
         client_info={"name": "minimcp-conformance", "version": "1"},
     ) as client:
         run(client)

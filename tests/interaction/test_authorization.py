@@ -273,14 +273,17 @@ def test_a_stored_token_that_is_not_taken_says_so(
 @requirement("AUTH-59", "M:AUTH-40")
 def test_a_program_signs_in_as_itself(issuer: AuthorizationServer) -> None:
     with protected(issuer, scopes=("read",)) as running:
-        auth = ClientCredentials("robot", "a robot's secret")
+        auth = ClientCredentials("robot", "a robot's secret", issuer=issuer.url)
         with minimcp.connect(running.url, auth=auth) as client:
             assert client.call_tool("whoami").text == "robot"
             assert client.call_tool("write").text == "written"
             issuer.tokens.clear()
             assert client.call_tool("whoami").text == "robot"
         with pytest.raises(AuthorizationError, match="invalid_client") as caught:
-            call(running.url, ClientCredentials("robot", "not the robot's secret"))
+            call(
+                running.url,
+                ClientCredentials("robot", "not the robot's secret", issuer=issuer.url),
+            )
         assert "not the robot" not in str(caught.value)
 
 
@@ -288,7 +291,7 @@ def test_a_program_signs_in_as_itself(issuer: AuthorizationServer) -> None:
 def test_credentials_stay_with_their_authorization_server(issuer: AuthorizationServer) -> None:
     with AuthorizationServer() as other:
         auth, browser = sign_in()
-        given = ClientCredentials("robot", "a robot's secret")
+        given = ClientCredentials("robot", "a robot's secret", issuer=issuer.url)
         with protected(issuer) as running:
             assert call(running.url, auth) == "ada"
             assert call(running.url, given) == "robot"
@@ -425,9 +428,6 @@ FAULTS: Dict[str, Any] = {
         200, {"access_token": "a\r\nX: y", "token_type": "Bearer"}
     ),
     "mac": lambda handler: handler.answer(200, {"access_token": "abc", "token_type": "mac"}),
-    "never": lambda handler: handler.answer(
-        200, {"access_token": "a", "token_type": "Bearer", "expires_in": "soon"}
-    ),
     "gone": lambda handler: handler.connection.close(),
 }
 
@@ -449,6 +449,8 @@ def test_a_fault_is_a_typed_error_in_time(
         expire[seconds] = function
         return timer.Timeout(seconds, function)
 
+    for name in ("minimcp.auth.tokens", "minimcp.auth.signin"):
+        monkeypatch.setattr(f"{name}.TOKEN_SECONDS", WAIT)
     monkeypatch.setattr(discovery, "DOCUMENT_SECONDS", WAIT)
     monkeypatch.setattr(discovery, "Timeout", timeout)
     issuer.faults[path] = FAULTS.get(fault, slow)

@@ -173,7 +173,7 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
         company.faults["/token"] = lambda handler: handler.answer(200, grant)  # type: ignore[attr-defined]
         auth = EnterpriseManaged(
             "robot", "a robot's secret", id_token=lambda: "an id token", idp_token_endpoint=f"{company.url}/token",
-            idp_client_id="company",
+            idp_client_id="company", issuer=issuer.url,
         )  # fmt: skip
         assert call(running.url, auth) == "ada"
         ((_, form, _),) = company.asked

@@ -236,7 +236,7 @@ def real_issuer(format: str) -> Checks:
         assert provider.stdout is not None
         assert "listens" in provider.stdout.readline()
         with server.start_http(port=port):
-            use("a program", minimcp.ClientCredentials(*ROBOT), "robot")
+            use("a program", minimcp.ClientCredentials(*ROBOT, issuer=issuer), "robot")
             if (
                 format == "jwt"
             ):  # a token may be introspected by whom it was issued to, and by nobody else

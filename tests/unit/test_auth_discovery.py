@@ -147,15 +147,11 @@ def hostile() -> Iterator[Any]:
         "another resource": lambda peer: peer.prm.update(resource="https://evil.example.com/mcp"),
         "no resource": lambda peer: peer.prm.pop("resource"),
         "another issuer": lambda peer: peer.more.update(issuer="https://attacker.example.com"),
-        "almost the issuer": lambda peer: peer.more.update(issuer=f"{peer.url}/"),
+        "the issuer and two slashes": lambda peer: peer.more.update(issuer=f"{peer.url}//"),
+        "the issuer and a path": lambda peer: peer.more.update(issuer=f"{peer.url}/x"),
         "no PKCE": lambda peer: peer.more.update(code_challenge_methods_supported=None),
         "plain PKCE": lambda peer: peer.more.update(code_challenge_methods_supported=["plain"]),
         "PKCE as text": lambda peer: peer.more.update(code_challenge_methods_supported={"S256": 1}),
-        "metadata elsewhere": lambda peer: peer.challenge("https://evil.example.com/metadata"),
-        "metadata in the cloud": lambda peer: peer.challenge("http://169.254.169.254/latest"),
-        "metadata in a file": lambda peer: peer.challenge("file:///etc/passwd"),
-        "metadata of two hosts": lambda peer: peer.challenge(f"{peer.url}\\\\@evil.example.com/"),
-        "metadata that is not there": lambda peer: peer.challenge(f"{peer.url}/nothing"),
         "metadata that redirects": lambda peer: peer.faults.update(
             {
                 PROTECTED + "/mcp": lambda handler: handler.answer(
@@ -292,7 +288,7 @@ def test_a_secret_is_percent_encoded_in_basic() -> None:
 
     headers, form = Credentials("a:b", "c d/%").prove({})
     assert base64.b64decode(headers["Authorization"][6:]) == b"a%3Ab:c%20d%2F%25"
-    assert form == {}
+    assert form == {"client_id": "a:b"}  # as servers made with the official Python SDK want it
     supported = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     assert Credentials("a", "b").prove(supported) == ({}, {"client_id": "a", "client_secret": "b"})
 

@@ -378,13 +378,14 @@ def test_the_token_of_another_process_is_waited_for_until_the_call_is_given_up_o
         Grant(TokenFile(file.path)).for_server("https://example.com/mcp"),
         AbortableRequest(),
     )
+    refused: Any = (401, {"WWW-Authenticate": "Bearer"}, {})
     with file.lock(f"server {authorizer._key}", WAIT):  # as another process has it
-        waiting = Task(authorizer.authorize, "POST", "https://example.com/mcp", request)
+        assert authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest()) == {}
+        waiting = Task(authorizer.answered, *refused, request)
         request.abort()
         assert isinstance(waiting.ended(), ConnectionLost)
         monkeypatch.setattr("minimcp.auth.authorizer.RENEW_SECONDS", 0.05)
         with pytest.raises(
             AuthorizationError, match="another process has been getting a token for 0.05 s"
         ):
-            authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
-    assert authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest()) == {}
+            authorizer.answered(*refused, AbortableRequest())
