@@ -693,7 +693,7 @@ class HttpClientSession(ClientSession):
         framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
         if response.status == 200 and not body and not framed:
             raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
-        shown = one_line(self._fetcher.masked_bytes(body))
+        shown = one_line(self._fetcher.masked_bytes(body[:ERROR_BYTES]))
         what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}{_page(kind)}"
         raise ProtocolViolation(
             f"{self.name}: {call.method} was answered by what is no answer: {what}"
@@ -792,7 +792,7 @@ class HttpClientSession(ClientSession):
                 kind = media_type(response.headers.get("Content-Type"))[0]
                 if response.status != 200 or kind != MEDIA_TYPE:
                     what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
-                    page = self._fetcher.masked_bytes(response.start(ERROR_BYTES))
+                    page = self._fetcher.masked_bytes(response.start(ERROR_BYTES, ERROR_PAUSE))
                     shown = one_line(page[:SHOWN_BYTES].decode("utf-8", "replace").strip())
                     raise ConnectionLost(f"{self.name}: no event stream but {what}: {shown}")
                 cut = self._read_events(response, reader, call)

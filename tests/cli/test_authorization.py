@@ -110,3 +110,43 @@ def test_nobody_can_be_asked(
         done = minimcp("login", f"{issuer.url}/nothing")
         assert (done.code, "asks for no token" in done.err) == (3, True)
         assert minimcp("login", running.url, "--redirect-uri", "http://evil.example.com/").code == 2
+
+
+def test_login_with_a_secret_needs_its_issuer(
+    issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMCP_CLIENT_SECRET", "a robot's secret")
+    with protected(issuer) as running:
+        done = minimcp("login", running.url, "--client-id", "robot")
+        assert (done.code, "--issuer" in done.err) == (2, True)
+        assert "a robot" not in done.err
+    assert not issuer.asked
+
+
+def test_login_prints_the_address_and_logout_forgets_the_registration(
+    issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+    import webbrowser
+
+    import requests
+
+    threads = []
+
+    def visit(url: str) -> bool:
+        threads.append(threading.Thread(target=lambda: requests.get(url, timeout=20)))
+        threads[-1].start()
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", visit)
+    with protected(issuer) as running:
+        for count in (1, 2):  # signing in on purpose registers anew
+            done = minimcp("login", running.url, "--header", "X-Team: red", "--output", "json")
+            assert done.code == 0, done.err
+            assert f"\n{issuer.url}/authorize?" in done.err
+            assert json.loads(done.out)["issuer"] == issuer.url
+            assert issuer.count("/register") == count
+        assert minimcp("logout", running.url, "--header", "X-Team: red").code == 0
+        assert minimcp("logout", running.url).code == 1
+    for thread in threads:
+        thread.join()

@@ -172,6 +172,46 @@ def test_a_redirect_uri_that_was_registered_is_kept_to_the_letter(host: str) -> 
     waiting.close()
 
 
+@pytest.mark.parametrize(("written", "target", "host"), [
+    ("http://127.0.0.1:{}", "/", "127.0.0.1:{}"), ("http://127.0.0.1:{}/", "/", "127.0.0.1:{}"),
+    ("http://127.0.0.1:{}?x=1", "/", "127.0.0.1:{}"), ("HTTP://LOCALHOST:{}/Cb", "/Cb", "localhost:{}"),
+    ("http://127.0.0.1:{}/a/../b", "/b", "127.0.0.1:{}"), ("http://127.0.0.1:{}/a/%2E%2e/b", "/b", "127.0.0.1:{}"),
+    ("http://127.0.0.1:{}/./b", "/b", "127.0.0.1:{}"), ("http://127.0.0.1:{}/b/.", "/b/", "127.0.0.1:{}"),
+    ("http://127.0.0.1:{}/b/..", "/", "127.0.0.1:{}"), ("http://127.0.0.1:{}/../..", "/", "127.0.0.1:{}"),
+    ("http://127.0.0.1:{}/caf\u00e9", "/caf%C3%A9", "127.0.0.1:{}"), ("http://127.0.0.1:{}/caf%c3%a9", "/caf%c3%a9", "127.0.0.1:{}"),
+    ('http://127.0.0.1:{}/a"b<c>`^|', "/a%22b%3Cc%3E%60^|", "127.0.0.1:{}"), ("http://127.0.0.1:{}/a//b", "/a//b", "127.0.0.1:{}"),
+    ("http://[0:0::1]:{}/x", "/x", "[::1]:{}"), ("http://localhost:0{}/x", "/x", "localhost:{}"),
+])  # fmt: skip
+def test_a_redirect_uri_is_recognized_as_a_browser_requests_it(
+    written: str, target: str, host: str
+) -> None:
+    port = free_port()
+    if ":0{}" in written and port > 9999:
+        written = written.replace(":0{}", ":{}")
+    uri = written.format(port)
+    try:
+        waiting = Waiting(uri)
+    except OSError:
+        assert "[" in uri  # a system without IPv6
+        return
+    assert waiting.listener.redirect_uri == uri  # as the authorization server compares it
+    for other in (f"{target}x", f"{target.rstrip('/')}/y", "/other"):
+        answer = waiting.visit(f"{other}?state={STATE}", host.format(port))
+        assert answer.startswith(b"HTTP/1.0 404 ")
+    assert b"may be closed" in waiting.visit(f"{target}?code=c&state={STATE}", host.format(port))
+    assert str(waiting.came.result(WAIT)).endswith(f"?code=c&state={STATE}")
+    waiting.close()
+
+
+def test_a_browser_leaves_the_usual_port_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(loopback, "USUAL_PORT", port)
+    for host in ("localhost", f"localhost:{port}"):
+        waiting = Waiting(f"http://localhost:{port}/x")
+        assert b"may be closed" in waiting.visit(f"/x?state={STATE}", host)
+        waiting.close()
+
+
 @pytest.mark.parametrize("uri", [
     "https://127.0.0.1:1/x", "http://127.0.0.1.example.com/", "http://localhost@example.com/", "http://0.0.0.0:1/x",
 ])  # fmt: skip
@@ -208,6 +248,47 @@ def test_without_a_browser_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
     with pytest.raises(AuthorizationError, match="--no-browser"):
         open_browser("https://example.com/")
+
+
+BROWSERS = {
+    "one that nobody sees": lambda url: True,
+    "one that prints": lambda url: bool(print("a browser's words")) or True,
+    "none": lambda url: False,
+    "one that breaks": lambda url: {}["a fault of the package"],
+}
+
+
+@pytest.mark.parametrize("kind", BROWSERS)
+def test_the_address_is_always_printed(
+    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: "pytest.CaptureFixture[str]"
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", BROWSERS[kind])
+    if kind in ("none", "one that breaks"):
+        with pytest.raises(AuthorizationError, match="--no-browser"):
+            open_browser("https://example.com/authorize?x=1")
+    else:
+        open_browser("https://example.com/authorize?x=1")
+    assert "\nhttps://example.com/authorize?x=1\n" in capsys.readouterr().err
+
+
+def test_a_browser_in_the_foreground_does_not_keep_the_program_from_listening(
+    monkeypatch: pytest.MonkeyPatch, capsys: "pytest.CaptureFixture[str]"
+) -> None:
+    closed = threading.Event()
+    monkeypatch.setattr(loopback, "OPEN_SECONDS", 0.05)
+    monkeypatch.setattr(webbrowser, "open", lambda url: closed.wait(WAIT))
+    open_browser("https://example.com/")
+    assert not closed.is_set()
+    closed.set()
+    assert "https://example.com/" in capsys.readouterr().err
+
+
+def test_a_program_without_stderr_opens_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: List[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: not opened.append(url))
+    monkeypatch.setattr(sys, "stderr", None)
+    open_browser("https://example.com/")
+    assert opened == ["https://example.com/"]
 
 
 # ------------------------------------------------------------ paste
