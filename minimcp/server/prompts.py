@@ -134,6 +134,7 @@ class RegisteredPrompt(TextHandler):
     """One prompt of a server. Arguments and errors as `TextHandler`."""
 
     kind, returned_as_is = "prompt", (GetPromptResult, PromptMessage, *CONTENT)
+    returned_alone = (GetPromptResult,)
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
