@@ -504,7 +504,8 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         TypeError: A bound cannot apply to the type, such as a length to a number.
     """
     words: dict[str, Any] = {}
-    limited_types = {Decimal} if kind.writes is Decimal else kind.accepts
+    is_decimal = kind.writes is not None and issubclass(kind.writes, Decimal)
+    limited_types = {Decimal} if is_decimal else kind.accepts
     for each in _flat(metadata):
         text = (
             each
@@ -527,7 +528,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
             words[fitting[0]] = bound
     if not words:
         return kind
-    if kind.writes is Decimal:  # 0.1 as it is written, not the float that is nearest to it
+    if is_decimal:  # 0.1 as it is written, not the float that is nearest to it
         exact = [
             Decimal(repr(each)) if isinstance(each, float) else each for each in words.values()
         ]
@@ -544,12 +545,12 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
 
     def read(value: Any) -> Any:
         result = kind.read(value)
-        require(result if kind.writes is Decimal else value)
+        require(Decimal(result) if is_decimal else value)
         return result
 
     def write(value: Any) -> Any:
         result = kind.write(value)
-        require(value if kind.writes is Decimal else result)
+        require(Decimal(value) if is_decimal else result)
         return result
 
     return replace(

@@ -406,12 +406,14 @@ def union(members: Sequence[Kind]) -> Kind:
     def write(value: Any) -> Any:
         value = native(value)
         own = by_class.get(type(value))  # before its base class, which would leave half of it out
+        reason = Mismatch(label, value)
         for kind in members if own is None else (own, *members):
             try:
                 return kind.write(value)
-            except Mismatch:
-                pass
-        raise Mismatch(label, value)
+            except Mismatch as error:
+                if kind is own:
+                    reason = error
+        raise reason
 
     accepts = frozenset(each for each in by_type if by_type[each])
     exact = frozenset(each for each in accepts - {float} if each in by_type[each][0].exact)

@@ -13,10 +13,9 @@ from .checker import is_exact_step
 
 Schema = dict[str, Any]
 
-# Formats that are narrower than what pydantic writes: it writes fractions of a second and a minus sign
-# in durations, brackets and bars in URIs, letters of any language in email addresses, zones in IPv6
-# addresses, and patterns of another dialect.
-_NARROW_FORMATS = frozenset({"duration", "uri", "email", "ipv6", "regex"})
+# Formats that are narrower than what pydantic writes: it writes brackets and bars in URIs, letters of
+# any language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
+_NARROW_FORMATS = frozenset({"uri", "email", "ipv6", "regex"})
 _NAMED = ("properties", "patternProperties", "$defs")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "propertyNames", "contains", "not", "contentSchema")
@@ -77,15 +76,22 @@ def _generator() -> type:
         """Pydantic's own generator, where a core type says whether a promise is kept."""
 
         def datetime_schema(self, schema: Any) -> Schema:
-            return self._without_format(schema, super().datetime_schema(schema))
+            made: Schema = super().datetime_schema(schema)
+            return made if _is_aware(schema) else _described(made, "ISO 8601 date and time")
 
         def time_schema(self, schema: Any) -> Schema:
-            return self._without_format(schema, super().time_schema(schema))
+            made: Schema = super().time_schema(schema)
+            return made if _is_aware(schema) else _described(made, "ISO 8601 time")
 
-        def _without_format(self, schema: Any, made: Schema) -> Schema:
-            """The formats of dates and times demand an offset."""
-            if schema.get("tz_constraint") in (None, "naive"):
-                del made["format"]
+        def timedelta_schema(self, schema: Any) -> Schema:
+            """Pydantic writes fractions and a minus sign, which the format does not have."""
+            return _described(super().timedelta_schema(schema), "ISO 8601 duration")
+
+        def decimal_schema(self, schema: Any) -> Schema:
+            """The pattern of some versions does not match 1E+2, which is how a Decimal is written."""
+            made: Schema = super().decimal_schema(schema)
+            for part in [made, *made.get("anyOf", ())]:
+                part.pop("pattern", None)
             return made
 
         def bytes_schema(self, schema: Any) -> Schema:
@@ -105,6 +111,18 @@ def _generator() -> type:
             return made
 
     return Generator
+
+
+def _is_aware(schema: Any) -> bool:
+    """Whether a date or time always has an offset, which its format demands."""
+    return schema.get("tz_constraint") not in (None, "naive")
+
+
+def _described(schema: Schema, description: str) -> Schema:
+    """Return a schema of a string that is described and has no format; any other one as it is."""
+    if "format" not in schema:
+        return schema
+    return {"type": schema["type"], "description": description}
 
 
 def _without_lengths(schema: Schema) -> Schema:
