@@ -399,6 +399,29 @@ def test_forms(sample: Sample) -> None:
             assert not accepted or is_unsaid(error), f"only the schema accepts {odd!r}: {error}"
 
 
+def test_answers_of_a_host_arrive_as_they_were() -> None:
+    """A host answers with Python values; the tool that asked gets equal ones."""
+    asked = [sample for sample in SAMPLES if sample.is_flat]
+    answers = [(sample, value) for sample in asked for value in sample.values if value is not None]
+    server = Server("forms")
+
+    @server.tool
+    def ask(number: int, ctx: minimcp.Context) -> str:
+        """Ask."""
+        sample, value = answers[number]
+        form: Any = {"value": sample.annotation}
+        answer = ctx.elicit(str(number), form)
+        assert same(answer.require(), {"value": value}), answer
+        return "same"
+
+    def elicit(request: minimcp.ElicitRequest) -> Dict[str, Any]:
+        return {"value": answers[int(request.message)][1]}
+
+    with minimcp.connect(server, elicit=elicit) as client:
+        for number, _ in enumerate(answers):
+            assert client.call_tool("ask", {"number": number}).text == "same"
+
+
 def test_wrapped_schemas_are_valid_too() -> None:
     for sample in SAMPLES:
         kind = made(sample, writing=True)
