@@ -15,8 +15,8 @@ import copy
 import json
 import re
 import urllib.parse
-from functools import lru_cache
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from functools import lru_cache, partial
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import jsonschema
 import pytest
@@ -25,8 +25,8 @@ from hypothesis import given, strategies as st
 import minimcp
 from minimcp import Server
 from minimcp.schema import Kind, Mismatch, kind_of
-from minimcp.schema.introspection import Scope
 from minimcp.schema.forms import form_of
+from minimcp.schema.introspection import Scope
 from minimcp.server.tools import wrapped_schema
 
 from .answering import R4, R5
@@ -165,7 +165,16 @@ def near_misses(value: Any, depth: int = 1, odds: List[Any] = ODD) -> Iterator[A
         yield [*value, *value]
 
 
-def is_unsaid(error: Mismatch) -> bool:
+def error_of(function: Callable[..., Any], *arguments: Any) -> Optional[Exception]:
+    """The error with which a value or a type is rejected; None if it is accepted."""
+    try:
+        function(*arguments)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
+
+
+def is_unsaid(error: Exception) -> bool:
     """Whether a schema cannot express the rule that the value breaks."""
     return any(re.search(message, str(error)) for message in UNSAID.values())
 
@@ -173,13 +182,12 @@ def is_unsaid(error: Mismatch) -> bool:
 def require_agreement(kind: Kind, validator: Validator, value: Any) -> None:
     """The library and the schema take the same values, except for `UNSAID`."""
     accepted = validator.accepts(value)
-    try:
-        kind.read(copy.deepcopy(value))
-    except Mismatch as error:
-        assert not accepted or is_unsaid(error), f"only the schema accepts {value!r}: {error}"
-    else:
+    error = error_of(kind.read, copy.deepcopy(value))
+    if error is None:
         # A format of an argument may be narrower: pydantic also reads a timestamp as a date.
         assert validator.accepts(value, formats=False), f"only the library accepts {value!r}"
+    else:
+        assert not accepted or is_unsaid(error), f"only the schema accepts {value!r}: {error}"
 
 
 @for_each(("number", "sample"), list(enumerate(SAMPLES)))
@@ -233,10 +241,10 @@ def test_registration_rejects_what_cannot_be_called(sample: Sample) -> None:
         ("take", taking(sample, taken), "parameter 'value'"),
         ("give", giving(sample.annotation, given), "the return type"),
     ):
-        try:
-            server.add_tool(function, name=name, structured=True)
+        error = error_of(partial(server.add_tool, function, name=name, structured=True))
+        if error is None:
             registered.add(name)
-        except (TypeError, ValueError) as error:
+        else:
             assert place in str(error)
     if not registered:
         return
@@ -278,47 +286,43 @@ def giving(annotation: Any, given: List[Any]) -> Callable[[], Any]:
     return give
 
 
-def batches(step: int = 1) -> Iterator[List[Tuple[int, Sample]]]:
-    numbered = list(enumerate(SAMPLES))[::step]
-    for start in range(0, len(numbered), 200):
-        yield numbered[start : start + 200]
-
-
 @pytest.mark.parametrize(("revision", "step"), [(R5, 1), (R4, 7)])
 def test_arguments_defaults_and_results(revision: str, step: int) -> None:
     """`test_wrapped_schemas_are_valid_too` has what differs in older revisions."""
-    for batch in batches(step):
-        server, taken, given = Server("types"), [], [None]  # type: ignore[var-annotated]
-        for number, sample in batch:
-            server.add_tool(taking(sample, taken, sample.values[0]), name=f"take{number}")
-            server.add_tool(giving(sample.annotation, given), name=f"give{number}", structured=True)
-        with minimcp.connect(server, revision=revision) as client:
-            tools = {tool.name: tool for tool in client.list_tools()}
+    taken: List[Any] = []
+    given: List[Any] = [None]
+    numbered = list(enumerate(SAMPLES))[::step]
+    server = Server("types")
+    for number, sample in numbered:
+        server.add_tool(taking(sample, taken, sample.values[0]), name=f"take{number}")
+        server.add_tool(giving(sample.annotation, given), name=f"give{number}", structured=True)
+    with minimcp.connect(server, revision=revision) as client:
+        tools = {tool.name: tool for tool in client.list_tools()}
 
-            @for_each(("number", "sample"), batch)
-            def each(number: int, sample: Sample) -> None:
-                kind = made(sample)
-                arguments = Validator(tools[f"take{number}"].input_schema)
-                output = tools[f"give{number}"].output_schema
-                results = Validator(output if output is not None else {})
-                for value in sample.values:
-                    sent = {"value": decoded(kind.write(value))}
-                    arguments.require(sent, formats=formats_hold(sample))
-                    client.call_tool(f"take{number}", sent)
-                    assert same(taken.pop(), value)
-                    given[0] = value
-                    result = client.call_tool(f"give{number}")
-                    results.require(result.structured_content)
-                    written = made(sample, writing=True).write(value)
-                    bare = revision == R4 and output is None and not isinstance(written, dict)
-                    assert decoded(written) == (
-                        result.value["result"] if bare else result.value
-                    ) or in_any_order(sample)
-                require_default(tools[f"take{number}"].input_schema, arguments, sample)
-                client.call_tool(f"take{number}")
-                assert taken.pop() is sample.values[0]
+        @for_each(("number", "sample"), numbered)
+        def each(number: int, sample: Sample) -> None:
+            kind = made(sample)
+            arguments = Validator(tools[f"take{number}"].input_schema)
+            output = tools[f"give{number}"].output_schema
+            results = Validator(output if output is not None else {})
+            for value in sample.values:
+                sent = {"value": decoded(kind.write(value))}
+                arguments.require(sent, formats=formats_hold(sample))
+                client.call_tool(f"take{number}", sent)
+                assert same(taken.pop(), value)
+                given[0] = value
+                result = client.call_tool(f"give{number}")
+                results.require(result.structured_content)
+                written = made(sample, writing=True).write(value)
+                bare = revision == R4 and output is None and not isinstance(written, dict)
+                assert decoded(written) == (
+                    result.value["result"] if bare else result.value
+                ) or in_any_order(sample)
+            require_default(tools[f"take{number}"].input_schema, arguments, sample)
+            client.call_tool(f"take{number}")
+            assert taken.pop() is sample.values[0]
 
-            each()
+        each()
 
 
 def in_any_order(sample: Sample) -> bool:
@@ -342,46 +346,42 @@ def stays_text(sample: Sample, written: Any) -> bool:
 
 
 def fits_text(sample: Sample) -> bool:
-    try:
-        made(sample).read("[1]")
-    except Mismatch:
-        return False
-    return True
+    return error_of(made(sample).read, "[1]") is None
 
 
 def test_prompt_arguments_and_template_variables() -> None:
-    for batch in batches():
-        server, taken = Server("types"), []  # type: ignore[var-annotated]
-        for number, sample in batch:
-            server.add_prompt(taking(sample, taken), name=f"prompt{number}")
-            server.add_resource(taking(sample, taken), f"x{number}://a/{{value}}")
-        with minimcp.connect(server) as client:
+    taken: List[Any] = []
+    server, numbered = Server("types"), list(enumerate(SAMPLES))
+    for number, sample in numbered:
+        server.add_prompt(taking(sample, taken), name=f"prompt{number}")
+        server.add_resource(taking(sample, taken), f"x{number}://a/{{value}}")
+    with minimcp.connect(server) as client:
 
-            @for_each(("number", "sample"), batch)
-            def each(number: int, sample: Sample) -> None:
-                for value in sample.values:
-                    written = decoded(made(sample).write(value))
-                    if stays_text(sample, written):
-                        continue
-                    client.get_prompt(f"prompt{number}", {"value": as_text(written)})
+        @for_each(("number", "sample"), numbered)
+        def each(number: int, sample: Sample) -> None:
+            for value in sample.values:
+                written = decoded(made(sample).write(value))
+                if stays_text(sample, written):
+                    continue
+                client.get_prompt(f"prompt{number}", {"value": as_text(written)})
+                assert same(taken.pop(), value)
+                text = urllib.parse.quote(as_text(written), safe="")
+                if text not in ("", ".", "..") and not re.search("%2F|%5C", text):  # a segment
+                    client.read_resource(f"x{number}://a/{text}")
                     assert same(taken.pop(), value)
-                    text = urllib.parse.quote(as_text(written), safe="")
-                    if text not in ("", ".", "..") and not re.search("%2F|%5C", text):  # a segment
-                        client.read_resource(f"x{number}://a/{text}")
-                        assert same(taken.pop(), value)
 
-            each()
+        each()
 
 
 @for_each("sample", SAMPLES)
 def test_forms(sample: Sample) -> None:
     make: Any = {"value": sample.annotation}
-    try:
-        form = form_of(make)
-    except (TypeError, ValueError) as error:
+    error = error_of(form_of, make)
+    if error is not None:
         assert not sample.is_flat, error
         assert "'value'" in str(error)
         return
+    form = form_of(make)
     for full in (False, True):
         formats = formats_hold(sample)
         published = Validator(form.to_wire(full=full))
@@ -392,9 +392,8 @@ def test_forms(sample: Sample) -> None:
             published.require(sent, formats=formats)
             assert same(form.read(copy.deepcopy(sent)), {"value": value})
     for odd in near_misses(sent["value"] if sent else None):
-        try:
-            form.read({"value": odd})
-        except Mismatch as error:
+        error = error_of(form.read, {"value": odd})
+        if error is not None:
             accepted = published.accepts({"value": odd})
             assert not accepted or is_unsaid(error), f"only the schema accepts {odd!r}: {error}"
 
