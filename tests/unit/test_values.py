@@ -207,6 +207,21 @@ def test_values_of_undeclared_types(value: Any, written: Any) -> None:
         assert json.loads(client.read_resource("a:b").text or "") == {"a": written}
 
 
+def test_progress_in_numbers_of_other_libraries() -> None:
+    server = Server("values")
+
+    @server.tool
+    def count(ctx: minimcp.Context) -> None:
+        """Count."""
+        ctx.progress(np.int64(1), np.int64(3))
+        ctx.progress(np.float32(1.5), Decimal(3))
+
+    seen: List[Any] = []
+    with minimcp.connect(server) as client:
+        client.call_tool("count", on_progress=lambda each: seen.append((each.progress, each.total)))
+    assert seen == [(1, 3), (1.5, 3.0)]
+
+
 def test_keys_of_a_dict() -> None:
     found = write_any({np.int64(1): 1, np.str_("a"): 2, Color.RED: 3})
     assert found == {"1": 1, "a": 2, "red": 3}
