@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from json.encoder import encode_basestring
+from operator import index
 from typing import Any, NamedTuple, Optional, Union
 
 from ..errors import (
@@ -463,9 +464,10 @@ def encode_progress(
 def _number(value: float) -> str:
     if type(value) is int:
         return str(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(f"progress is a number, not {type(value).__name__}")
-    return int.__repr__(value) if isinstance(value, int) else to_json(value)  # also an IntEnum's
+    # Members of an IntEnum and numbers of NumPy, too.
+    return int.__repr__(index(value)) if hasattr(value, "__index__") else to_json(float(value))
 
 
 def encode_batch(lines: list[bytes]) -> bytes:

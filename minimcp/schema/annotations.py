@@ -14,13 +14,15 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..types import Wire
 from . import introspection, kinds
-from .checker import WORDS, compile_require
+from .checker import WORDS, compile_require, is_exact_step
 from .introspection import Scope, is_union
 from .kinds import JSON_TYPES, OBJECTS, Convert, Kind
-from .mismatch import NOTHING, Mismatch, no_class, no_type
+from .mismatch import NOTHING, Mismatch, cut, no_class, no_type
 
 Schema = dict[str, Any]
 
+# By the ``type`` of a schema, the types of decoded JSON that can fit.
+_TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({list})}
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
 # What values of the classes of `collections.abc` become.
 _ABSTRACT: dict[str, type] = {
@@ -63,11 +65,12 @@ def write_any(value: Any) -> Any:
     Raises:
         Mismatch: A value inside has no JSON form.
     """
+    plain = kinds.native(value)
     try:
-        write = _writer_of(type(value))  # type: ignore[arg-type]
+        write = _writer_of(type(plain))  # type: ignore[arg-type]
     except TypeError as error:
         raise Mismatch("a value with a JSON form", value, instead=str(error)) from error
-    return write(value)
+    return write(plain)
 
 
 # ``Any`` and ``object``: every JSON value, unchanged.
@@ -83,16 +86,29 @@ def _writer_of(cls: Any) -> Convert:
     try:
         return kind_of(cls, writing=True).write
     except TypeError:
-        base = next(
-            (each for each in (str, int, float, dict, list, tuple) if issubclass(cls, each)), None
-        )
-        if base is None:
+        for base in (str, int, float, dict, list, tuple, set, frozenset):
+            if issubclass(cls, base):
+                return kind_of(base, writing=True).write
+        if hasattr(cls, "__iter__"):  # an array with one item can be converted to a number
             raise
-        return kind_of(base, writing=True).write
+        if hasattr(cls, "__index__"):
+            return kinds.SCALARS[int].write
+        if hasattr(cls, "__float__"):
+            return kinds.NUMBER.write
+        raise
 
 
 class ContentClass(TypeError):
-    """An annotation is made of a class whose instances are sent as they are."""
+    """An annotation is made of a class whose instances are sent as they are.
+
+    Args:
+        cls: The class.
+        in_list: Whether the class stands in a list or tuple.
+    """
+
+    def __init__(self, cls: type, in_list: bool = False) -> None:
+        super().__init__(no_class(cls))
+        self.cls, self.in_list = cls, in_list
 
 
 class Builder:
@@ -205,23 +221,28 @@ class Builder:
 
     def _class(self, cls: type, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         if issubclass(cls, self.content):
-            raise ContentClass(no_class(cls))
+            raise ContentClass(cls)
         known = kinds.of_class(cls, writing=self.writing)
         if known is not None:
             return known
         if cls.__module__ == "collections.abc":
             cls = _ABSTRACT.get(cls.__name__, cls)
-        if cls is tuple and arguments and arguments[-1] is not Ellipsis:
-            return kinds.fixed([self.kind(each, scope) for each in arguments])
-        if cls in (list, tuple):
-            return kinds.array(self.kind(arguments[0] if arguments else Any, scope), cls)
-        if cls in (set, frozenset):
-            return kinds.array(
-                self._member(arguments[0] if arguments else Any, scope), cls, unique=True
-            )
-        if cls is dict:
-            key, item = arguments or (Any, Any)
-            return kinds.mapping(self._key(key, scope), self.kind(item, scope))
+        try:
+            if cls is tuple and arguments and arguments[-1] is not Ellipsis:
+                return kinds.fixed([self.kind(each, scope) for each in arguments])
+            if cls in (list, tuple):
+                return kinds.array(self.kind(arguments[0] if arguments else Any, scope), cls)
+            if cls in (set, frozenset):
+                return kinds.array(
+                    self._member(arguments[0] if arguments else Any, scope), cls, unique=True
+                )
+            if cls is dict:
+                key, item = arguments or (Any, Any)
+                return kinds.mapping(self._key(key, scope), self.kind(item, scope))
+        except ContentClass as error:
+            if error.in_list or cls not in (list, tuple):
+                raise TypeError(str(error)) from error
+            raise ContentClass(error.cls, in_list=True) from error
         return self._with_fields(cls, tuple(map(scope.resolved, arguments)))
 
     def _member(self, annotation: Any, scope: Scope) -> Kind:
@@ -255,11 +276,15 @@ class Builder:
             TypeError: It is no such class, or one of its fields has no JSON form.
         """
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
-        pydantic: Any = sys.modules.get("pydantic")
-        if hasattr(pydantic, "BaseModel") and issubclass(cls, pydantic.BaseModel):
-            return self.named(
-                (cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES
-            )
+        if "pydantic" in sys.modules:
+            from .pydantic_types import has_fields, is_pydantic
+
+            if is_pydantic(cls) and not has_fields(cls):
+                return self._pydantic(cls, "")
+            if is_pydantic(cls):
+                return self.named(
+                    (cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES
+                )
         variables = introspection.variables_of(cls, arguments)
         return self.named((cls, arguments), name, lambda _: self._record(cls, variables))
 
@@ -305,26 +330,48 @@ class Builder:
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
     def _pydantic(self, cls: Any, own: str) -> Kind:
-        """A pydantic model: its own schema decides what fits, then the model builds the object."""
+        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes the
+        object.
+
+        Args:
+            cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.
+            own: The name of its definition; empty for a type without fields.
+        """
+        from .pydantic_types import schema_of
+
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
-        schema = adapter.json_schema(mode="serialization" if self.writing else "validation")
+        schema = schema_of(adapter, writing=self.writing)
         require = compile_require(schema, where=cls.__qualname__)
         label = f"a value ({cls.__name__})"
 
         def read(value: Any) -> Any:
             require(value)
-            try:
-                return adapter.validate_python(value)
+            try:  # as JSON, so that the strict mode takes what JSON has for a date or a tuple
+                return adapter.validate_json(json.dumps(value))
             except ValueError as error:
-                first = error.errors()[0]  # type: ignore[attr-defined]
-                mismatch = Mismatch(label, value, instead=str(first["msg"]))
-                mismatch.path = [key for key in first["loc"] if isinstance(key, (str, int))]
-                raise mismatch from error
+                raise refused(value, error) from error
 
         def write(value: Any) -> Any:
-            if not isinstance(value, cls):
+            if own and not isinstance(value, cls):
                 raise Mismatch(f"a {cls.__name__}", value)
-            return value.model_dump(mode="json", by_alias=True)
+            try:
+                if hasattr(value, "model_dump"):
+                    written = value.model_dump(mode="json", by_alias=True)
+                else:
+                    checked = value if own else adapter.validate_python(value)
+                    written = adapter.dump_python(checked, mode="json", by_alias=True)
+            except ValueError as error:
+                raise refused(value, error) from error
+            require(written)
+            return written
+
+        def refused(value: Any, error: ValueError) -> Mismatch:
+            if not hasattr(error, "errors"):
+                return Mismatch(label, value, instead=cut(str(error), 200))
+            first = error.errors()[0]
+            mismatch = Mismatch(label, value, instead=str(first["msg"]))
+            mismatch.path = [key for key in first["loc"] if isinstance(key, (str, int))]
+            return mismatch
 
         itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
         names = {
@@ -337,10 +384,10 @@ class Builder:
         for name, definition in schema.pop("$defs", {}).items():
             self.definitions[names[name]] = definition
         schema.pop("$ref", None)
-        shown = {**self.definitions[own], **schema}
-        return Kind(
-            shown, read, write, label, JSON_TYPES, writes=cls, hashable=cls.__hash__ is not None
-        )
+        shown = {**self.definitions.get(own, {}), **schema}
+        accepts = _TYPES.get(shown.get("type", ""), JSON_TYPES)
+        hashable = cls.__hash__ is not None
+        return Kind(shown, read, write, label, accepts, writes=cls, hashable=hashable)
 
     def named(
         self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
@@ -457,7 +504,8 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         TypeError: A bound cannot apply to the type, such as a length to a number.
     """
     words: dict[str, Any] = {}
-    limited_types = {Decimal} if kind.writes is Decimal else kind.accepts
+    is_decimal = kind.writes is not None and issubclass(kind.writes, Decimal)
+    limited_types = {Decimal} if is_decimal else kind.accepts
     for each in _flat(metadata):
         text = (
             each
@@ -480,17 +528,29 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
             words[fitting[0]] = bound
     if not words:
         return kind
+    if is_decimal:  # 0.1 as it is written, not the float that is nearest to it
+        exact = [
+            Decimal(repr(each)) if isinstance(each, float) else each for each in words.values()
+        ]
+        require = compile_require(dict(zip(words, exact)), where="Annotated")
+    else:
+        require = compile_require(words, where="Annotated")
+    words = {
+        word: kinds.NUMBER.write(bound) if isinstance(bound, Decimal) else bound
+        for word, bound in words.items()
+    }
     json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
-    require = compile_require(words, where="Annotated")
+    if not is_exact_step(words.get("multipleOf", 1)):
+        del words["multipleOf"]
 
     def read(value: Any) -> Any:
         result = kind.read(value)
-        require(result if kind.writes is Decimal else value)
+        require(Decimal(result) if is_decimal else value)
         return result
 
     def write(value: Any) -> Any:
         result = kind.write(value)
-        require(value if kind.writes is Decimal else result)
+        require(Decimal(value) if is_decimal else result)
         return result
 
     return replace(

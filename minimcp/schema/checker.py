@@ -374,7 +374,7 @@ LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
 
 # What each type of decoded JSON is called in a schema.
 _NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
-_NAMES.update({int: {"integer", "number"}, list: {"array"}, dict: {"object"}})
+_NAMES.update({int: {"integer", "number"}, Decimal: {"number"}, list: {"array"}, dict: {"object"}})
 
 Found = Optional[Mismatch]
 
@@ -419,9 +419,8 @@ def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
 
 
 def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    step, parts = Decimal(
-        repr(rule)
-    ).as_integer_ratio()  # exact: in floating point 0.3 is no multiple of 0.1
+    # Exact: in floating point 0.3 is not a multiple of 0.1.
+    step, parts = Decimal(str(rule)).as_integer_ratio()
     if not isinstance(value, float) or isfinite(value):
         number = (
             Decimal(repr(value)) if isinstance(value, float) and isinstance(rule, float) else value
@@ -430,6 +429,11 @@ def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
         if numerator * parts % (denominator * step) == 0:
             return None
     return Mismatch(f"a multiple of {rule}", value)
+
+
+def is_exact_step(step: Any) -> bool:
+    """Whether validators that divide in floating point find all multiples: 0.25 is, 0.1 is not."""
+    return not isinstance(step, float) or Decimal(repr(step)) == Decimal(step)
 
 
 def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Judge:

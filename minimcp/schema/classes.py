@@ -7,70 +7,111 @@ Imported when such a class is first met.
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Callable, Optional, cast
 from uuid import UUID
 
 from .kinds import NUMBER, TEXT, Kind, class_of, matched
 from .mismatch import Mismatch
 
-_DATE = r"\d{4}-\d\d-\d\d"
-_TIME = r"((?:[01]\d|2[0-3]):\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d))?"
+# Also published as patterns, so they are valid in ECMA 262. They bound every number by itself; that a
+# month lacks a day is found by ``fromisoformat``.
+_DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_HOUR = r"(?:[01]\d|2[0-3])"
+_OFFSET = rf"[Zz]|[+-]{_HOUR}:?[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
+_TIME = rf"{_HOUR}:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?(?:{_OFFSET})?"
+_MOMENT = f"{_DATE}[Tt ]{_TIME}"
+# RFC 3339, section 5.6: the form that the format ``date-time`` means.
+_RFC_3339 = rf"{_DATE}T{_HOUR}:[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-]{_HOUR}:[0-5]\d)"
+_PARTS = r"(.*?)(\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d)(:.*)?)?"
 
 
 def _iso(pattern: str, text: str) -> str:
-    """A time in the one form that ``fromisoformat`` of every Python takes."""
-    *date, clock, second, fraction, utc, hours, minutes = matched(pattern, text).groups()
-    zone = "+00:00" if utc else f"{hours}:{minutes}" if hours else ""
-    return f"{''.join(date)}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
+    """Return a time in the one form that ``fromisoformat`` of every Python takes."""
+    date, clock, second, fraction, utc, hours, minutes, rest = matched(
+        _PARTS, matched(pattern, text)[0]
+    ).groups()
+    zone = "+00:00" if utc else f"{hours}:{minutes}{rest or ''}" if hours else ""
+    return f"{date}{clock}:{second or '00'}.{(fraction or '') + '000000':.6}{zone}"
 
 
-_SECONDS = range(-86399999913600, 86399999913600)
+# The whole seconds of `timedelta.min` and `timedelta.max`.
+_MIN_SECONDS, _MAX_SECONDS = -86399999913600, 86399999999999
 
 
-def _duration(seconds: float) -> datetime.timedelta:
-    if not _SECONDS[0] <= seconds <= _SECONDS[-1]:
+def _duration(cls: Any, seconds: float) -> datetime.timedelta:
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise ValueError(seconds)
-    return datetime.timedelta(seconds=seconds)
+    return cast(datetime.timedelta, cls(seconds=seconds))
 
 
 def _seconds(duration: datetime.timedelta) -> float:
-    seconds = duration.total_seconds()
+    if duration != duration:  # pandas.NaT
+        raise ValueError(duration)
+    seconds = min(duration.total_seconds(), float(_MAX_SECONDS))
     return int(seconds) if seconds.is_integer() else seconds
 
 
 def _date(value: datetime.date) -> str:
-    if isinstance(value, datetime.datetime):  # it is a date to isinstance, and would lose its time
+    if isinstance(value, datetime.datetime):  # a subclass of date, whose time would be lost
         raise Mismatch("a value of type date", value)
-    return str(value)
+    return datetime.date.isoformat(value)
 
 
-CLASSES: dict[type, Kind] = {
-    datetime.date: class_of(
-        datetime.date, "a date such as 1969-07-20",
-        lambda text: datetime.date.fromisoformat(matched(_DATE, text)[0]), _date, format="date",
+def _moment(value: datetime.datetime) -> str:
+    if value != value:  # pandas.NaT
+        raise ValueError(value)
+    return datetime.datetime.isoformat(value)
+
+
+# Neither a datetime nor a time has a format in its schema: those of JSON Schema demand an offset,
+# which a value need not have.
+_KINDS: dict[type, Callable[[Any], Kind]] = {
+    datetime.datetime: lambda cls: class_of(
+        cls,
+        "a date and time such as 1969-07-20T09:30:00Z",
+        lambda text: cls.fromisoformat(_iso(_MOMENT, text)),
+        _moment,
+        pattern=f"^{_MOMENT}$",
     ),
-    datetime.datetime: class_of(
-        datetime.datetime, "a date and time such as 1969-07-20T09:30:00Z",
-        lambda text: datetime.datetime.fromisoformat(_iso(f"({_DATE}[T ]){_TIME}", text)),
-        datetime.datetime.isoformat, format="date-time",
+    datetime.date: lambda cls: class_of(
+        cls,
+        "a date such as 1969-07-20",
+        lambda text: cls.fromisoformat(matched(_DATE, text)[0]),
+        _date,
+        format="date",
     ),
-    datetime.time: class_of(
-        datetime.time, "a time such as 09:30:00",
-        lambda text: datetime.time.fromisoformat(_iso(_TIME, text)), format="time",
+    datetime.time: lambda cls: class_of(
+        cls,
+        "a time such as 09:30:00",
+        lambda text: cls.fromisoformat(_iso(_TIME, text)),
+        datetime.time.isoformat,
+        pattern=f"^{_TIME}$",
     ),
-    datetime.timedelta: class_of(
-        datetime.timedelta, "a number of seconds", _duration, _seconds, NUMBER.accepts,
-        type="number", minimum=_SECONDS[0], maximum=_SECONDS[-1], description="seconds",
+    datetime.timedelta: lambda cls: class_of(
+        cls,
+        "a number of seconds",
+        partial(_duration, cls),
+        _seconds,
+        NUMBER.accepts,
+        type="number",
+        minimum=_MIN_SECONDS,
+        maximum=_MAX_SECONDS,
+        description="seconds",
     ),
-    UUID: class_of(
-        UUID, "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
-        lambda text: UUID(matched("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)[0]), format="uuid",
+    UUID: lambda cls: class_of(
+        cls,
+        "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
+        lambda text: cls(matched("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)[0]),
+        UUID.__str__,
+        format="uuid",
     ),
-}  # fmt: skip
+}
+CLASSES: dict[type, Kind] = {cls: make(cls) for cls, make in _KINDS.items()}
 
 # The formats of strings in a form.
 FORMATS: dict[str, Kind] = {
@@ -80,13 +121,22 @@ FORMATS: dict[str, Kind] = {
     "date-time": CLASSES[datetime.datetime],
 }
 
+
+def is_rfc_3339(text: str) -> bool:
+    """Whether a text has the format ``date-time``, which demands seconds and an offset."""
+    return re.fullmatch(_RFC_3339, text, re.ASCII | re.IGNORECASE) is not None
+
+
 _DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
 def of_standard_class(cls: Any, *, writing: bool) -> Optional[Kind]:
-    """The kind of such a class; None for any other."""
+    """The kind of such a class or of a subclass; None for any other."""
     if cls in CLASSES:
         return CLASSES[cls]
+    for base, make in _KINDS.items():  # datetime before date, which is its base
+        if issubclass(cls, base):
+            return make(cls)
     pathlib = sys.modules.get("pathlib")  # who has a class of it has imported it
     if pathlib is not None and issubclass(cls, pathlib.PurePath):
         return class_of(cls, "a path", cls)

@@ -219,7 +219,7 @@ def _kind(field: dict[str, Any]) -> Kind:
     require = compile_require(field, where="its schema")
     formatted: Optional[Convert] = None
     if "format" in field:
-        from .classes import FORMATS  # few forms have one
+        from .classes import FORMATS, is_rfc_3339  # few forms have one
 
         formatted = FORMATS[field["format"]].read
 
@@ -232,6 +232,9 @@ def _kind(field: dict[str, Any]) -> Kind:
     try:
         if "default" in field:
             read(field["default"])
+            if field.get("format") == "date-time" and not is_rfc_3339(field["default"]):
+                wanted = "a date and time with seconds and an offset such as 1969-07-20T09:30:00Z"
+                raise Mismatch(wanted, field["default"])
     except Mismatch as error:
         raise ValueError(f"its default does not fit: {error}") from None
     return Kind(field, read, read, LABELS[kind], JSON_TYPES)

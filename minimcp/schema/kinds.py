@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -75,6 +77,20 @@ class Kind:
 # ------------------------------------------------------------ JSON's own types
 
 
+def native(value: Any) -> Any:
+    """Return a scalar of NumPy as the Python object that it stands for; any other value as it is."""
+    generic = getattr(sys.modules.get("numpy"), "generic", None)
+    if generic is None or not isinstance(value, generic):
+        return value
+    plain, kind = value.item(), value.dtype.kind
+    if kind == "f" and isinstance(plain, generic):  # a long double
+        return float(value)
+    if kind in "mM" and isinstance(plain, int):  # of a unit that Python does not have
+        plain = value.astype(f"{kind}8[us]").item()
+        return str(value) if isinstance(plain, int) else plain
+    return plain
+
+
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return str.__str__(value)
@@ -84,35 +100,50 @@ def _text(value: Any) -> str:
 def _integer(value: Any) -> int:
     """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries.
     True is none."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if not isinstance(value, bool) and hasattr(value, "__index__"):
-        return int(operator.index(value))
+    plain = native(value)
+    if isinstance(plain, float) and plain.is_integer():
+        return int(plain)
+    if not isinstance(plain, bool) and hasattr(plain, "__index__"):
+        with suppress(TypeError):  # an array has the method too
+            return int(operator.index(plain))
     raise Mismatch("an integer", value)
 
 
 def _number(value: Any) -> float:
-    """Finite numbers. An integer that is too large for a float stays an integer."""
-    if isinstance(value, float) and isfinite(value):
-        return float(value)
-    try:
-        whole = _integer(value)
-        return float(whole)
-    except OverflowError:
-        return whole
-    except Mismatch:
-        raise Mismatch("a number", value) from None
+    """Convert a finite number, or an object with ``__index__`` or ``__float__``.
+
+    An integer that is too large for a float stays an integer.
+    """
+    plain = native(value)
+    if not isinstance(plain, (bool, float)):
+        try:
+            whole = _integer(plain)
+            return float(whole)
+        except OverflowError:
+            return whole
+        except Mismatch:
+            pass
+        if hasattr(plain, "__float__"):
+            with suppress(TypeError, ValueError, OverflowError):
+                plain = float(plain)
+    if isinstance(plain, float) and isfinite(plain):
+        return float(plain)
+    raise Mismatch("a number", value)
 
 
-def _scalar(
-    cls: type, json_type: str, label: str, convert: Optional[Convert] = None, *accepts: type
-) -> Kind:
-    def same(value: Any) -> Any:
-        if type(value) is cls:
-            return value
-        raise Mismatch(label, value)
+def _boolean(value: Any) -> bool:
+    plain = native(value)
+    if isinstance(plain, bool):
+        return plain
+    raise Mismatch("true or false", value)
 
-    convert = convert or same
+
+def _null(value: Any) -> None:
+    if native(value) is not None:  # NumPy's "not a time" stands for None
+        raise Mismatch("null", value)
+
+
+def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
     return Kind(
         {"type": json_type},
         convert,
@@ -130,8 +161,8 @@ SCALARS: dict[Any, Kind] = {
     str: TEXT,
     float: NUMBER,
     int: _scalar(int, "integer", "an integer", _integer, float),
-    bool: _scalar(bool, "boolean", "true or false"),
-    NONE_TYPE: _scalar(NONE_TYPE, "null", "null"),
+    bool: _scalar(bool, "boolean", "true or false", _boolean),
+    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _null),
 }
 
 
@@ -166,10 +197,11 @@ def class_of(
         raise Mismatch(label, value)
 
     def write(value: Any) -> Any:
-        if not isinstance(value, cls):
+        plain = value if isinstance(value, cls) else native(value)
+        if not isinstance(plain, cls):
             raise Mismatch(f"a value of type {cls.__name__}", value)
         try:
-            return dump(value)
+            return dump(plain)
         except Mismatch:
             raise
         except ValueError:
@@ -189,9 +221,12 @@ def matched(pattern: str, text: str) -> re.Match[str]:
 _INTEGER_NAME = "^(0|-?[1-9][0-9]{0,99})$"
 # ``int`` as the name of an object's member: ``{"7": ...}``.
 INTEGER_NAME = class_of(
-    int, "a name that is an integer", lambda text: int(matched(_INTEGER_NAME, text)[0]), lambda value: str(int(value)),
+    int,
+    "a name that is an integer",
+    lambda text: int(matched(_INTEGER_NAME, text)[0]),
+    lambda value: matched(_INTEGER_NAME, str(int(value)))[0],
     pattern=_INTEGER_NAME,
-)  # fmt: skip
+)
 
 # Modules of the classes in `classes`.
 _IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
@@ -271,7 +306,7 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
         try:
             return outgoing[type(value), value]
         except (KeyError, TypeError):
-            return write(read(value))  # the bare value of an enum's member
+            return write(read(native(value)))  # the bare value of an enum's member
 
     types = frozenset(map(type, sent))
     schema = SCALARS[type(sent[0])].schema if len(types) == 1 else {}
@@ -291,6 +326,10 @@ def literal(values: Sequence[Any]) -> Kind:
     return _choice(pairs, {})
 
 
+def _is_json(value: Any) -> bool:
+    return type(value) in SCALARS and (type(value) is not float or isfinite(value))
+
+
 def enumeration(cls: Any) -> Kind:
     """An `Enum` by the values of its members, or by their names where a value has no JSON form.
 
@@ -300,7 +339,7 @@ def enumeration(cls: Any) -> Kind:
     members = list(cls)
     if not members:
         raise TypeError(f"the enum {cls.__name__} has no members")
-    if any(type(member.value) not in SCALARS or member.value != member.value for member in members):
+    if not all(_is_json(member.value) for member in members):
         return _choice([(member.name, member) for member in members], {})
     names = {name: member.value for name, member in cls.__members__.items()}
     return _choice([(member.value, member) for member in members], names)
@@ -365,13 +404,16 @@ def union(members: Sequence[Kind]) -> Kind:
         raise hinting[0] if hinting else Mismatch(label, value)
 
     def write(value: Any) -> Any:
+        value = native(value)
         own = by_class.get(type(value))  # before its base class, which would leave half of it out
+        reason = Mismatch(label, value)
         for kind in members if own is None else (own, *members):
             try:
                 return kind.write(value)
-            except Mismatch:
-                pass
-        raise Mismatch(label, value)
+            except Mismatch as error:
+                if kind is own:
+                    reason = error
+        raise reason
 
     accepts = frozenset(each for each in by_type if by_type[each])
     exact = frozenset(each for each in accepts - {float} if each in by_type[each][0].exact)
@@ -466,9 +508,10 @@ def fixed(items: Sequence[Kind]) -> Kind:
 
 
 def _write_name(value: Any) -> str:
-    return (
-        str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
-    )
+    plain = native(value)
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return str(int(plain))
+    return _text(plain)
 
 
 # A name in an object of anything: a string; on the way out an integer too, as the standard library
@@ -498,7 +541,10 @@ def mapping(key: Kind, item: Kind) -> Kind:
                 names.append(convert_key(name))
             except Mismatch as error:
                 raise Mismatch("", value, instead=f"the name {cut(repr(name))}: {error}") from None
-        return dict(zip(hashed_apart(names), _convert_each(value.values(), convert, value)))
+        made = dict(zip(hashed_apart(names), _convert_each(value.values(), convert, value)))
+        if len(made) < len(value):
+            raise Mismatch("", value, instead="two names of the object stand for the same key")
+        return made
 
     def read(value: Any) -> Any:
         if type(value) is not dict:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from ..errors import printable
-from ..types.base import ABSENT
+from ..types.base import ABSENT, Wire
 
 # Characters of a wrong value that a message repeats.
 LONGEST_VALUE = 60
@@ -385,6 +385,11 @@ def no_class(cls: type) -> str:
         return (
             "bytes have no JSON form: take a str (text, or base64 that you decode), "
             "and return Image(data, mime_type), Audio or EmbeddedResource"
+        )
+    if issubclass(cls, Wire):
+        return (
+            f"{cls.__qualname__} is a part of a message and cannot stand inside of a value: "
+            "return it alone, or in a list beside other values"
         )
     if issubclass(cls, IOBase):
         return f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, file.read(), or its path"

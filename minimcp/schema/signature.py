@@ -64,7 +64,12 @@ class Signature:
 
 
 def read_signature(
-    function: Any, *, context_type: type, owner: str, content_types: tuple[type, ...] = ()
+    function: Any,
+    *,
+    context_type: type,
+    owner: str,
+    content_types: tuple[type, ...] = (),
+    alone_types: tuple[type, ...] = (),
 ) -> Signature:
     """The signature of a function or bound method.
 
@@ -74,6 +79,7 @@ def read_signature(
         owner: What messages call it: "tool 'forecast'".
         content_types: Classes that are sent as they are: a result made of them (alone, in a list, a
             tuple, a Union or an Optional, with str beside them) has no output kind.
+        alone_types: Those of them that cannot stand in a list.
 
     Raises:
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
@@ -115,9 +121,13 @@ def read_signature(
     schema = builder.complete(record_schema(parameters))
     returns, output_kind = NOTHING, None
     if written.return_annotation is not written.empty:
-        with _errors_at(f"{owner}: the return type"), suppress(ContentClass):
+        with _errors_at(f"{owner}: the return type"):
             returns = scope.resolve(written.return_annotation)
-            output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
+            try:
+                output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
+            except ContentClass as error:
+                if error.in_list and issubclass(error.cls, alone_types):
+                    raise TypeError(f"a list cannot hold {error.cls.__name__}: {error}") from error
     return Signature(
         parameters,
         contexts[0] if contexts else None,

@@ -134,11 +134,20 @@ class RegisteredPrompt(TextHandler):
     """One prompt of a server. Arguments and errors as `TextHandler`."""
 
     kind, returned_as_is = "prompt", (GetPromptResult, PromptMessage, *CONTENT)
+    returned_alone = (GetPromptResult,)
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> None:
         super().__init__(config, function, options)
+        kind = self.signature.output_kind
+        if kind is not None and (
+            kind.accepts.isdisjoint({str, list}) or kind.writes not in (None, str)
+        ):
+            way = "return a str, a Message(role, content), or a list of them"
+            raise TypeError(
+                f"{where(function)}: the return type: a prompt cannot return {kind.label}: {way}"
+            )
         arguments = [
             PromptArgument(each.name, description=each.description or None, required=each.required)
             for each in self.signature.parameters

@@ -277,6 +277,8 @@ class RegisteredFunction(Registered):
 
     # Classes whose instances are no values: what the function returns of them is sent as it is.
     returned_as_is: ClassVar[tuple[type, ...]]
+    # Those of them that cannot stand in a list.
+    returned_alone: ClassVar[tuple[type, ...]]
 
     def __init__(
         self,
@@ -287,7 +289,11 @@ class RegisteredFunction(Registered):
     ) -> None:
         self.options, content = options, self.returned_as_is
         self.signature = read_signature(
-            function, context_type=Context, owner=where(function), content_types=content
+            function,
+            context_type=Context,
+            owner=where(function),
+            content_types=content,
+            alone_types=self.returned_alone,
         )
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri

@@ -46,6 +46,7 @@ class Readable(TextHandler):
     """
 
     returned_as_is = (types.ReadResourceResult, *CONTENTS, *BYTES)
+    returned_alone = (types.ReadResourceResult, *BYTES)
 
     def __init__(
         self,

@@ -70,25 +70,44 @@ def fit(block: Any, revision: Revision) -> dict[str, Json]:
 
 
 def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
-    """The content blocks that a tool returned, alone or in a list, with texts between them; None
-    for a value.
+    """Return the content blocks that a tool returned, alone or in a list; None for a value.
+
+    Other values in such a list become blocks of text: a str as it is, any other as JSON.
 
     Args:
         value: What it returned.
         promised: Whether its annotation says blocks: then an empty list, None and a list of texts
             are blocks as well.
+
+    Raises:
+        Mismatch: A value in the list has no JSON form.
     """
     if isinstance(value, CONTENT):
         return [value]
     if value is None and promised:
         return []
-    if type(value) not in (list, tuple) or not all(
-        isinstance(item, (*CONTENT, str)) for item in value
-    ):
+    if not isinstance(value, list) and type(value) is not tuple:
         return None
-    if not promised and not any(isinstance(item, CONTENT) for item in value):
+    has_blocks = any(isinstance(item, CONTENT) for item in value)
+    if not has_blocks and not (promised and all(isinstance(item, str) for item in value)):
         return None
-    return [Text(item) if isinstance(item, str) else item for item in value]
+    return [item if isinstance(item, CONTENT) else Text(_as_text(item)) for item in value]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else to_json(write_any(value))
+
+
+def _stand_in(value: Any) -> Any:
+    """Return what stands for a content block in structured content: its JSON without the data."""
+    if not isinstance(value, CONTENT):
+        return value
+    wire: dict[str, Json] = value.to_wire()
+    if isinstance(wire.get("resource"), dict):
+        wire["resource"] = {**wire["resource"]}
+        wire["resource"].pop("blob", None)
+    wire.pop("data", None)
+    return wire
 
 
 def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -120,7 +139,7 @@ class RegisteredTool(RegisteredFunction):
         ImportError: A schema needs ``jsonschema``, which is not installed.
     """
 
-    kind, returned_as_is = "tool", (CallToolResult, *CONTENT)
+    kind, returned_as_is, returned_alone = "tool", (CallToolResult, *CONTENT), (CallToolResult,)
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
@@ -242,11 +261,9 @@ class RegisteredTool(RegisteredFunction):
             content = to_json([fit(block, revision) for block in blocks])
             if self._schema is None:
                 return f'{{"content":{content}{closing}'
-            if isinstance(
-                value, (list, tuple)
-            ):  # the schema takes any object, as that of list[Any]
-                value = [item.to_wire() if isinstance(item, Wire) else item for item in value]
-        if isinstance(value, Wire):
+            # The schema demands a value, as that of ``list`` does.
+            value = _stand_in(value) if isinstance(value, CONTENT) else [*map(_stand_in, value)]
+        elif isinstance(value, Wire):
             value = value.to_wire()
         written = write_any(value) if self.output_kind is None else self.output_kind.write(value)
         problem = None if self._check_output is None else self._check_output(written)
@@ -272,7 +289,7 @@ class RegisteredTool(RegisteredFunction):
         wire: dict[str, Json] = result.to_wire()
         wire["content"] = [fit(block, revision) for block in result.content]
         if result.has_structured_content:
-            structured = result.structured_content
+            structured = wire["structuredContent"] = write_any(result.structured_content)
             if revision.structured == "none":
                 del wire["structuredContent"]
             elif revision.structured == "object" and not isinstance(structured, dict):
