@@ -28,7 +28,7 @@ from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
+from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route, Sink
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
     Busy,
@@ -51,7 +51,7 @@ from ..protocol.lifecycle import (
     Offer,
     Peer,
 )
-from ..protocol.messages import Failure, Json, Notification, Request, Response, encode, size_of
+from ..protocol.messages import Failure, Json, Notification, Request, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import Registry, ServerRole
 from ..server.server import Server
@@ -144,7 +144,9 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     if not isinstance(answer, Failure):
         return answer
     incoming.finished = True
-    incoming.sink.respond(incoming, encode(answer._replace(id=incoming.request.id)))
+    latest = incoming.latest
+    if latest is not None:
+        latest.sink.respond(latest, encode(answer._replace(id=latest.request.id)))
     return LATER
 
 
@@ -208,7 +210,8 @@ class Link(Host):
         self._session: Optional[ClientSession] = None
         self._answer: Optional[Result] = None  # of the server, to `initialize`
         self._begun = self.closed = False  # whether the client has said `notifications/initialized`
-        self._replies: dict[str, SimpleQueue[Any]] = {}
+        # By the state that brings the answer: the call that waits, and where the answer goes.
+        self._replies: dict[str, tuple[IncomingRequest, SimpleQueue[Any]]] = {}
         self._tools: list[Tool] = []
         self._changes = Subscriptions(bridge.config, lambda kind: True)
         self._forget: Callable[[], object] = int
@@ -527,16 +530,21 @@ class Link(Host):
 
     def _go_on(self, incoming: IncomingRequest, state: Json) -> Any:
         """The client answers what a call of it has asked, which goes on as this request."""
-        replies = self._replies.pop(state, None) if isinstance(state, str) else None
-        asked = None if replies is None else incoming.sink.requests.go_on(state, incoming)
-        if replies is None or asked is None:
+        waits = self._replies.pop(state, None) if isinstance(state, str) else None
+        if waits is None:
             raise errors.InvalidParams(
                 "no call waits for this requestState: it was used before, or is too old"
             )
-        asked.sink = incoming.sink
-        incoming.on_cancel(lambda: asked.cancel(incoming.reason))
+        asked, replies = waits
+        asked.continue_with(incoming)
         replies.put(incoming.request.params.get("inputResponses"))
         return LATER
+
+    def stop_waiting(self, sink: Sink) -> None:
+        """Cancel the calls that have asked a client which is about to go."""
+        for state, (asked, _) in list(self._replies.items()):
+            if asked.sink is sink and self._replies.pop(state, None) is not None:
+                asked.cancel("the client will not come back")
 
     # ------------------------------------------------------------ what the server says
 
@@ -557,7 +565,7 @@ class Link(Host):
     def _ask(self, question: IncomingRequest) -> Any:
         """Have the client in front answer, by the call that it waits for if there is one."""
         calls = sorted(
-            self._calls(), key=lambda each: not each.waits
+            self._calls(), key=lambda each: each.latest is not None
         )  # the newest that has not asked is the last
         fronts = {each: self.running.get(each) for each in calls}
         owners = {
@@ -570,6 +578,8 @@ class Link(Host):
         if calls and not calls[-1].peer.revision.handshake:
             with waiting(), fronts[calls[-1]] or self._lock:
                 return self._ask_by_result(calls[-1], question)
+        if calls:
+            calls[-1].wait_until_initialized()
         asking = calls[-1].sink.asking() if calls else self.fronts[0].asking()
 
         def tell(method: str, params: Result) -> None:
@@ -584,10 +594,12 @@ class Link(Host):
             "resultType": INPUT_REQUIRED,
             "inputRequests": {"1": {"method": method, "params": params}},
         }
-        self._replies[state] = replies
-        line = encode(Response(asked.request.id, {**result, "requestState": state}))
-        asked.sink.respond(asked, line, key=state)
+        self._replies[state] = asked, replies
+        latest = asked.latest
+        asked.latest = None
         try:
+            if latest is None or not latest.answer({**result, "requestState": state}):
+                raise InternalError("the call that was to ask the client has ended")
             with waiting():
                 answer = replies.get(timeout=Limits().ask_timeout)["1"]
         except (Empty, KeyError, TypeError):
@@ -674,8 +686,15 @@ class Front(ServerRole):
         )  # a ping needs no session
 
     def notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized" and self.session.era is not None:
+            self.begin(self.session.era.peer)
         if self.link is not None:
             self.link.notify(notification)
+
+    def ending(self, sink: Sink) -> None:
+        super().ending(sink)
+        for link in list(self._registry.links.values()):
+            link.stop_waiting(sink)
 
     def lost(self, cause: ConnectionLost) -> None:
         self._leave()

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, overload
 
@@ -939,12 +940,13 @@ class Client:
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
-    """Run something on a thread of its own, which carries on the trace context of this one."""
-    future, trace = CallFuture(token), carried_on()
+    """Run something on a thread of its own, in a copy of the context of this one, whose trace
+    context it carries on."""
+    future, trace, context = CallFuture(token), carried_on(), copy_context()
 
     def run() -> None:
         this_thread.trace_context = trace
-        future.run(work)
+        context.run(future.run, work)
         this_thread.trace_context = {}
 
     pool.spawn(run)

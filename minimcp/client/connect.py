@@ -385,7 +385,7 @@ class Plan(NamedTuple):
             way = 'write the file of the server behind it, in a config as "args": ["server.py"]'
             raise ConnectionFailed(f"{command[0]!r} starts an interpreter without a program: {way}")
         pipe = (
-            target.open_pipe()
+            self.host.context.copy().run(target.open_pipe)
             if not isinstance(target, StdioServer)
             else ChildTransport(
                 target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS

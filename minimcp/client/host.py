@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextvars import Context, copy_context
 from functools import partial
 from time import thread_time
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
@@ -101,6 +102,8 @@ class Host:
         connection: Optional[str] = None,
     ) -> None:
         self.connection, limits = connection, limits or Limits()
+        # What is called here runs in copies of the context in which the client was made.
+        self.context = copy_context()
         self.functions = _gathered(handlers, keywords or {})
         # What was given as ``roots``, which may be replaced.
         self.roots: Optional[list[Root]] = None
@@ -147,7 +150,7 @@ class Host:
         self.cache = Cache(limits.cache_bytes if cache else 0)
         self.pool = Pool(limits.workers, name="minimcp-client")
         self._dispatcher = Dispatcher(
-            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes, self.context
         )
 
     def close(self) -> None:
@@ -212,7 +215,7 @@ class Host:
 
         def answer() -> Result:
             try:
-                return write(handler(*arguments))
+                return write(self.context.copy().run(handler, *arguments))
             except Refused:
                 raise
             except BaseException as error:  # even SystemExit: the server waits for an answer
@@ -354,9 +357,11 @@ class Dispatcher:
 
     Args:
         most_bytes: How many bytes of memory the callbacks may take that wait.
+        context: Each callback runs in a copy of this context; None is an empty one.
     """
 
-    def __init__(self, most_bytes: float = float("inf")) -> None:
+    def __init__(self, most_bytes: float = float("inf"), context: Optional[Context] = None) -> None:
+        self._context = Context() if context is None else context
         self._lock = threading.RLock()  # a signal handler may come in the middle of `put`
         self.waiting = BoundedQueue("notifications", MOST_NOTIFICATIONS, most_bytes)
         self._has_thread = self._closed = False
@@ -383,7 +388,7 @@ class Dispatcher:
     def _run(self) -> None:
         for callback in iter(self.waiting.get, None):
             try:
-                callback()
+                self._context.copy().run(callback)
             except BaseException as error:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 

@@ -129,7 +129,12 @@ class ClientSession(ConnectionRole):
         session = cls(transport.name, host)
         session.transport = transport
         session._connection = Connection(
-            transport, session, limits=limits, pool=host.pool, trace=trace
+            transport,
+            session,
+            limits=limits,
+            pool=host.pool,
+            trace=trace,
+            context=host.context,
         )
         session.calls = session._connection.calls
         session._connection.open()

@@ -39,6 +39,7 @@ import logging
 import threading
 from collections import deque
 from contextlib import suppress
+from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
 from queue import SimpleQueue
@@ -403,13 +404,13 @@ class Connection(Sink):
         name: Shown in logs, and in the names of its threads; empty takes the transport's.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it;
             None for no trace.
+        context: The peer's requests run in copies of this context; None takes a copy of that of the
+            calling thread.
 
     Attributes:
         calls: Our requests.
         requests: The peer's.
     """
-
-    waits_for_rounds = True
 
     def __init__(
         self,
@@ -421,8 +422,10 @@ class Connection(Sink):
         cap: Optional[list[None]] = None,
         name: str = "",
         trace: Optional[Trace] = None,
+        context: Optional[Context] = None,
     ) -> None:
         self.name = self.session_name = name or transport.name
+        self.context = copy_context() if context is None else context
         self.limits = limits or Limits()
         self.pool, self.transport, self._role, self._trace = pool, transport, role, trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
@@ -443,7 +446,8 @@ class Connection(Sink):
 
     def open(self) -> Connection:
         """Start the connection's threads."""
-        for work, part in ((self._read, "reader"), (self.writer.run, "writer")):
+        read = partial(self.context.copy().run, self._read)
+        for work, part in ((read, "reader"), (self.writer.run, "writer")):
             thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
             try:
                 thread.start()
@@ -515,7 +519,7 @@ class Connection(Sink):
                 if route.immediate:
                     incoming.run()
                 elif route.start is not None:
-                    route.start(incoming)
+                    incoming.start()
                 else:
                     self._jobs.append(partial(self._run, incoming))
             except RpcError as error:
@@ -676,7 +680,6 @@ class Connection(Sink):
         """End open streams, and wait until the running requests have finished and everything is
         written."""
         self._role.ending(self)
-        self.requests.stop_waiting("the client will not come back")
         if not self.requests.wait_until_empty(deadline):
             log.warning(
                 "%s: %d requests still run after %g s",

@@ -44,7 +44,11 @@ class Limits:
             `subscriptions/listen` (`Subscriptions.listen`); and over HTTP also all that are open at
             one `Endpoint`, by GET or POST (`Endpoint.reserve`). 0 serves none.
         rounds: How often one request may come back to a server with more answers (2026-07-28;
-            `ReplayAsker`, `WaitingAsker`). A client has the constant `MOST_ROUNDS`.
+            `ReplayAsker`). A client has the constant `MOST_ROUNDS`.
+        waiting_handlers: Handlers of one connection of a server that wait for answers of the client
+            (2026-07-28, over stdio and in memory; `WaitingHandlers`). If one more handler asks, the
+            one that has waited longest ends, and the client's retry runs it again from the top.
+            With 0 no handler waits, and each question runs the handler again.
         ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request
             state between rounds is good for.
         drain_grace: Seconds that running requests get when a connection ends, or the server closes
@@ -67,6 +71,7 @@ class Limits:
     backlog_bytes: Optional[int] = 64 * 1024 * 1024
     streams: Optional[int] = 256
     rounds: Optional[int] = 8
+    waiting_handlers: Optional[int] = 16
     ask_timeout: Optional[float] = 600.0
     drain_grace: float = 5.0
     write_timeout: Optional[float] = 30.0

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import Context
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import (
@@ -33,6 +35,7 @@ from ..errors import (
     InternalError,
     InvalidRequest,
     RequestTimeout,
+    RpcError,
     logger,
     one_line,
 )
@@ -71,6 +74,9 @@ SHORTEST_WAIT = 0.001
 # Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only
 # grows.
 MOST_PROGRESS, PROGRESS_BYTES = 1000, 1024 * 1024
+
+# How long a question to a client waits for `notifications/initialized`.
+INITIALIZED_SECONDS = 5.0
 
 # How often the deadline of a call may be paused for a question: a server may ask and ask.
 MOST_PAUSES = 1000
@@ -603,9 +609,7 @@ class RunningRequests:
         finally:
             self._lock.release()
 
-    def claim(
-        self, request: IncomingRequest, key: object = None, line: Optional[bytes] = None
-    ) -> bool:
+    def claim(self, request: IncomingRequest, line: Optional[bytes] = None) -> bool:
         """Take a request out of the table, for its answer or because it is cancelled.
 
         Several threads may try to end one request: its handler, its timeout, a cancellation, the
@@ -614,55 +618,25 @@ class RunningRequests:
 
         Args:
             request: The request.
-            key: Under which its handler then waits for the request that goes on with it; None lets
-                it end.
             line: The answer; None when it is cancelled.
         """
         self._lock.acquire()
         try:
             if self._requests.get(request.key) is not request:
                 return False  # its key may be another one's by now
-            if request.waits and line is not None and not request.finished:
-                return False  # its time was over as it asked: the question is its answer
             del self._requests[request.key]
-            if key is not None:
-                request.key, request.waits = key, True
-                self._requests[key] = request
             if not (self._requests or self._begun):
                 self._changed.notify_all()
         finally:
             self._lock.release()
         if self._on_end is not None:
-            self._on_end(request.request, request, line)
+            request.run_in_context(self._on_end, request.request, request, line)
         return True
 
     def refused(self, request: Request, error: Exception) -> None:
         """A request was not taken in, and is answered with this error."""
         if self._on_end is not None:
             self._on_end(request, None, error)
-
-    def go_on(
-        self, key: object, incoming: Optional[IncomingRequest] = None
-    ) -> Optional[IncomingRequest]:
-        """Take the request whose handler waits under a key; None for all but the first who ask.
-
-        Args:
-            key: As given to `claim`.
-            incoming: The request that goes on with it: the handler answers this one now. None ends
-                the wait.
-        """
-        with self._lock:
-            waiting = self._requests.pop(key, None)
-            if waiting is not None and incoming is not None:
-                waiting.become(incoming)
-                self._requests[incoming.key] = waiting
-        return waiting
-
-    def stop_waiting(self, reason: str) -> None:
-        """Cancel every handler that waits for a request that goes on with it: none will come."""
-        for request in list(self._requests.values()):
-            if request.waits and self.go_on(request.key) is not None:
-                request.cancel(reason)
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
         """What is sent in the place of an answer of so many bytes."""
@@ -731,17 +705,15 @@ class Sink:
     Attributes:
         requests: Those that go here and are not answered yet.
         pool: What runs them.
+        context: Each request runs in a copy of this context (`contextvars`). Nothing runs in it.
     """
 
     requests: RunningRequests
     pool: Pool
+    context = Context()
 
     # Of the session, for logs: no secret. Empty where requests stand alone.
     session_name = ""
-
-    # Whether a handler may wait here, when its request is answered with a question, for the one
-    # that goes on with it.
-    waits_for_rounds = False
 
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for
@@ -757,9 +729,7 @@ class Sink:
         """Write an answer, or have it written (``wait`` is False: never blocks). Never raises."""
         raise NotImplementedError
 
-    def respond(
-        self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None
-    ) -> bool:
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         """Give the one answer of a request; False when another was given, or it was cancelled.
         Never raises.
 
@@ -767,12 +737,11 @@ class Sink:
             request: The request.
             line: The answer.
             wait: Whether this thread may wait for the peer.
-            key: As for `RunningRequests.claim`.
         """
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
-        claimed = self.requests.claim(request, key, line)
+        claimed = self.requests.claim(request, line)
         if request.batch is not None:
             request.batch.add(request.request.id, line if claimed else b"", wait, request)
         elif claimed:
@@ -820,8 +789,9 @@ class IncomingRequest(CancelToken):
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
         interrupted: Whether a KeyboardInterrupt ended its handler.
-        waits: Whether it was answered with a question, and its handler waits for the request that
-            goes on with it.
+        latest: The request that the handler answers: this one, or a later one that `continue_with`
+            has put in its place. None while no request waits for the handler.
+        context: What the handler runs in, a copy of the sink's context; None before it runs.
         arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
             end.
         trace_context: What its handler's calls carry on in their ``_meta``; None before the first
@@ -829,7 +799,8 @@ class IncomingRequest(CancelToken):
     """
 
     key: object = None
-    finished = interrupted = waits = False
+    finished = interrupted = False
+    context: Optional[Context] = None
     timeout: Optional[Timeout] = None
     asker: Any = None
     arrived = 0.0
@@ -850,6 +821,7 @@ class IncomingRequest(CancelToken):
         self._callbacks = {}
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
         self.server, self.headers, self.batch = server, headers, batch
+        self.latest: Optional[IncomingRequest] = self
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = (
@@ -870,20 +842,22 @@ class IncomingRequest(CancelToken):
             self.trace_context = trace_context(self.request.params.get("_meta"))
         return self.trace_context
 
-    def become(self, other: IncomingRequest) -> None:
-        """Go on as another request, which answers what this one was answered with: all that a peer
-        said is its."""
-        self.request, self.peer, self.headers, self.batch = (
-            other.request,
-            other.peer,
-            other.headers,
-            other.batch,
-        )
-        self.key, self.waits, self._last_progress = other.key, False, float("-inf")
-        self.arrived, self.trace_context = other.arrived, None
-        if other.progress_token is not None:
-            self._progress_lock = other._progress_lock
-        self.progress_token = other.progress_token
+    def continue_with(self, other: IncomingRequest) -> None:
+        """Have the handler of this request answer another one. `latest` is None until then.
+
+        What the peer said in the other request counts from now on, and its cancellation cancels
+        the handler. If the handler has returned, the other request is answered with an error.
+        """
+        self.request = other.request
+        self.peer = other.peer
+        self.headers = other.headers
+        self.sink = other.sink
+        self.trace_context = None
+        self.latest = other
+        CancelToken.on_cancel(other, lambda: self.cancel(other.reason))
+        # `run` sets `finished` before it reads `latest`: one of the two threads sees the other.
+        if self.finished:
+            other.answer(InternalError("the handler has returned"))
 
     # ------------------------------------------------------------ running
 
@@ -897,24 +871,59 @@ class IncomingRequest(CancelToken):
             if self.cancelled:
                 raise Cancelled("cancelled before it began")
             this_thread.request = self
-            result = self.route.handle(self)
-            if result is not LATER:
-                id = self.request.id
-                line = (
-                    encode_result(id, result)
-                    if type(result) is str
-                    else encode(Response(id, result))
-                )
+            context = self.context = self.sink.context.copy()
+            result = context.run(self.route.handle, self)
         except BaseException as error:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
-            line = self._failed(error)
+            result = error
         this_thread.request = outer
         if result is not LATER:
             self.finished = True
-            self.sink.respond(self, line, not self.route.immediate)
-            if self.waits:  # on a thread that the handler has left
+            latest = self.latest
+            self.latest = None
+            if latest is None or not latest.answer(result, not self.route.immediate):
+                # Threads that the handler has left behind need not go on.
                 self.cancel("the handler has returned")
         requests.finish(self)
+
+    def answer(self, result: Any, wait: bool = True) -> bool:
+        """Answer this request, whoever runs its handler. Never raises.
+
+        Args:
+            result: An object, JSON text that is one, or an exception.
+            wait: Whether this thread may wait for the peer.
+
+        Returns:
+            False if the request was answered or cancelled before.
+        """
+        try:
+            if isinstance(result, BaseException):
+                raise result
+            id = self.request.id
+            line = (
+                encode_result(id, result) if type(result) is str else encode(Response(id, result))
+            )
+        except BaseException as error:
+            line = self._failed(error)
+        return self.sink.respond(self, line, wait)
+
+    def start(self) -> None:
+        """Hand the request to the `start` function of its route. An RpcError is the answer."""
+        assert self.route.start is not None
+        try:
+            self.route.start(self)
+        except RpcError as error:
+            self.refuse(error)
+
+    def run_in_context(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in a copy of the handler's context; before the handler runs, in that of
+        this thread.
+
+        It is a copy because the handler may still run, and one context is never entered twice.
+        """
+        if self.context is None:
+            return function(*arguments)
+        return self.context.copy().run(function, *arguments)
 
     def refuse(self, error: BaseException) -> None:
         """Answer with an error and do not run. Never blocks, never raises."""
@@ -933,16 +942,17 @@ class IncomingRequest(CancelToken):
     # ------------------------------------------------------------ what a handler sends and asks
 
     def send(self, method: str, params: Result) -> None:
-        """Send a notification that belongs to this request; after the answer, and between rounds,
-        it is dropped.
+        """Send a notification that belongs to this request. It is dropped while no request waits
+        for the handler.
 
         Raises:
             Cancelled: The request was cancelled.
             ConnectionLost: The peer is gone.
         """
         self.check()
-        if not (self.finished or self.waits):
-            self.sink.send(encode(Notification(method, params)))
+        latest = self.latest
+        if latest is not None:
+            latest.sink.send(encode(Notification(method, params)))
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
         """Report progress, if the caller asked for it; a report that does not increase is dropped.
@@ -953,20 +963,22 @@ class IncomingRequest(CancelToken):
             Cancelled, ConnectionLost: As `send`.
         """
         self.check()
-        token = self.progress_token
-        if token is None or self.finished or self.waits:
+        latest = self.latest
+        if latest is None or latest.progress_token is None:
             return
         line = encode_progress(
-            token, done, total, message if self.peer.revision.progress_message else None
+            latest.progress_token,
+            done,
+            total,
+            message if self.peer.revision.progress_message else None,
         )
-        with (
-            self._progress_lock
-        ):  # orders the reports of one handler's threads, and guards nothing else
-            if done <= self._last_progress:
+        # The lock orders the reports of one handler's threads, and guards nothing else.
+        with latest._progress_lock:
+            if done <= latest._last_progress:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
-            self._last_progress = done
-            self.sink.send(line)
+            latest._last_progress = done
+            latest.sink.send(line)
 
     def ask(
         self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
@@ -1006,6 +1018,7 @@ class IncomingRequest(CancelToken):
         if self.timeout is not None:
             self.timeout.pause()
         try:
+            self.wait_until_initialized()
             self.check()
             requests = [(method, lambda id, params=params: params) for method, params in questions]
             pending = calls.start_all(requests)
@@ -1023,6 +1036,35 @@ class IncomingRequest(CancelToken):
             withdraw()  # what was asked together with a question that failed
             if self.timeout is not None:
                 self.timeout.resume()
+
+    def wait_until_initialized(self) -> None:
+        """Wait until the peer has sent `notifications/initialized`, or its request is cancelled.
+
+        Some clients never send it. So this waits at most `INITIALIZED_SECONDS`, logs that once,
+        and does not wait again for the same peer.
+
+        https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
+        """
+        peer = self.peer
+        if peer.initialized:
+            return
+        forget = super().on_cancel(_wake_uninitialized)
+        try:
+            with waiting(), _initialized:
+                _initialized.wait_for(
+                    lambda: peer.initialized or self.cancelled, INITIALIZED_SECONDS
+                )
+                is_late = not (peer.initialized or self.cancelled)
+                if is_late:
+                    set_initialized(peer)
+        finally:
+            forget()
+        if is_late:
+            log.warning(
+                "%s asks a client that has not sent notifications/initialized within %g s",
+                self.request.method,
+                INITIALIZED_SECONDS,
+            )
 
     def sleep(self, seconds: float) -> None:
         """Wait; the thread does not count in its pool meanwhile.
@@ -1049,17 +1091,34 @@ class IncomingRequest(CancelToken):
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have `callback` run on a thread of its own when the request is cancelled; at once if it
         is already."""
-        return super().on_cancel(lambda: self.sink.spawn(callback))
+        return super().on_cancel(lambda: self.sink.spawn(partial(self.run_in_context, callback)))
 
-    def expire(self, line: bytes, reason: str) -> None:
+    def expire(self, result: Any, reason: str) -> None:
         """The handler's time is over: give this answer, unless another was given, and cancel what
         still runs."""
-        if self.sink.respond(self, line, False):
+        latest = self.latest
+        if latest is not None and latest.answer(result, False):
             self.cancel(reason)
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
         return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
+
+
+# Notified when a peer is `initialized`, or a request is cancelled that waits for that.
+_initialized = threading.Condition()
+
+
+def set_initialized(peer: Peer) -> None:
+    """Note that a peer has sent `notifications/initialized`, and wake those that wait for it."""
+    with _initialized:
+        peer.initialized = True
+        _initialized.notify_all()
+
+
+def _wake_uninitialized() -> None:
+    with _initialized:
+        _initialized.notify_all()
 
 
 def current_request() -> Optional[IncomingRequest]:

@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/seps/2133-extensions
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -153,7 +154,7 @@ class Extension:
         function = self._notification_handlers.get(method)
         if function is None or not (peer is None or peer.supports("ext:" + self.identifier)):
             return False
-        self.server._pool.submit(lambda: _hear(function, method, params))
+        self.server._pool.submit(partial(copy_context().run, _hear, function, method, params))
         return True
 
     def refresh(self) -> None:

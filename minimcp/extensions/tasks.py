@@ -20,6 +20,7 @@ import secrets
 import threading
 import time
 from collections import deque
+from contextvars import Context
 from datetime import datetime, timezone
 from functools import partial
 from itertools import count
@@ -112,7 +113,7 @@ class TaskRequest(IncomingRequest):
             request,
             origin.peer,
             route,
-            _TaskSink(tasks),
+            _TaskSink(tasks, origin.sink.context),
             origin.size,
             origin.server,
             origin.headers,
@@ -226,17 +227,16 @@ _OF_ROUNDS = ("inputResponses", "requestState", "task")
 class _TaskSink(Sink):
     """Takes the answer of a task."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, context: Context) -> None:
         self._tasks, self.requests, self.pool = tasks, tasks.requests, tasks.pool
+        self.context = context
 
     def send(self, line: bytes) -> None:
         """Nothing is connected."""
 
-    def respond(
-        self, request: IncomingRequest, line: bytes, wait: bool = True, key: object = None
-    ) -> bool:
+    def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         """As `Sink.respond`."""
-        claimed = self.requests.claim(request, key)
+        claimed = self.requests.claim(request)
         if claimed and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)
         return claimed

@@ -933,6 +933,7 @@ class _AnswerSink(Sink):
         self._session, self.requests = session, session._asked
         self.asked_by = () if call is None else (call,)
         self.pool = session.host.pool
+        self.context = session.host.context
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:

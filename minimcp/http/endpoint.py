@@ -832,7 +832,7 @@ class Endpoint(HttpService):
         if response.answered:  # the client has gone before that
             response.cancel(GONE)
         if route.start is not None:
-            route.start(incoming)
+            incoming.start()
         elif route.immediate:
             incoming.run()
         else:

@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -293,7 +294,7 @@ class HttpConnection:
         """Serve the request that is here, and those that follow at once; what is awaited then.
         Never raises."""
         self.thread, server, parser = threading.current_thread().name, self.server, self.parser
-        awaited = READY
+        awaited, context = READY, server.context
         while awaited == READY:
             head, body = parser.take()
             self.writer = writer = SocketWriter(self, head)
@@ -302,7 +303,7 @@ class HttpConnection:
                 b"",
             )  # it may last, and needs it no more
             try:
-                server.endpoint_of(request.path).serve(request, writer)
+                context.copy().run(server.endpoint_of(request.path).serve, request, writer)
             except BaseException as error:
                 _log.error(
                     "%s: %r was raised while a request was served",
@@ -407,6 +408,7 @@ class RunningHttp:
         path = STREAM_PATH if http is None else path
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}{path}"
         self.closing = False
+        self.context = copy_context()  # each request is served in a copy of it
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
         self._kept: set[HttpConnection] = set()  # in the selector: idle, slow or leaving

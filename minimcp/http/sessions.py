@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -232,6 +233,7 @@ class ResponseSink(Sink):
         pending: Optional[list[Line]] = None,
     ) -> None:
         self._endpoint, self.requests, self.pool = endpoint, endpoint.requests, endpoint.pool
+        self.context = copy_context()
         self.session, self._revision = session, revision
         self.session_name = "" if session is None else session.key
         self._store = None if session is None else endpoint.store  # where a client may come back
@@ -576,8 +578,6 @@ class Session:
     peer: Optional[Peer] = None
     # The stream for what belongs to no request.
     unsolicited: Optional[ResponseSink] = None
-    # Whether its client has said that it begins.
-    initialized = False
     shut = False
     # Where several processes share it: those that this one knows.
     shared: Any = None
@@ -596,6 +596,11 @@ class Session:
             "http", lambda *_: False, len
         )  # sends nothing: each response does, by a view `through` it
         self.stream_numbers = count(1)
+
+    @property
+    def initialized(self) -> bool:
+        """Whether its client has sent `notifications/initialized`."""
+        return self.peer is not None and self.peer.initialized
 
     def stream(self, name: str) -> Optional[ResponseSink]:
         """The stream of this name, as long as it goes on; None where there is none."""
@@ -634,7 +639,6 @@ class Session:
         elif message.method == "notifications/cancelled":
             self.cancel_named(message)
         else:
-            self.initialized = self.initialized or message.method == "notifications/initialized"
             self.role.notified(message)
 
     def settle(self, message: Union[Response, Failure]) -> bool:

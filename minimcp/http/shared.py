@@ -221,6 +221,7 @@ class SharedSession(Session):
         """Become what another process has written."""
         self._version, self._stored = version, record
         peer = self.peer = Peer(BY_NAME[record["revision"]], info=record["info"])
+        peer.initialized = False
         role: Any = self.role  # of a server
         role.restore(peer, record["uris"])
         self._adopt(record, {})
@@ -254,7 +255,7 @@ class SharedSession(Session):
         assert peer is not None and peer.session is not None
         for name, owner, attribute in (
             ("info", peer, "info"), ("capabilities", peer, "capabilities"), ("rank", peer, "log_rank"),
-            ("begun", self, "initialized"), ("stream", self, "holder"), ("told", self, "told"),
+            ("begun", peer, "initialized"), ("stream", self, "holder"), ("told", self, "told"),
         ):  # fmt: skip
             if name in changed:
                 setattr(owner, attribute, changed[name])
@@ -266,7 +267,8 @@ class SharedSession(Session):
             for key in before.keys() - kept.keys():
                 peer.session.pop(key, None)
         if changed.get("begun"):
-            self.shared.subscriptions.begin_session(peer)
+            role: Any = self.role  # of a server
+            role.begin(peer)
         if (
             changed.get("stream", self.shared.processes.id) != self.shared.processes.id
             and self.unsolicited is not None

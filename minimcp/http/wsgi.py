@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from ..errors import ConnectionLost, logger
@@ -120,10 +122,11 @@ def respond(
         finally:
             mailbox.end()
 
+    context = copy_context()  # of the host's thread, which is not to keep what a handler sets
     if stream and not server.closing:
-        server.pool.spawn(serve)
+        server.pool.spawn(partial(context.run, serve))
     else:
-        serve()
+        context.run(serve)
     return mailbox.response()
 
 

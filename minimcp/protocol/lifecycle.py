@@ -79,9 +79,12 @@ class Peer:
         capabilities: What it declared; None is nothing.
         log_rank: The lowest rank of log messages that it wants; None wants none.
 
+    ``initialized`` is False while a client has still to send `notifications/initialized`.
     ``session`` is a dict that lives as long as a handshake session; None where there is no session.
     ``principal`` names who was authenticated; None where nobody is.
     """
+
+    initialized = True
 
     def __init__(
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
@@ -217,7 +220,9 @@ class Handshake(Agreement):
             )
         info, capabilities = _bounded(info), _bounded(capabilities)
         rank = LOG_LEVELS["info"]  # until the client names a level, the server chooses
-        return cls(revision, Peer(revision, info=info, capabilities=capabilities, log_rank=rank))
+        peer = Peer(revision, info=info, capabilities=capabilities, log_rank=rank)
+        peer.initialized = False
+        return cls(revision, peer)
 
     @staticmethod
     def opening(

@@ -1,14 +1,15 @@
 """Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the
 state between them.
 
-A question is the result of a request (``input_required``), and the client comes again with the
-answer and a signed state. What the handler does meanwhile depends on the transport:
+A question is the result of a request (``input_required``). The client sends the request again, with
+the answer and with a signed state that holds everything that an earlier run has found out. So a
+handler can always run again from the top, in any process that has the same keys, and its earlier
+questions and steps find their answers (`ReplayAsker`).
 
-- Over stdio and in memory there is one process and one client: the handler waits where it asked
-  (`WaitingAsker`), and goes on as the handler of the request that brings the answer.
-- Over HTTP the question unwinds the handler, and it runs once more from the top, where earlier
-  questions find their answers (`ReplayAsker`). Nothing is kept meanwhile, so any process with the
-  same keys may serve the next round.
+Over stdio and in memory a handler that asks also waits where it is (`WaitingAsker`). If the answer
+comes in time, the handler goes on as the handler of the new request. At most
+``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`): one more makes the
+one that has waited longest give way, and then the new request runs the handler again.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -21,14 +22,15 @@ import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
+from ..engine.connection import Connection
 from ..engine.pool import waiting
-from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Route
+from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Route, Sink
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
-from ..protocol.messages import Json, Request, Response, encode
+from ..protocol.messages import Json, Request
 from .options import where
 from .questions import (
     Asked,
@@ -70,7 +72,13 @@ class ReplayAsker(Asker):
         incoming: The request.
         state: The claims that came back; None when none did.
         responses: The answers that came along, by key.
+
+    Attributes:
+        gave_way: Whether the client has the questions already, because the handler waited for the
+            answers and was made to stop.
     """
+
+    gave_way = False
 
     def __init__(
         self,
@@ -80,9 +88,13 @@ class ReplayAsker(Asker):
     ) -> None:
         super().__init__(incoming)
         self.strict = incoming.server.check_replay
+        # The number of the next round, which is one more than how often the client was asked.
+        self._rounds: int = 1
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
-            self.round, self.call_id, asked = state["r"] + 1, state["cid"], state["asked"]
+            self._rounds = state["r"] + 1
+            self.round = state["run"] + 1
+            self.call_id, asked = state["cid"], state["asked"]
             self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
         for key, answer in (responses or {}).items():
             if asked is None or key in asked:  # without a state the key alone says what it answers
@@ -91,14 +103,16 @@ class ReplayAsker(Asker):
         self._expected = {*known, *(asked or ())} if self.strict else set()
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
-        most = (
-            None if self._incoming.peer.revision.handshake else self._incoming.server.limits.rounds
-        )
-        if most is not None and self.round > most:
-            raise _too_often(most)
+        self._check_rounds()
         with self._lock:
             self.pending.update((each.key, each) for each in asked)
         raise Suspend
+
+    def _check_rounds(self) -> None:
+        """Return if the client may be asked once more. Raises ToolError: it may not."""
+        most, peer = self._incoming.server.limits.rounds, self._incoming.peer
+        if most is not None and not peer.revision.handshake and self._rounds > most:
+            raise _too_often(most)
 
     def unasked(self) -> str:
         """What is wrong with a checked run that did not ask all that the run before it asked; empty
@@ -110,33 +124,72 @@ class ReplayAsker(Asker):
             else ""
         )
 
-    def claims(self) -> dict[str, Json]:
-        """What the next round has to know."""
+    def claims(self, asked: Optional[Iterable[Asked]] = None) -> dict[str, Json]:
+        """Return what the next run needs to know.
+
+        Args:
+            asked: The questions that it gets answers to; None takes those that wait.
+        """
         with self._lock:
+            asked = list(self.pending.values()) if asked is None else asked
             return {
-                "r": self.round,
+                "r": self._rounds,
+                "run": self.round,
                 "cid": self.call_id,
-                "asked": {key: each.digest for key, each in self.pending.items()},
+                "asked": {each.key: each.digest for each in asked},
                 "ans": dict(self._answered),
                 "steps": dict(self._steps),
             }
 
 
-class WaitingAsker(Asker):
-    """Ends the request with the questions, and waits where the handler asks for the request that
-    brings the answers.
+# What a handler finds in place of answers if it has to stop waiting for them.
+_GIVE_WAY: Mapping[str, Json] = {}
 
-    Args:
-        incoming: The request.
-        before: Asked for an earlier run of this call's handler; None for the first.
+
+class WaitingAsker(ReplayAsker):
+    """Answers the request with the questions, and waits for the retry that brings the answers.
+
+    The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
+    with a retry (`go_on`), because others wait (`give_way`), at a timeout, or with the connection.
     """
 
-    def __init__(self, incoming: IncomingRequest, before: Optional[WaitingAsker] = None) -> None:
-        super().__init__(incoming, before)
+    def __init__(
+        self,
+        incoming: IncomingRequest,
+        state: Optional[Mapping[str, Json]] = None,
+        responses: Optional[Mapping[str, Json]] = None,
+    ) -> None:
+        super().__init__(incoming, state, responses)
         self._one_round = threading.Lock()  # threads of one handler ask one after the other
-        # The answers that came, by key; None to have the request looked at again.
+        # How the wait ends: the answers by key, `_GIVE_WAY`, or None if the handler is cancelled.
         self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
-        self._rounds: int = 1 if before is None else before._rounds
+
+    def again(self) -> WaitingAsker:
+        """Return the asker of another run for the same request."""
+        return WaitingAsker(self._incoming, {**self.claims(), "r": self._rounds - 1})
+
+    def binding(self) -> str:
+        """Return what the retry must have in common with the request."""
+        return binding(self._incoming)
+
+    def go_on(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
+        """Have the handler go on, as the handler of this request. Never blocks."""
+        self._incoming.continue_with(retry)
+        self._came.put(responses)
+
+    def give_way(self) -> None:
+        """Have the handler stop waiting, because too many others wait. Never blocks."""
+        self.gave_way = True
+        self._came.put(_GIVE_WAY)
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the handler."""
+        self._incoming.cancel(reason)
+
+    def step(self, key: str, function: Callable[[], Any]) -> Any:
+        if self.gave_way:  # the client has the state already, which cannot hold this step
+            raise Suspend
+        return super().step(key, function)
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -147,53 +200,122 @@ class WaitingAsker(Asker):
         return found
 
     def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
-        """Ask the client once; what it answered, as far as that fits."""
-        incoming, limits, state = (
-            self._incoming,
-            self._incoming.server.limits,
-            (self.call_id, self._rounds),
-        )
-        if limits.rounds is not None and self._rounds > limits.rounds:
-            raise _too_often(limits.rounds)
-        line = encode(
-            Response(
-                incoming.request.id, _asking(incoming, asked, {"cid": state[0], "r": state[1]})
-            )
-        )
+        """Ask the client once; return the answers that fit."""
+        if self.gave_way:
+            raise Suspend
+        self._check_rounds()
+        incoming = self._incoming
+        question = _asking(incoming, asked, self.claims(asked))
         self._rounds += 1
-        forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
         if incoming.timeout is not None:
             incoming.timeout.pause()
         try:
-            incoming.check()
-            if not incoming.sink.respond(incoming, line, key=state):
-                raise errors.Cancelled("the request was answered meanwhile")
-            with waiting():
-                responses = self._came.get(timeout=limits.ask_timeout)
-        except Empty:
-            if incoming.sink.requests.go_on(state) is None:  # it comes at this very moment
-                responses = self._came.get()
-            else:
-                incoming.finished = True
-                text = f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {limits.ask_timeout:g} s"
-                raise errors.RequestTimeout(text) from None
+            came = self._wait(question, asked)
         finally:
-            incoming.sink.requests.go_on(state)  # if something else ended this thread's wait
-            forget()
             if incoming.timeout is not None:
                 incoming.timeout.resume()
+        if came is _GIVE_WAY:
+            with self._lock:
+                self.pending.update((each.key, each) for each in asked)
+            raise Suspend
         incoming.check()
+        assert came is not None
         found = {}
         for each in asked:
             with asked_again(each):
-                if responses is not None and each.key in responses:
-                    found[each.key] = each.question.read(responses[each.key])
-                    self._answered[each.key] = (each.digest, responses[each.key])
+                if each.key in came:
+                    found[each.key] = each.question.read(came[each.key])
+                    self._answered[each.key] = (each.digest, came[each.key])
         return found
 
-    def take(self, responses: Mapping[str, Json]) -> None:
-        """The client has come back with these answers. Never blocks."""
-        self._came.put(responses)
+    def _wait(
+        self, question: Mapping[str, Json], asked: list[Asked]
+    ) -> Optional[Mapping[str, Json]]:
+        """Answer the request with a question, and return what `_came` gets."""
+        incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
+        handlers, seconds = incoming.server.waiting, incoming.server.limits.ask_timeout
+        forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
+        try:
+            incoming.check()
+            # Before the question is sent, because the retry may come at once.
+            handlers.add(sink, state, self, incoming.server.limits.waiting_handlers)
+            latest = incoming.latest
+            incoming.latest = None
+            if latest is None or not latest.answer(question):
+                raise errors.Cancelled("the request was answered meanwhile")
+            with waiting():
+                return self._came.get(timeout=seconds)
+        except Empty:
+            if not handlers.remove(sink, state, self):
+                return self._came.get()  # another thread ends the wait at this moment
+            incoming.finished = True
+            text = (
+                f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
+            )
+            raise errors.RequestTimeout(text) from None
+        finally:
+            handlers.remove(sink, state, self)  # if something else ended this thread's wait
+            forget()
+
+
+class WaitingHandlers:
+    """The handlers that wait for answers of their clients, for each connection of one server.
+
+    Whoever takes a handler out of here ends its wait, and nobody else does. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By connection and by the state that the retry brings; those that have waited longest
+        # come first.
+        self._waiting: dict[Sink, dict[str, WaitingAsker]] = {}
+
+    def add(self, sink: Sink, state: str, asker: WaitingAsker, most: Optional[int]) -> None:
+        """Add a handler that is about to wait. If there are too many, one gives way.
+
+        Args:
+            sink: The connection that the retry comes by.
+            state: The ``requestState`` that the retry brings.
+            asker: The handler's.
+            most: How many handlers of one connection may wait; None means no limit.
+        """
+        with self._lock:
+            waits = self._waiting.setdefault(sink, {})
+            # Two runs of one call can ask the same at the same time: the client cannot tell them
+            # apart either.
+            leaving = waits.pop(state, None)
+            waits[state] = asker
+            if most is not None and len(waits) > most:
+                leaving = waits.pop(next(iter(waits)))
+        if leaving is not None:
+            leaving.give_way()
+
+    def find(self, sink: Sink, state: Json) -> Optional[WaitingAsker]:
+        """Return the handler that waits for a retry with this state; None if there is none."""
+        with self._lock:
+            waits = self._waiting.get(sink, {})
+            return waits.get(state) if isinstance(state, str) else None
+
+    def remove(self, sink: Sink, state: str, asker: WaitingAsker) -> bool:
+        """Take out a handler. Return False if another thread has done so before."""
+        with self._lock:
+            waits = self._waiting.get(sink, {})
+            if waits.get(state) is not asker:
+                return False
+            del waits[state]
+            if not waits:
+                del self._waiting[sink]
+            return True
+
+    def end(self, sink: Sink) -> None:
+        """Cancel the handlers of a connection that ends: no retry can come."""
+        with self._lock:
+            leaving = list(self._waiting.pop(sink, {}).values())
+        for asker in leaving:
+            asker.cancel("the client will not come back")
+
+    def __repr__(self) -> str:
+        return f"<WaitingHandlers {sum(map(len, list(self._waiting.values())))} waiting>"
 
 
 def asker_of(incoming: IncomingRequest) -> Asker:
@@ -203,19 +325,20 @@ def asker_of(incoming: IncomingRequest) -> Asker:
             revision = incoming.peer.revision
             kind: Callable[[IncomingRequest], Asker] = Asker
             if incoming.request.method in revision.asking_methods:
-                if _replays(incoming):
+                if not revision.handshake:
+                    kind = _kind_of(incoming)
+                elif incoming.server.check_replay:
                     kind = ReplayAsker
-                elif not revision.handshake:
-                    kind = WaitingAsker
             incoming.asker = kind(incoming)
         asker: Asker = incoming.asker
         return asker
 
 
-def _replays(incoming: IncomingRequest) -> bool:
-    """Whether the handler of a request runs once more when an answer has come."""
-    alone = not incoming.peer.revision.handshake and not incoming.sink.waits_for_rounds
-    return alone or incoming.server.check_replay
+def _kind_of(incoming: IncomingRequest) -> type[ReplayAsker]:
+    """Return what answers a handler whose request stands alone: one that waits, if it can."""
+    config, connected = incoming.server, isinstance(incoming.sink, Connection)
+    waits = connected and config.limits.waiting_handlers != 0 and not config.check_replay
+    return WaitingAsker if waits else ReplayAsker
 
 
 # ------------------------------------------------------------ the rounds of one request
@@ -236,18 +359,14 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     if revision.handshake or incoming.request.method not in revision.asking_methods:
         return
     responses = _responses(incoming)
-    if _replays(incoming):
-        state = (
-            None
-            if token is None
-            else incoming.server.states.unseal(token, incoming, "asked", "ans", "steps")
-        )
-        incoming.asker = ReplayAsker(incoming, state, responses)
-        name = name_of(incoming)
-        if incoming.request.method == "tools/call" and name not in _replayed:
-            _replayed.add(name)
-            way = "what must not be done twice goes into ctx.step"
-            log.info("%s, %s, runs again from the top: %s", name, where(function), way)
+    claims = "run", "asked", "ans", "steps"
+    state = None if token is None else incoming.server.states.unseal(token, incoming, *claims)
+    incoming.asker = _kind_of(incoming)(incoming, state, responses)
+    name = name_of(incoming)
+    if incoming.request.method == "tools/call" and name not in _replayed:
+        _replayed.add(name)
+        way = "what must not be done twice goes into ctx.step"
+        log.info("%s, %s, runs again from the top: %s", name, where(function), way)
 
 
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
@@ -260,34 +379,40 @@ def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
     return responses
 
 
-def goes_on(request: Request, peer: Peer, config: Any) -> bool:
-    """Whether a request, which came over stdio or in memory, brings answers to a handler that waits
-    for them."""
+def is_retry(request: Request, peer: Peer) -> bool:
+    """Return whether a request may bring answers to a handler that waits for them."""
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
-    return alone and not config.check_replay and request.params.get("requestState") is not None
+    return alone and request.params.get("requestState") is not None
 
 
-def _go_on(incoming: IncomingRequest) -> Any:
-    """Hand the answers to the thread that waits for them.
+def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
+    """Hand the answers to the handler that waits for them. If none waits, run the handler again.
+
+    This is the ``start`` of the route of a retry that came over stdio or in memory.
+
+    Args:
+        find_route: Finds the route that runs the handler.
+        retry: The request that brings the answers.
 
     Raises:
-        InvalidParams: They have a wrong form, or no handler waits for this state: each is good for
-            one request.
+        RpcError: The answers have a wrong form, or nothing serves the request.
     """
-    responses = _responses(incoming)
-    state = incoming.server.states.unseal(incoming.request.params["requestState"], incoming)
-    waits = incoming.sink.requests.go_on((state["cid"], state["r"]), incoming)
-    if waits is None:
-        reason = {"reason": errors.STATE_REJECTED}
-        raise errors.InvalidParams(
-            "no handler waits for this requestState: it was used before, or is too old", reason
-        )
-    waits.asker.take(responses)
-    return LATER
-
-
-# Where `goes_on` is true.
-GO_ON = Route(_go_on, immediate=True)
+    handlers, state = retry.server.waiting, retry.request.params["requestState"]
+    responses = _responses(retry)
+    asker = handlers.find(retry.sink, state)
+    if (
+        asker is not None
+        and asker.binding() == binding(retry)
+        and handlers.remove(retry.sink, state, asker)
+    ):
+        asker.go_on(retry, responses)
+        retry.sink.requests.finish(retry)  # it needs no thread
+        return
+    route = retry.route = find_route()
+    if route.start is None:
+        retry.sink.pool.submit(retry.run)
+    else:
+        route.start(retry)
 
 
 def end_round(
@@ -311,8 +436,8 @@ def end_round(
         asker.fault = asker.fault or asker.unasked()
     if asker is not None and asker.fault:
         raise errors.InternalError(asker.fault)
-    if isinstance(asker, WaitingAsker) and isinstance(error, Suspend):
-        incoming.asker = WaitingAsker(incoming, asker)
+    if isinstance(asker, WaitingAsker) and isinstance(error, Suspend) and not asker.gave_way:
+        incoming.asker = asker.again()
         return again(incoming)
     if asker is None or not asker.pending:
         if error is not None:
@@ -322,15 +447,20 @@ def end_round(
         did = "went on" if error is None else f"raised {error!r}"
         way = "it must let Suspend pass: catch Exception, not BaseException"
         log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
+    asked = list(asker.pending.values())
+    if asker.gave_way:
+        incoming.finished = True
+        return LATER
     if incoming.peer.revision.handshake:
-        incoming.asker = ReplayAsker(
-            incoming, asker.claims(), _asked_now(incoming, list(asker.pending.values()))
-        )
+        answers = _asked_now(incoming, asked)
+        incoming.asker = ReplayAsker(incoming, asker.claims(), answers)
         return again(incoming)
-    return _asking(incoming, list(asker.pending.values()), asker.claims())
+    return _asking(incoming, asked, asker.claims())
 
 
-def _asking(incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]) -> Any:
+def _asking(
+    incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]
+) -> dict[str, Json]:
     """The result that asks a client."""
     requests = {
         each.key: {
@@ -341,7 +471,8 @@ def _asking(incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, 
     }
     state = incoming.server.states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
-    return incoming.server.closed(asking, incoming.peer.revision)
+    closed: dict[str, Json] = incoming.server.closed(asking, incoming.peer.revision)
+    return closed
 
 
 def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
@@ -377,7 +508,7 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
     ):
         return
     asker = asker_of(incoming)
-    if error.data and error.data["elicitations"] and isinstance(asker, (ReplayAsker, WaitingAsker)):
+    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
         try:
             asker.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:

@@ -15,13 +15,13 @@ from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
-from ..protocol.messages import Json, encode_result, to_json
+from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest
 from ..schema.signature import read_signature
 from .context import Context
 from .executors import Executor, Main, executor_of, route_to
-from .input_rounds import end_round, resume, url_required
+from .input_rounds import WaitingHandlers, end_round, resume, url_required
 from .options import check_options, name_of, required, where
 from .processes import Processes
 
@@ -45,6 +45,7 @@ class ServerConfig:
         main: Where ``executor="main"`` runs.
         executors: Those in use, by this server's handlers or by those of servers that it mounts.
         states: Seals what clients carry between the rounds of a request; None where nothing asks.
+        waiting: The handlers that wait for answers of their clients.
         capabilities: Kinds that count as registered from the start, each with what else is declared
             of it; and others.
         middleware: The outermost first.
@@ -69,6 +70,7 @@ class ServerConfig:
     main: Main = field(default_factory=Main)
     executors: set[Executor] = field(default_factory=set)
     states: Optional[States] = None
+    waiting: WaitingHandlers = field(default_factory=WaitingHandlers)
     check_replay: bool = False
     limits: Limits = field(default_factory=Limits)
     capabilities: Mapping[str, Json] = field(default_factory=dict)
@@ -248,8 +250,8 @@ class Registered:
         text = f"{self.key} did not {what} within {self.timeout:g} s"
 
         def expire() -> None:
-            result = self.failed(ToolError(text), incoming, False)
-            incoming.expire(encode_result(incoming.request.id, result), text)
+            result = incoming.run_in_context(self.failed, ToolError(text), incoming, False)
+            incoming.expire(result, text)
 
         return Timeout(self.timeout, expire)
 

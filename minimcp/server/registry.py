@@ -8,14 +8,14 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Union
 from weakref import WeakSet
 
 from ..engine.connection import ConnectionRole
-from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink
+from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .context import Context
-from .input_rounds import GO_ON, goes_on
+from .input_rounds import go_on_or_run, is_retry
 from .options import OPTIONS, check_names, positions, where
 from .prompts import Completions, RegisteredPrompt, TextHandler
 from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
@@ -394,8 +394,10 @@ class ServerRole(ConnectionRole):
         elif request.method == SHUTDOWN and before is not None and peer is before.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
-        if "requestState" in request.params and goes_on(request, peer, self.server):
-            return peer, GO_ON
+        if "requestState" in request.params and is_retry(request, peer):
+            find_route = partial(self._registry.route, request, peer)
+            start: Any = partial(go_on_or_run, find_route)  # which gives it another route
+            return peer, Route(start, start=start)
         return peer, self._registry.route(request, peer)
 
     def restore(self, peer: Peer, uris: Iterable[str]) -> None:
@@ -404,6 +406,11 @@ class ServerRole(ConnectionRole):
         self.session.era = Handshake(peer.revision, peer)
         if self.later is not None:
             self._registry.subscriptions.open_session(peer, self.later, uris)
+
+    def begin(self, peer: Peer) -> None:
+        """The client has sent `notifications/initialized`, here or to another process."""
+        set_initialized(peer)
+        self._registry.subscriptions.begin_session(peer)
 
     def _end(self, incoming: IncomingRequest) -> Any:
         """Have this answered, and then the connection closed when what runs has finished."""
@@ -417,7 +424,7 @@ class ServerRole(ConnectionRole):
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
-            self._registry.subscriptions.begin_session(self.session.era.peer)
+            self.begin(self.session.era.peer)
         else:
             peer = None if self.session.era is None else self.session.era.peer
             if not any(
@@ -427,6 +434,7 @@ class ServerRole(ConnectionRole):
 
     def ending(self, sink: Sink) -> None:
         self._registry.subscriptions.end_streams(sink)
+        self.server.waiting.end(sink)
 
     def lost(self, cause: ConnectionLost) -> None:
         if self.session.era is not None:

@@ -29,7 +29,7 @@ from ..schema.mismatch import keywords_shown, refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
-from .input_rounds import States
+from .input_rounds import States, WaitingHandlers
 from .options import (
     check_names,
     check_options,
@@ -249,6 +249,7 @@ class Server:
         self._cap = None if most is None else [None] * most
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
+        self._config.waiting = WaitingHandlers()
         self._runs: list[Run] = []
 
     @classmethod
@@ -726,6 +727,7 @@ class Server:
         """
 
         def ended(role: ServerRole) -> None:
+            self._config.waiting.end(channel)  # handlers that have asked since it began to end
             with self._state_lock:
                 self._connections.pop(role, None)
                 if not self._connections:

@@ -33,8 +33,9 @@ def write(ledger: str, line: str) -> None:
     os.close(file)
 
 
-def build(*, ask_timeout: Optional[float] = 600) -> Server:
-    server = Server("effects", limits=Limits(ask_timeout=ask_timeout))
+def build(*, ask_timeout: Optional[float] = 600, waiting_handlers: Optional[int] = 16) -> Server:
+    limits = Limits(ask_timeout=ask_timeout, waiting_handlers=waiting_handlers)
+    server = Server("effects", limits=limits)
     server.add_tool(act)
     return server
 

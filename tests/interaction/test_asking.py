@@ -341,11 +341,10 @@ def test_a_state_that_was_changed_is_refused(caplog: pytest.LogCaptureFixture) -
             ask_once(client, requestState=token, inputResponses=answers)["result"]["resultType"]
             == "complete"
         )
-        again = ask_once(client, requestState=token, inputResponses=answers)["error"]
         assert (
-            again["data"] == {"reason": "invalid_request_state"}
-            and "was used before" in again["message"]
-        )
+            ask_once(client, requestState=token, inputResponses=answers)["result"]["resultType"]
+            == "complete"
+        ), "a second copy runs again"
         assert (
             ask_once(client, requestState=anew["requestState"])["result"]["resultType"]
             == "input_required"
@@ -353,7 +352,8 @@ def test_a_state_that_was_changed_is_refused(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.requirement("M:MRTR-S11", "M:MRTR-S12", "M:BASE-12", "M:BASE-9")
-def test_three_processes_serve_one_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [False, True])
+def test_three_processes_serve_one_call(tmp_path: Path, check: bool) -> None:
     path = tmp_path / "effects"
     keys = ["11" * 32, "22" * 32]
     servers = [
@@ -361,7 +361,7 @@ def test_three_processes_serve_one_call(tmp_path: Path) -> None:
             script=Path(questions_server.__file__),
             env={"PYTHONPATH": str(ROOT)},
             state_keys=order,
-            check_replay=True,
+            check_replay=check,
         )
         for order in (keys, keys[::-1], keys)
     ]

@@ -608,12 +608,13 @@ def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_wait
 def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     sink = RecordingOutlet()
     late, done = incoming(sink), incoming(sink, id=2)
-    late.expire(b'{"late":1}\n', "too slow")
+    late.expire({"late": 1}, "too slow")
     late.run()
     done.run()
-    done.expire(b'{"late":2}\n', "too slow")
+    done.expire({"late": 2}, "too slow")
     assert late.cancelled and not done.cancelled
-    assert [line for line, _ in sink.answers][0] == b'{"late":1}\n' and len(sink.answers) == 2
+    first, _ = sink.answers[0]
+    assert json.loads(first)["result"] == {"late": 1} and len(sink.answers) == 2
 
 
 def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:

@@ -1,16 +1,21 @@
-"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28): what was
-done is done once."""
+"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28), and those
+that give way and run again."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from queue import SimpleQueue
+from random import Random
 from threading import Semaphore
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Cancelled, Context, Limits, Server, UrlElicitationRequired
+from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
 from minimcp.engine.requests import current_request
+from minimcp.server import input_rounds
+from minimcp.server.input_rounds import WaitingAsker, WaitingHandlers
 
 from ..answering import R5
 from ..interaction.raw_client import RawClient
@@ -105,9 +110,8 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
 
     with RawClient(server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
-        (channel,) = server._connections.values()
-        (waits,) = channel.requests._requests.values()
-        waits.timeout._expire()  # by a timer that has looked before the question paused it
+        (asker,) = waiting(server)
+        asker._incoming.timeout._expire()  # by a timer that has looked before the question paused it
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
         answer = client.once("tools/call", name="act", arguments={}, **again)
         assert answer["result"]["content"][0]["text"] == "cancel"
@@ -120,9 +124,11 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
     @server.tool
     def act(ctx: Context) -> str:
         """Ask on another thread."""
+        if asking:
+            return "again"
         incoming: Any = current_request()
         asking.append(Task(ctx.elicit, "?", {"n": int}))
-        assert eventually(lambda: incoming.waits)
+        assert eventually(lambda: incoming.latest is None)
         return "left"
 
     with RawClient(server, R5, {}) as client:
@@ -131,8 +137,8 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
         with pytest.raises(Cancelled, match="the handler has returned"):
             asking[0].result()
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
-        late = client.once("tools/call", name="act", arguments={}, **again)["error"]
-        assert late["data"] == {"reason": "invalid_request_state"}
+        late = client.once("tools/call", name="act", arguments={}, **again)["result"]
+        assert late["content"][0]["text"] == "again"
     server.close()
 
 
@@ -178,7 +184,8 @@ def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_an
     server.close()
 
 
-def test_one_of_many_that_come_with_one_state_goes_on() -> None:
+@pytest.mark.requirement("M:BASE-12")
+def test_one_of_many_that_come_with_one_state_goes_on_and_the_others_run_again() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
@@ -187,6 +194,532 @@ def test_one_of_many_that_come_with_one_state_goes_on() -> None:
             client.begin(
                 "tools/call", name="act", arguments={}, requestState=state, inputResponses=answers
             )
-        assert sorted("result" in client.peer.expect() for _ in range(10)) == [False] * 9 + [True]
-    assert effects.runs == 1
+        texts = [client.peer.expect()["result"]["content"][0]["text"] for _ in range(10)]
+        assert texts == ["x decline"] * 10
+    assert effects.runs == 10
     effects.server.close()
+
+
+# ------------------------------------------------------------ handlers that give way
+
+
+def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
+    """The params of a retry that answers every question of a result alike."""
+    reply = {"action": "accept", "content": {"n": 1}} if answer is None else answer
+    return {
+        "requestState": first["requestState"],
+        "inputResponses": dict.fromkeys(first["inputRequests"], reply),
+    }
+
+
+def waiting(server: Server) -> List[Any]:
+    """The askers of the handlers that wait, those that have waited longest first."""
+    by_sink = server._config.waiting._waiting
+    return [asker for waits in by_sink.values() for asker in waits.values()]
+
+
+def act(client: RawClient, name: str = "x", **params: Any) -> Dict[str, Any]:
+    arguments = {"name": name, "questions": params.pop("questions", 1)}
+    message = client.once("tools/call", name="act", arguments=arguments, **params)
+    result: Dict[str, Any] = message["result"]
+    return result
+
+
+@pytest.mark.requirement("M:MRTR-S11")
+@pytest.mark.parametrize("most", [0, 1, 2, 16])
+def test_a_thousand_questions_without_an_answer_leave_few_threads(most: int) -> None:
+    effects = Effects(limits=Limits(waiting_handlers=most, requests=50))
+    with RawClient(effects.server, R5, {}) as client:
+        before = set(threading.enumerate())
+        firsts = [act(client, str(number)) for number in range(1000)]
+        assert len(waiting(effects.server)) == most
+        (channel,) = effects.server._connections.values()
+        assert eventually(lambda: channel.requests.running == most)
+        # On a busy machine some threads have not unwound their handlers yet.
+        assert len(set(threading.enumerate()) - before) <= most + 100
+        # The next call is served, and so are the retries of the newest and of the oldest.
+        assert act(client, "next")["resultType"] == "input_required"
+        for number in (0, 999):
+            last = act(client, str(number), **again(firsts[number]))
+            assert last["content"][0]["text"] == f"{number} accept{{'n': 1}}"
+    effects.server.close()
+
+
+def test_the_handler_that_has_waited_longest_gives_way() -> None:
+    effects = Effects(limits=Limits(waiting_handlers=2))
+    with RawClient(effects.server, R5, {}) as client:
+        one, two = act(client, "one"), act(client, "two", questions=2)
+        two = act(client, "two", questions=2, **again(two))  # so it waits since then
+        three, four = act(client, "three"), act(client, "four")
+        assert [
+            asker._incoming.request.params["arguments"]["name"] for asker in waiting(effects.server)
+        ] == [
+            "three",
+            "four",
+        ]
+        assert sorted(effects.ended.get(timeout=WAIT) for _ in range(2)) == [
+            "Suspend: ",
+            "Suspend: ",
+        ]
+        assert effects.runs == 4
+        for name, first, runs in (("three", three, 4), ("four", four, 4), ("one", one, 5)):
+            text = act(client, name, **again(first))["content"][0]["text"]
+            assert (text, effects.runs) == (f"{name} accept{{'n': 1}}", runs)
+        text = act(client, "two", questions=2, **again(two))["content"][0]["text"]
+        assert text == "two accept{'n': 1} accept{'n': 1}" and effects.runs == 6
+    effects.server.close()
+
+
+def test_connections_do_not_make_each_other_give_way() -> None:
+    effects = Effects(limits=Limits(waiting_handlers=1))
+    with RawClient(effects.server, R5, {}) as one, RawClient(effects.server, R5, {}) as two:
+        firsts = [act(one), act(two)]
+        assert len(waiting(effects.server)) == 2
+        # A retry that comes by another connection runs the handler again.
+        assert act(two, **again(firsts[0]))["content"][0]["text"] == "x accept{'n': 1}"
+        assert effects.runs == 3 and len(waiting(effects.server)) == 2
+        assert act(two, **again(firsts[1]))["content"][0]["text"] == "x accept{'n': 1}"
+        assert effects.runs == 3
+    effects.server.close()
+
+
+class Once:
+    """A server whose tool has a step, progress, a log, a middleware and three questions."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = Server("once", **options)
+        self.seen: List[Any] = []
+        self.steps: List[str] = []
+
+        @self.server.middleware
+        def note(ctx: Context, call_next: Any) -> Any:
+            try:
+                return call_next()
+            finally:
+                self.seen.append((ctx.call_id, ctx.round, ctx.request_id))
+
+        @self.server.tool(timeout=WAIT)
+        def book(ctx: Context) -> str:
+            """Book."""
+            ctx.progress(ctx.round)
+            said = []
+            for key in ("a", "b", "c"):
+                said.append(ctx.elicit(key, {"n": int}, key=key).require()["n"])
+                ctx.step(key, lambda key=key: self.steps.append(key))
+            ctx.progress(10)
+            return f"{said} {ctx.call_id} {ctx.round}"
+
+
+def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call() -> None:
+    once = Once(limits=Limits(waiting_handlers=1))
+
+    def round_of(params: Dict[str, Any], number: int) -> Dict[str, Any]:
+        call = client.once(
+            "tools/call", name="book", arguments={}, _meta={"progressToken": f"t{number}"}, **params
+        )
+        result: Dict[str, Any] = call["result"]
+        return result
+
+    def disturb() -> None:
+        client.once("tools/call", name="book", arguments={}, _meta={"progressToken": "other"})
+
+    with RawClient(once.server, R5, {}) as client:
+        result = round_of({}, 1)
+        result = round_of(again(result, {"action": "accept", "content": {"n": 1}}), 2)
+        disturb()  # the handler that waited gives way
+        result = round_of(again(result, {"action": "accept", "content": {"n": 2}}), 3)
+        assert [*result["inputRequests"]] == ["c"]
+        disturb()
+        result = round_of(again(result, {"action": "accept", "content": {"n": 3}}), 4)
+        said, call_id, runs = result["content"][0]["text"].rsplit(maxsplit=2)
+        assert said == "[1, 2, 3]" and runs == "3" and once.steps == ["a", "b", "c"]
+        own = sorted(one[1:] for one in once.seen if one[0] == call_id)
+        assert own == [(1, 2), (2, 4), (3, 6)], "each run knows the request that it answers"
+        told = [
+            (notice["params"]["progressToken"], notice["params"]["progress"])
+            for notice in client.notices
+            if notice["params"]["progressToken"] != "other"
+        ]
+        assert told == [("t1", 1), ("t3", 2), ("t4", 3), ("t4", 10)]
+    once.server.close()
+
+
+@pytest.mark.parametrize("most", [0, 1, 16])
+def test_a_client_is_asked_as_often_as_rounds_allows_whoever_gives_way(most: int) -> None:
+    effects = Effects(limits=Limits(waiting_handlers=most, rounds=3))
+    with RawClient(effects.server, R5, {}) as client:
+        result = act(client, questions=5)
+        for _ in range(2):
+            act(client, "other")
+            result = act(client, questions=5, **again(result))
+            assert result["resultType"] == "input_required"
+        act(client, "other")
+        result = act(client, questions=5, **again(result))
+        assert result["isError"] and "asked 3 times" in result["content"][0]["text"]
+    effects.server.close()
+
+
+def test_a_handler_that_swallows_suspend_is_logged_and_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, ended = Server("asks", limits=Limits(waiting_handlers=1)), threading.Semaphore(0)
+    steps: List[int] = []
+
+    @server.tool
+    def stubborn(ctx: Context, name: str) -> str:
+        """Catch everything."""
+        for _ in range(3):
+            try:
+                return str(ctx.elicit("?", {"n": int}, key="k").require())
+            except BaseException:
+                try:
+                    ctx.step("s", lambda: steps.append(1))
+                except BaseException:
+                    pass
+        ended.release()
+        return "guessed"
+
+    with RawClient(server, R5, {}) as client:
+        calls = [
+            client.once("tools/call", name="stubborn", arguments={"name": name})["result"]
+            for name in ("one", "two")
+        ]
+        assert ended.acquire(timeout=WAIT)
+        assert eventually(lambda: "went on while a question waits" in caplog.text)
+        assert steps == [], "the client has the state already"
+        for name, first in zip(("one", "two"), calls):
+            params = {"name": "stubborn", "arguments": {"name": name}, **again(first)}
+            assert client.once("tools/call", **params)["result"]["content"][0]["text"] == "{'n': 1}"
+    server.close()
+
+
+@pytest.mark.parametrize("executor", ["main", "serial", "callable"])
+def test_a_handler_that_gives_way_frees_the_thread_of_its_executor(executor: str) -> None:
+    pump = executor == "main"
+    kinds: Dict[str, Any] = {"main": "main", "serial": Serial(), "callable": lambda run: run()}
+    server = Server("asks", limits=Limits(waiting_handlers=1))
+
+    @server.tool(executor=kinds[executor])
+    def there(ctx: Context) -> str:
+        """Ask on the one thread."""
+        return str(ctx.elicit("?", {"n": int}).require()["n"])
+
+    @server.tool
+    def other(ctx: Context) -> str:
+        """Ask elsewhere."""
+        return str(ctx.elicit("?", {"n": int}).require()["n"])
+
+    stop = threading.Event()
+
+    def pumping() -> None:
+        while not stop.is_set():
+            server.pump(0.01)
+
+    task = Task(pumping) if pump else None
+    with RawClient(server, R5, {}) as client:
+        for _ in range(3):
+            first = client.once("tools/call", name="there", arguments={})["result"]
+            client.once("tools/call", name="other", arguments={})
+            last = client.once("tools/call", name="there", arguments={}, **again(first))["result"]
+            assert last["content"][0]["text"] == "1"
+    stop.set()
+    if task is not None:
+        task.result()
+    server.close()
+
+
+def test_the_time_of_a_tool_counts_in_each_run() -> None:
+    server, late = Server("asks", limits=Limits(waiting_handlers=1)), threading.Event()
+
+    @server.tool(timeout=0.05)
+    def slow(ctx: Context) -> str:
+        """Wait for ever, once the question is answered."""
+        ctx.on_cancel(late.set)
+        ctx.elicit("?", {"n": int})
+        ctx.sleep(10 * WAIT)
+        return "never"
+
+    @server.tool
+    def other(ctx: Context) -> str:
+        """Ask."""
+        return ctx.elicit("?", {"n": int}).action
+
+    with RawClient(server, R5, {}) as client:
+        first = client.once("tools/call", name="slow", arguments={})["result"]
+        client.once("tools/call", name="other", arguments={})
+        last = client.once("tools/call", name="slow", arguments={}, **again(first))["result"]
+        assert last["content"][0]["text"] == "slow did not finish within 0.05 s"
+        assert late.wait(WAIT)
+    server.close()
+
+
+def test_a_retry_is_cancelled_like_any_request() -> None:
+    server, running, ended = Server("asks"), threading.Event(), SimpleQueue()  # type: ignore[var-annotated]
+
+    @server.tool
+    def book(ctx: Context) -> str:
+        """Ask, then wait."""
+        ctx.elicit("?", {"n": int})
+        ctx.on_cancel(lambda: ended.put("callback"))
+        running.set()
+        try:
+            ctx.sleep(10 * WAIT)
+        finally:
+            ended.put(f"cancelled {ctx.cancelled}")
+        return "never"
+
+    with RawClient(server, R5, {}) as client:
+        first = client.once("tools/call", name="book", arguments={})["result"]
+        id = client.begin("tools/call", name="book", arguments={}, **again(first))
+        assert running.wait(WAIT)
+        params = {"requestId": id, "reason": "enough"}
+        client.peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        assert {ended.get(timeout=WAIT), ended.get(timeout=WAIT)} == {"callback", "cancelled True"}
+        (channel,) = server._connections.values()
+        assert eventually(lambda: channel.requests.running == 0 and len(channel.requests) == 0)
+    server.close()
+
+
+def test_what_is_removed_goes_on_where_it_waits() -> None:
+    effects = Effects()
+    with RawClient(effects.server, R5, {}) as client:
+        first = act(client)
+        effects.server.remove_tool("act")
+        assert act(client, **again(first))["content"][0]["text"] == "x accept{'n': 1}"
+        gone = client.once("tools/call", name="act", arguments={}, **again(first))["error"]
+        assert "Unknown tool" in gone["message"]
+    effects.server.close()
+
+
+def test_a_state_of_another_call_moves_no_handler() -> None:
+    effects = Effects()
+    with RawClient(effects.server, R5, {}) as client:
+        first = act(client, "mine")
+        params = {"name": "act", "arguments": {"name": "other"}, **again(first)}
+        refused = client.once("tools/call", **params)["error"]
+        assert refused["data"] == {"reason": "invalid_request_state"}
+        assert act(client, "mine", **again(first))["content"][0]["text"] == "mine accept{'n': 1}"
+        assert effects.runs == 1
+    effects.server.close()
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "16", float("nan"), float("inf"), []])
+def test_waiting_handlers_is_a_whole_number_or_none(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="waiting_handlers"):
+        Limits(waiting_handlers=value)
+    assert Limits().waiting_handlers == 16
+    assert (
+        Limits(waiting_handlers=0).waiting_handlers,
+        Limits(waiting_handlers=None).waiting_handlers,
+    ) == (0, None)
+
+
+def test_without_a_limit_all_wait() -> None:
+    effects = Effects(limits=Limits(waiting_handlers=None))
+    with RawClient(effects.server, R5, {}) as client:
+        firsts = [act(client, str(number)) for number in range(40)]
+        assert len(waiting(effects.server)) == 40
+        for number, first in enumerate(firsts):
+            act(client, str(number), **again(first))
+        assert effects.runs == 40
+    effects.server.close()
+
+
+# ------------------------------------------------------------ one outcome
+
+
+class Held:
+    """A server with one handler that waits, whose wake-up the test holds back.
+
+    The handler's wait returns only when `release` is set, whatever has ended it before.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+        self.effects = Effects(limits=Limits(**limits))
+        self.release, self.reached = threading.Event(), threading.Event()
+        held, queue = self, input_rounds.SimpleQueue
+
+        class Slow:
+            """A queue whose `get` returns late."""
+
+            def __init__(self) -> None:
+                self._queue: Any = queue()
+                self.put = self._queue.put
+
+            def get(self, *arguments: Any, **keywords: Any) -> Any:
+                try:
+                    return self._queue.get(*arguments, **keywords)
+                finally:
+                    held.reached.set()
+                    held.release.wait(WAIT)
+
+        monkeypatch.setattr(input_rounds, "SimpleQueue", Slow)
+
+
+ENDINGS = ("answer", "give way", "loss")
+
+
+@pytest.mark.parametrize("second", ENDINGS)
+@pytest.mark.parametrize("first", ENDINGS)
+def test_of_two_things_that_end_a_wait_the_first_does(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    """The second comes while the thread that waits has not run since the first."""
+    held = Held(monkeypatch, waiting_handlers=1, drain_grace=0.0)
+    effects = held.effects
+    client = RawClient(effects.server, R5, {})
+    question = act(client, "held")
+    (asker,) = waiting(effects.server)
+    waits = effects.server._config.waiting
+    sink, other = asker._incoming.sink, WaitingAsker(asker._incoming)
+    answers: List[Any] = []
+
+    def expect(id: Any) -> None:
+        """Keep the answers up to this one."""
+        answers.append(client.peer.expect())
+        while answers[-1]["id"] != id:
+            answers.append(client.peer.expect())
+
+    def end(what: str) -> None:
+        if what == "answer":
+            params = {"name": "act", "arguments": {"name": "held", "questions": 1}}
+            client.begin("tools/call", **params, **again(question))
+            expect(client.begin("server/discover"))  # the reader has taken the retry
+            answers.pop()
+        elif what == "give way":
+            waits.add(sink, "another", other, 1)
+        else:
+            waits.end(sink)
+
+    end(first)
+    assert held.reached.wait(WAIT)
+    end(second)
+    held.release.set()
+    expected = {
+        "answer": "",
+        "give way": "Suspend: ",
+        "loss": "Cancelled: the client will not come back",
+    }
+    retries = (first, second).count("answer")
+    ends = [effects.ended.get(timeout=WAIT) for _ in range(2 if second == "answer" else 1)]
+    assert sorted(ends) == sorted([expected[first], *[""] * (second == "answer")])
+    while len(answers) < retries:
+        answers.append(client.peer.expect())
+    texts = [each["result"]["content"][0]["text"] for each in answers]
+    assert texts == ["held accept{'n': 1}"] * retries
+    assert effects.runs == (2 if second == "answer" else 1)
+    client.close()
+    effects.server.close()
+
+
+def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread has found no answer in time, and another one has just taken the handler out."""
+    effects, came = Effects(limits=Limits(ask_timeout=0.05)), threading.Event()
+    remove = WaitingHandlers.remove
+
+    def slow(self: Any, sink: Any, state: str, asker: Any) -> bool:
+        if threading.current_thread().name.endswith("-reader"):
+            removed = remove(self, sink, state, asker)
+            came.set()
+            return removed
+        if waiting(effects.server):  # the time is over
+            assert came.wait(WAIT)
+        return remove(self, sink, state, asker)
+
+    monkeypatch.setattr(WaitingHandlers, "remove", slow)
+    with RawClient(effects.server, R5, {}) as client:
+        first = act(client)
+        assert act(client, **again(first))["content"][0]["text"] == "x accept{'n': 1}"
+        assert effects.runs == 1
+    effects.server.close()
+
+
+def test_a_call_that_is_cancelled_as_it_asks_sends_no_question() -> None:
+    server, entered, go, ended = Server("asks"), threading.Event(), threading.Event(), SimpleQueue()  # type: ignore[var-annotated]
+
+    @server.tool
+    def book(ctx: Context) -> str:
+        """Ask when told so."""
+        entered.set()
+        assert go.wait(WAIT)
+        try:
+            return ctx.elicit("?", {"n": int}).action
+        except BaseException as error:
+            ended.put(type(error))
+            raise
+
+    with RawClient(server, R5, {}) as client:
+        id = client.begin("tools/call", name="book", arguments={})
+        assert entered.wait(WAIT)
+        client.peer.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+        )
+        assert client.once("server/discover")["result"]
+        go.set()
+        assert ended.get(timeout=WAIT) is Cancelled and waiting(server) == []
+    server.close()
+
+
+@pytest.mark.parametrize("ask_timeout", [0.02, 600.0])
+def test_under_stress_each_request_has_one_answer(ask_timeout: float) -> None:
+    """Retries, copies of retries, other calls, cancellations and timeouts at random."""
+    effects = Effects(limits=Limits(waiting_handlers=3, ask_timeout=ask_timeout, workers=8))
+    random, interval = Random(27), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with RawClient(effects.server, R5, {}) as client:
+            open_ids: Dict[int, Any] = {}
+            known: List[Any] = []
+            finished = cancelled = 0
+
+            def begin(name: str, **params: Any) -> None:
+                arguments = {"name": name, "questions": 3}
+                id = client.begin("tools/call", name="act", arguments=arguments, **params)
+                open_ids[id] = name
+
+            for number in range(200):
+                begin(str(number))
+                while len(open_ids) > 12:
+                    message = client.peer.expect()
+                    if "method" in message:
+                        continue
+                    name = open_ids.pop(message["id"])  # KeyError: a second answer
+                    result = message.get("result", {})
+                    if result.get("resultType") == "input_required":
+                        known.append((name, again(result)))
+                    else:
+                        finished += 1
+                        if ask_timeout == 600:
+                            assert result["content"][0]["text"].startswith(f"{name} accept")
+                    if known and random.random() < 0.9:
+                        known_name, retry = known.pop(random.randrange(len(known)))
+                        begin(known_name, **retry)
+                        if random.random() < 0.2:
+                            begin(known_name, **retry)
+                if open_ids and random.random() < 0.1:
+                    id = random.choice([*open_ids])
+                    open_ids.pop(id)
+                    cancelled += 1
+                    params = {"requestId": id}
+                    client.peer.send(
+                        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+                    )
+                    # Its answer may have left before: it is not one of those that are expected.
+                    client.peer.send({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
+                    message = client.peer.expect()
+                    while message.get("id") != f"p{number}":
+                        open_ids.pop(message.get("id"), None)
+                        message = client.peer.expect()
+            while open_ids:
+                message = client.peer.expect()
+                if "method" not in message:
+                    del open_ids[message["id"]]
+            assert finished > 50 and cancelled
+            (channel,) = effects.server._connections.values()
+            assert eventually(lambda: channel.requests.running <= 3 and len(channel.requests) == 0)
+    finally:
+        sys.setswitchinterval(interval)
+    effects.server.close()
+    assert eventually(lambda: waiting(effects.server) == [])
