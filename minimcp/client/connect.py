@@ -162,6 +162,7 @@ def connect(
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that
             they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
+            Each call of them runs in its own copy of the `contextvars` context of this call.
         on_log: Called with each log message of the server, one at a time, on one thread, as all
             ``on_...``: from "info" on, until `Client.set_log_level` says otherwise.
         on_tools_changed: Called when the list of tools has changed.

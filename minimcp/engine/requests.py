@@ -853,6 +853,7 @@ class IncomingRequest(CancelToken):
         self.headers = other.headers
         self.sink = other.sink
         self.trace_context = None
+        other.context = self.context
         self.latest = other
         CancelToken.on_cancel(other, lambda: self.cancel(other.reason))
         # `run` sets `finished` before it reads `latest`: one of the two threads sees the other.
@@ -916,18 +917,18 @@ class IncomingRequest(CancelToken):
             self.refuse(error)
 
     def run_in_context(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in a copy of the handler's context; before the handler runs, in that of
-        this thread.
+        """Call a function in a copy of the handler's context, or of the sink's if the handler has
+        not run.
 
         It is a copy because the handler may still run, and one context is never entered twice.
         """
-        if self.context is None:
-            return function(*arguments)
-        return self.context.copy().run(function, *arguments)
+        context = self.sink.context if self.context is None else self.context
+        return context.copy().run(function, *arguments)
 
     def refuse(self, error: BaseException) -> None:
         """Answer with an error and do not run. Never blocks, never raises."""
         self.finished = True
+        self.latest = None
         self.sink.respond(self, self._failed(error), False)
         self.sink.requests.finish(self)
 

@@ -63,7 +63,9 @@ class Context:
     `Serial` or "main" (see ``executor``) it holds that one thread meanwhile.
 
     Over HTTP where requests stand alone (2026-07-28) a question without an answer unwinds the
-    handler, and it runs again from the top when the client comes back with the answer. So: ask
+    handler, and it runs again from the top when the client comes back with the answer. Over stdio
+    and in memory that happens in the same revision to the handler that has waited longest, if more
+    than ``Limits.waiting_handlers`` of one connection would wait. So: ask
     first, act last. What must not happen twice goes into a `step`, or carries the `call_id`. Runs
     are repeated at least once: a client may come back with an old state until that expires.
     Questions are told apart by ``key``, which must not depend on chance; without one, by their
@@ -346,8 +348,8 @@ class Context:
         return self.ask_all({key: question})[key]
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
-        """Do something once for this request, though over HTTP (2026-07-28) the handler may run
-        several times.
+        """Do something once for this request, though the handler may run several times
+        (2026-07-28).
 
         Args:
             key: Names the step within this request.
@@ -387,8 +389,8 @@ class Context:
 
     @property
     def round(self) -> int:
-        """How often the handler has begun for this call: 1; over HTTP 1 more each time the client
-        came back."""
+        """How often the handler has begun for this call: 1, and 1 more each time that it has run
+        again."""
         return asker_of(self._incoming).round
 
     # ------------------------------------------------------------ the server's own
@@ -440,6 +442,8 @@ class Context:
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Have `callback` called, on a thread of its own, when the request is cancelled; at once if
         it is already.
+
+        It runs in a copy of the handler's context (`contextvars`) as it is at that moment.
 
         Raises:
             TypeError: It cannot be called.

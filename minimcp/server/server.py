@@ -627,6 +627,9 @@ class Server:
         """Serve until the input ends, a signal comes or `close` is called; then put everything back
         as it was.
 
+        Each request runs in its own copy of the `contextvars` context of this call. The middleware,
+        the handler and the callbacks of ``ctx.on_cancel`` find what the others have set there.
+
         In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
         are cancelled at once, and a second signal does not wait for them. In any other thread
         signals are left alone. The main thread also pumps; a handler there, or in an executor of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextvars import Context as ContextVars, copy_context
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
@@ -170,6 +171,11 @@ class _Record(Sink):
     def __init__(self) -> None:
         self.sent: list[dict[str, Json]] = []
         self.questions: list[Question] = []
+
+    @property
+    def context(self) -> ContextVars:  # type: ignore[override]
+        """That of the test, which calls the handler on its own thread."""
+        return copy_context()
 
     def send(self, line: bytes) -> None:
         self.sent.append(json.loads(line))

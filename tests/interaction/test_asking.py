@@ -333,9 +333,9 @@ def test_a_state_that_was_changed_is_refused(caplog: pytest.LogCaptureFixture) -
             "tools/call", name="book", arguments={}, requestState=token, inputResponses=answers
         )
         assert other["error"]["data"] == {"reason": "invalid_request_state"}
-        anew = ask_once(client, requestState=None, inputResponses=answers)[
-            "result"
-        ]  # a call of its own
+        unasked = ask_once(client, requestState=None, inputResponses=answers)["result"]
+        assert unasked["resultType"] == "complete", "as over HTTP, the key says what it answers"
+        anew = ask_once(client, requestState=None)["result"]  # a call of its own
         assert anew["resultType"] == "input_required"
         assert (
             ask_once(client, requestState=token, inputResponses=answers)["result"]["resultType"]

@@ -31,6 +31,7 @@ from minimcp.errors import (
     CapabilityNotSupported,
     ConnectionLost,
     InternalError,
+    InvalidParams,
     InvalidRequest,
     MethodNotFound,
     RequestTimeout,
@@ -615,6 +616,55 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     assert late.cancelled and not done.cancelled
     first, _ = sink.answers[0]
     assert json.loads(first)["result"] == {"late": 1} and len(sink.answers) == 2
+
+
+def test_what_starts_a_request_may_refuse_it_and_nothing_is_left() -> None:
+    def refuse(request: Any) -> None:
+        raise InvalidParams("no")
+
+    sink = RecordingOutlet()
+    request = incoming(sink)
+    request.route = Route(request.route.handle, start=refuse)
+    request.start()
+    ((line, _),) = sink.answers
+    assert json.loads(line)["error"]["message"] == "no"
+    assert len(sink.requests) == 0 and sink.requests._queued_bytes == 0
+
+
+def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
+    sink = RecordingOutlet()
+    second = incoming(sink, id=2, _meta={"progressToken": "second"})
+
+    def handle(request: IncomingRequest) -> Any:
+        request.latest.answer({"question": 1})  # type: ignore[union-attr]
+        request.latest = None
+        request.progress(1, None, None)
+        request.send("notifications/message", {})
+        assert sink.lines == [], "no request waits for the handler"
+        request.continue_with(second)
+        request.progress(2, None, None)
+        return {"answer": request.request.id}
+
+    first = incoming(sink, handle, _meta={"progressToken": "first"})
+    first.run()
+    assert [json.loads(line)["id"] for line, _ in sink.answers] == [1, 2]
+    (told,) = sink.lines
+    assert json.loads(told)["params"]["progressToken"] == "second"
+    assert not first.cancelled and len(sink.requests) == 0
+
+
+def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
+    sink = RecordingOutlet()
+    first, second = incoming(sink), incoming(sink, id=2)
+    first.latest = None
+    first.run()
+    assert first.cancelled and sink.answers == []
+    first.continue_with(second)
+    ((line, _),) = sink.answers
+    assert (
+        json.loads(line)["id"] == 2
+        and "the handler has returned" in json.loads(line)["error"]["message"]
+    )
 
 
 def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:
