@@ -26,7 +26,7 @@ from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
 from ..types import CallToolResult, Prompt, Tool
-from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
+from .calls import DEFAULT, NOT_RUN, Call, Seconds
 from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
@@ -142,7 +142,8 @@ class Client:
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
-        """What the server declares, as it came: ``"tools" in client.capabilities``."""
+        """What the server declares: ``"tools" in client.capabilities``. ``[]`` and ``true`` in the
+        place of an object are read as an empty one; all else is as it arrived."""
         return self._era.peer.capabilities
 
     @property
@@ -410,7 +411,7 @@ class Client:
         self, call: Call, name: Optional[str], result: Params, raise_on_error: bool
     ) -> CallToolResult:
         """The result of a call of a tool as an object; None for a tool whose name is not known."""
-        typed = read_result("tools/call", CallToolResult.from_wire, result)
+        typed = call.read("tools/call", CallToolResult, result)
         schemas = call.session.schemas
         if typed.is_error:
             if raise_on_error:
@@ -634,7 +635,7 @@ class Client:
         result = call.fetch(
             "resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache
         )
-        return read_result("resources/read", types.ReadResourceResult.from_wire, result)
+        return call.read("resources/read", types.ReadResourceResult, result)
 
     # ------------------------------------------------------------ skills
 
@@ -719,10 +720,9 @@ class Client:
         params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        result = Call(self._sessions, timeout, cancel, "prompts").request(
-            "prompts/get", params, on_progress
-        )
-        return read_result("prompts/get", types.GetPromptResult.from_wire, result)
+        call = Call(self._sessions, timeout, cancel, "prompts")
+        result = call.request("prompts/get", params, on_progress)
+        return call.read("prompts/get", types.GetPromptResult, result)
 
     # ------------------------------------------------------------ completion
 
@@ -773,7 +773,7 @@ class Client:
         if revision.completions_capability:
             call.session.need("completions")
         result = call.request("completion/complete", params)
-        return read_result("completion/complete", types.Completion.from_wire, result)
+        return call.read("completion/complete", types.Completion, result)
 
     # ------------------------------------------------------------ changes
 

@@ -43,7 +43,13 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
+from ..protocol.lifecycle import (
+    Handshake,
+    PerRequest,
+    described_server,
+    judge_probe,
+    server_info,
+)
 from ..protocol.messages import Json, size_of
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
@@ -503,17 +509,11 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
             return "silent" if answer is None else "refused"
         revision = verdict.revision
         if isinstance(answer, dict):
-            peer = Peer(revision, info=server_info(answer), capabilities=answer["capabilities"])
-            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
-            instructions = answer.get("instructions")
-            session.agree(
-                PerRequest(
-                    revision,
-                    peer,
-                    envelope,
-                    instructions if isinstance(instructions, str) else None,
-                )
+            peer, instructions = described_server(
+                "server/discover", revision, server_info(answer), answer
             )
+            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+            session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
     raise UnsupportedRevision(
         f"{session.name}: the server refuses the revisions that it names itself"

@@ -145,6 +145,8 @@ class Host:
             self.names.update(each.names)
         # What a change makes stale, before anybody hears of it.
         self.cache = Cache(limits.cache_bytes if cache else 0)
+        # Malformed parts of results that were logged already; see `Call.report`.
+        self.reported: set[str] = set()
         self.pool = Pool(limits.workers, name="minimcp-client")
         self._dispatcher = Dispatcher(
             float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
