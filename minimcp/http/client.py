@@ -33,6 +33,7 @@ from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningReques
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     AuthorizationError,
     Busy,
     Cancelled,
@@ -861,7 +862,7 @@ class HttpClientSession(ClientSession):
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
                 id, ending = message.id, _ending(message)
-                if call is not None and id in (None, call.id):
+                if call is not None and (id is None or self.calls.find(id) is call):
                     call.answer = call.answer or ending
                 elif (
                     call is not None or id is None or not self.calls.settle(id, ending)
@@ -914,6 +915,9 @@ class HttpClientSession(ClientSession):
         )
         data = self._fetcher.masked_bytes(data)
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
+        if id is None and broken.code == PARSE_ERROR:
+            meant = self.calls.meant_by(data)
+            id = None if meant is None else meant.id
         if (
             id is not None
             and broken.kind in ("response", "unknown")

@@ -268,14 +268,15 @@ class Handshake(Agreement):
     def from_result(cls, result: Mapping[str, Json], wanted: Sequence[Revision]) -> Handshake:
         """The client's half: the session that a result of `initialize` opens.
 
-        The revision has to be clear. What else cannot be read counts as not given, and is logged.
+        The name and the instructions of the server are for people: if they cannot be read, they
+        count as absent, and a warning says so.
 
         Raises:
-            ProtocolViolation: The result has no protocolVersion.
+            ProtocolViolation: The result has no protocolVersion or no capabilities.
             UnsupportedRevision: The server answered a revision that is not wanted.
         """
-        name = result.get("protocolVersion")
-        if not isinstance(name, str):
+        name, capabilities = result.get("protocolVersion"), result.get("capabilities")
+        if not isinstance(name, str) or read_capabilities(capabilities) is None:
             raise ProtocolViolation(
                 "initialize answers protocolVersion, capabilities and serverInfo", result
             )
@@ -297,22 +298,18 @@ def described_server(
         method: The request that it answered.
         revision: The revision that was agreed on.
         info: Its name and version, as they arrived.
-        result: The answer, with ``capabilities`` and ``instructions``.
+        result: The answer, with ``capabilities`` that can be read, and maybe ``instructions``.
     """
     capabilities = read_capabilities(result.get("capabilities"))
     instructions = result.get("instructions")
     faults = []
-    if capabilities is None:
-        faults.append(f"capabilities must be an object, not {one_line(result.get('capabilities'))}")
     if revision.handshake and not _names_itself(info):
         faults.append(f"serverInfo must have a name, and is {one_line(info)}")
     if not isinstance(instructions, (str, type(None))):
         faults.append(f"instructions must be a string, not {one_line(instructions)}")
     for fault in faults:
         log.warning("<-- %s: %s: read as if it were absent", method, fault)
-    peer = Peer(
-        revision, info=info if isinstance(info, dict) else None, capabilities=capabilities
-    )
+    peer = Peer(revision, info=info if isinstance(info, dict) else None, capabilities=capabilities)
     return peer, instructions if isinstance(instructions, str) else None
 
 
@@ -508,8 +505,10 @@ def judge_probe(
         reason = "it did not answer server/discover"
     else:
         versions = answer.get("supportedVersions")
-        names = [each for each in versions if isinstance(each, str)] if type(versions) is list else []
-        if names:
+        names = (
+            [each for each in versions if isinstance(each, str)] if type(versions) is list else []
+        )
+        if names and read_capabilities(answer.get("capabilities")) is not None:
             return _judge_versions(names, wanted, "per-request")
         reason = "its answer to server/discover makes no sense"
     if any(revision.handshake for revision in wanted):

@@ -279,7 +279,12 @@ KINDS: dict[Any, Kind] = {
     Union[str, int]: Kind("a string or a whole number", (str, int), (str, int)),
     bytes: Kind("base64 text", (str,), (bytes,), None, decode_base64, encode_base64, _as_bytes),
     list[str]: Kind(
-        "a list of strings", (list,), (list,), (str,), read=strings, convert=listed,
+        "a list of strings",
+        (list,),
+        (list,),
+        (str,),
+        read=strings,
+        convert=listed,
         salvage=each_readable(_one_string),
     ),
     Json: Kind("an object", (dict,), (dict,)),

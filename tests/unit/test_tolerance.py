@@ -217,9 +217,7 @@ def test_an_empty_cursor_that_leads_nowhere_is_the_end(revision: str, kind: str)
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("kind", [each for each in LISTS if each != "skills"])
-def test_cursors_that_are_none(
-    revision: str, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_cursors_that_are_none(revision: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     assert cursors(revision, kind, {None: ("a", None)}) == ["a"] and not warnings(caplog)
     for odd in (2, 0, 1.5, True, [], {"a": 1}):
         caplog.clear()
@@ -284,7 +282,9 @@ def test_content_that_cannot_be_read_is_kept_raw(
         found = client.call_tool("t")
     assert found.value == {"a": 1} and found.content[-1] == types.Text("good")
     assert len(found.content) == len(odd) + 1
-    unknown = {at: each for at, each in enumerate(found.content) if isinstance(each, UnknownContent)}
+    unknown = {
+        at: each for at, each in enumerate(found.content) if isinstance(each, UnknownContent)
+    }
     assert all(each.raw == odd[at] for at, each in unknown.items())
     assert len(unknown) >= len(odd) - 1, "a blob beside a broken text is the one exception"
     logged = [line for line in warnings(caplog) if "content[" in line]
@@ -328,7 +328,9 @@ def test_a_finished_call_is_never_lost(revision: str, member: str) -> None:
     for value in RESULTS[member]:
         whole = {"content": [GOOD], "structuredContent": {"a": 1}, member: value}
         wire = {name: each for name, each in whole.items() if each is not ...}
-        with connected(revision, tools__call=result(**wire), tools__list=result(tools=[])) as client:
+        with connected(
+            revision, tools__call=result(**wire), tools__list=result(tools=[])
+        ) as client:
             found = client.call_tool("t")
         assert found.value == {"a": 1} and not found.is_error
         assert found.text == ("" if member == "content" else "good")

@@ -43,8 +43,8 @@ def test_k02_text_before_the_first_message_is_passed_over(
 # ---------------------------------------------------------------- K03, K07: lines that are not our answer
 
 LINES = (
-    "invalid-utf8", "invalid-utf8-reply", "deep", "deep-object", "nan", "infinity", "huge-int", "huge-id", "batch",
-    "batch-empty", "not-json", "blank", "parse-error", "nameless-error", "float-id",
+    "invalid-utf8", "deep", "deep-object", "nan", "infinity", "huge-int", "huge-id", "batch",
+    "batch-empty", "not-json", "blank", "parse-error", "nameless-error",
 )  # fmt: skip
 
 
@@ -93,10 +93,12 @@ def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, rev
 # ---------------------------------------------------------------- K04: answers of the wrong shape
 
 WRONG = (
-    "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message", "result-null",
-    "result-list", "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
+    "float-id", "invalid-utf8-reply",
+    "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message",
+    "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
 )  # fmt: skip
 MALFORMED = (
+    "result-null", "result-list",
     "content-garbage", "content-null", "content-number", "content-untyped", "content-textless", "content-base64",
     "is-error-text",
 )  # fmt: skip
