@@ -21,7 +21,15 @@ from .. import types
 from ..engine.pool import Pool, this_thread, waiting
 from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
-from ..errors import HeaderMismatch, McpError, MethodNotFound, ToolError, logger
+from ..errors import (
+    HeaderMismatch,
+    InvalidParams,
+    McpError,
+    MethodNotFound,
+    ToolError,
+    logger,
+    one_line,
+)
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
@@ -317,7 +325,8 @@ class Client:
         if mirror is not None and not call.session.era.revision.handshake:
             tools = mirror.admitted(tools, call.deadline)
         call.session.schemas.remember(tools)
-        return tools
+        offers = self._host.offers
+        return tools if offers is None else [tool for tool in tools if offers(tool.name)]
 
     @keywords_shown
     def call_tool(
@@ -357,9 +366,16 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        return self._carry_out(
-            call, _call_params(name, arguments), None, on_progress, raise_on_error
-        )
+        params = self._call_params(name, arguments)
+        return self._carry_out(call, params, None, on_progress, raise_on_error)
+
+    def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
+        """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
+        params = _call_params(name, arguments)
+        offers = self._host.offers
+        if offers is not None and not offers(name):
+            raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
+        return params
 
     def _carry_out(
         self,
@@ -481,7 +497,7 @@ class Client:
                 raise TypeError(
                     f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
                 )
-        params = [_call_params(*each) for each in pairs]
+        params = [self._call_params(*each) for each in pairs]
         outcomes: list[Optional[Outcome]] = [
             *call.session.request_all("tools/call", params, call.deadline, cancel)
         ]
@@ -544,7 +560,7 @@ class Client:
 
         call = Call(self._sessions, timeout, cancel, "tools")
         need_tasks(call)
-        params = _call_params(name, arguments)
+        params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
             asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
             return Task.read(

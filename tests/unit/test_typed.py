@@ -8,7 +8,6 @@ import pytest
 
 import minimcp
 from minimcp import CapabilityNotSupported, Completion, ProtocolViolation, Text, ToolError
-
 from minimcp.types import UnknownContent
 
 from ..answering import R1, R3, R4, R5, Answering, discovered, error, initialized, result
