@@ -697,7 +697,7 @@ class HttpClientSession(ClientSession):
         shown = one_line(self._fetcher.masked_bytes(body[:ERROR_BYTES]))
         what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}{_page(kind)}"
         raise ProtocolViolation(
-            f"{self.name}: {call.method} was answered by what is no answer: {what}"
+            f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: {what}"
         )
 
     def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
@@ -716,7 +716,8 @@ class HttpClientSession(ClientSession):
         answer = self._response_in(body, kind)
         shown = self._fetcher.masked_bytes(body)[:SHOWN_BYTES]
         text = one_line(shown.decode("utf-8", "replace").strip(), SHOWN_BYTES)
-        told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
+        told = f"{self.name}{self._fetcher.route}: HTTP {status}"
+        told += f": {text}" if text else ", and nothing more"
         for name in TELLING_HEADERS:
             if name in headers:
                 told += f" ({name}: {one_line(self._fetcher.masked(headers[name]))})"

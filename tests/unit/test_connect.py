@@ -356,7 +356,9 @@ def test_a_program_that_is_not_python_starts_no_script_with_itself(
     with pytest.raises(minimcp.ConnectionFailed, match="there is no file"):
         minimcp.connect("gone.py")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(minimcp.ConnectionFailed, match=r"write connect\(\['python3', 'server.py', 'a'"):
+    with pytest.raises(
+        minimcp.ConnectionFailed, match=r"write connect\(\['python3', 'server.py', 'a'"
+    ):
         minimcp.connect("server.py a")
 
 
