@@ -440,7 +440,7 @@ class Call:
         self.report_all(method, faults)
         return items
 
-    def read(self, method: str, kind: type[W], result: Result) -> W:
+    def read(self, method: str, kind: type[W], result: Params) -> W:
         """Return a result as an object. Malformed parts of it are kept raw and logged.
 
         Raises:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
@@ -285,15 +286,16 @@ def _file(path: str) -> Mapping[str, Any]:
 def _read_toml(text: str) -> Any:
     """Return what a TOML file says. Raises ValueError: it is not TOML, or Python is older than
     3.11."""
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError:
+
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"not TOML: {error}") from None
+    else:
         way = 'write the server into a JSON file, as {"mcpServers": {"NAME": {"command": ...}}}'
-        raise ValueError(f"reading TOML needs Python 3.11 or newer: {way}") from None
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"not TOML: {error}") from None
+        raise ValueError(f"reading TOML needs Python 3.11 or newer: {way}")
 
 
 def _are_servers(whole: Mapping[str, Any]) -> bool:
@@ -561,7 +563,7 @@ def _time(entry: Mapping[str, Any], *members: str) -> Optional[float]:
     if member == "timeout" and value < SHORTEST_MILLISECONDS:
         way = f"write {value * 1000:g}, or tool_timeout_sec with {value:g}"
         raise ValueError(f"timeout: is in milliseconds, and {value:g} is too short: {way}")
-    return value * SECONDS[member]
+    return float(value * SECONDS[member])
 
 
 def _tool_filter(entry: Mapping[str, Any]) -> Optional[Callable[[str], bool]]:
