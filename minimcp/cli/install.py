@@ -323,7 +323,7 @@ def list_all() -> tuple[Any, list[str]]:
         try:
             servers = read_servers(path)
         except (OSError, ValueError) as error:
-            if path.endswith(".claude.json") and "has none of them" in str(error):
+            if path.endswith(".claude.json") and "has neither" in str(error):
                 continue  # it keeps much else there
             texts.append(one_line(f"{title}: {error}"))
             continue

@@ -263,8 +263,9 @@ def _file(path: str) -> Mapping[str, Any]:
     if not found and _are_servers(whole):  # a plugin's .mcp.json has them at the top
         return {name: entry for name, entry in whole.items() if not name.startswith("$")}
     if len(found) != 1:
-        problem = f"and has {listed(found, 'and')}" if found else "and has none of them"
-        raise ValueError(f"{path}: must have {listed(TABLES)}, {problem}")
+        problem = f"and has {listed(found, 'and')}" if found else "and has neither"
+        also = " (in Zed context_servers, in Codex mcp_servers)"
+        raise ValueError(f"{path}: must have {' or '.join(TABLES[:2])}{also}, {problem}")
     whole_path = os.path.abspath(path).replace(os.sep, "/")
     is_gemini = whole_path.endswith("/" + GEMINI_FILE)
     if found[0] == "mcpServers" and not is_gemini and strict_json(text) != text:

@@ -619,7 +619,7 @@ class HttpClientSession(ClientSession):
             self.refused = response.status if opens else None
             answer, error = self.error_of(response)
         status = response.status
-        is_own = answer is not None and answer.id == call.id
+        is_own = answer is not None and self.calls.find(answer.id) is call
         may_end = not opens and self._may_end_session(status, answer if is_own else None)
         # Without a response to this call, the specification gives 404 this meaning. Everything else
         # is ambiguous, so the server is asked.

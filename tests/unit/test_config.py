@@ -170,7 +170,7 @@ def test_names() -> None:
         (b"\xff\xfe", "utf-8"),
         (b"[" * 100_000, ""),
         (b"[]", "must be an object, not an empty list"),
-        (b'{"mcpserver": {}}', "must have mcpServers, .* or mcp_servers, and has none"),
+        (b'{"mcpserver": {}}', "must have mcpServers or servers .*, and has neither"),
         (b'{"mcpServers": {}, "servers": {}}', "and has mcpServers and servers"),
         (b'{"servers": []}', "servers: must be an object, not an empty list"),
         (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "'a' is there twice"),
@@ -517,7 +517,7 @@ def test_yaml_is_rejected_by_name(name: str, tmp_path: Path) -> None:
 )
 def test_a_file_without_servers_is_not_one_of_a_plugin(whole: Any, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match="has none of them"):
+    with pytest.raises(ValueError, match="has neither"):
         read_servers(tmp_path / ".mcp.json")
 
 
