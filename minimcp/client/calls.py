@@ -362,7 +362,7 @@ class Call:
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: A page is not a list, a cursor comes twice, or there are over 1,000
+            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over 1,000
                 pages, or 128 MiB.
         """
         items: list[T] = []
@@ -388,7 +388,11 @@ class Call:
                 self.report(method, f"{member} is missing: read as an empty list")
                 page = []
             if not isinstance(page, list):
-                raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
+                rule = f"a result of {method} has a list of {member}"
+                if not params:
+                    raise ProtocolViolation(rule, result)
+                self.report(method, f"{rule}: the list ends here, and may be incomplete")
+                return items
             if may_be_over and page == first_page:
                 return items
             first_page = page if first_page is None else first_page

@@ -669,7 +669,7 @@ def read_target(
         entry = servers.entry(target)
         what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
         if entry.sources:
-            what += f" ({', '.join(entry.sources[:SHOWN_SOURCES])})"
+            what += f": {', '.join(entry.sources[:SHOWN_SOURCES])}"
         return read_target(entry.target)._replace(what=what, entry=entry)
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from ..http.client import HttpServer

@@ -226,13 +226,15 @@ class Calls:
         return len(self._table)
 
     def find(self, id: Any) -> Optional[PendingCall]:
-        """Return the waiting call that a peer means by an id, or None.
+        """The waiting call with this id (of this very type), or None."""
+        return self._table.get(id) if is_id(id) else None
+
+    def answered_by(self, id: Any) -> Optional[PendingCall]:
+        """Return the waiting call that a response with this id answers, or None.
 
         The ids of a client are integers. Some peers write them back as text: ``"1"`` means 1.
         """
-        if not is_id(id):
-            return None
-        call = self._table.get(id)
+        call = self.find(id)
         if call is None and type(id) is str and _DECIMAL.fullmatch(id):
             call = self._table.get(int(id))
         return call
@@ -244,7 +246,7 @@ class Calls:
         """
         found: Optional[PendingCall] = None
         for id in readable_ids(line):
-            call = self.find(id)
+            call = self.answered_by(id)
             if call is not None and found is not None and call is not found:
                 return None
             found = call or found
@@ -400,7 +402,7 @@ class Calls:
         """End the call with this id; False when there is none. Never blocks, any thread."""
         call = self._table.pop(id, None)
         if call is None:
-            meant = self.find(id)  # by an id that the peer wrote as text
+            meant = self.answered_by(id)  # by an id that the peer wrote as text
             call = None if meant is None else self._table.pop(meant.id, None)
         if call is None:
             return False

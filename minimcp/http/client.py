@@ -619,7 +619,7 @@ class HttpClientSession(ClientSession):
             self.refused = response.status if opens else None
             answer, error = self.error_of(response)
         status = response.status
-        is_own = answer is not None and self.calls.find(answer.id) is call
+        is_own = answer is not None and self.calls.answered_by(answer.id) is call
         may_end = not opens and self._may_end_session(status, answer if is_own else None)
         # Without a response to this call, the specification gives 404 this meaning. Everything else
         # is ambiguous, so the server is asked.
@@ -863,7 +863,7 @@ class HttpClientSession(ClientSession):
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
                 id, ending = message.id, _ending(message)
-                if call is not None and (id is None or self.calls.find(id) is call):
+                if call is not None and (id is None or self.calls.answered_by(id) is call):
                     call.answer = call.answer or ending
                 elif (
                     call is not None or id is None or not self.calls.settle(id, ending)

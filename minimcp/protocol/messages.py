@@ -185,12 +185,14 @@ _strict: Any = json.JSONDecoder(
 )
 
 
-def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
+def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) -> Decoded:
     """Read one line.
 
     Args:
         line: UTF-8, without its line feed.
         max_depth: How deep arrays and objects may nest; None sets no limit but Python's own.
+        exact: True rejects what peers are forgiven: null or ``[]`` for an empty result, and null
+            beside a result or an error.
 
     Returns:
         A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the
@@ -211,10 +213,12 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         )
     if max_depth is not None and len(text) > 2 * max_depth and _is_deeper(value, max_depth, text):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
-    return [_message(item) for item in value] if type(value) is list else _message(value)
+    if type(value) is list:
+        return [_message(item, exact) for item in value]
+    return _message(value, exact)
 
 
-def _message(value: Json) -> Union[Message, InvalidMessage]:
+def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]:
     """The message that a decoded value is."""
     if type(value) is not dict:
         return InvalidMessage(INVALID_REQUEST, "a message is an object")
@@ -233,7 +237,9 @@ def _message(value: Json) -> Union[Message, InvalidMessage]:
             return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
         return tuple.__new__(Request, (id, method, params))
     has_result, has_error = "result" in value, "error" in value
-    if has_result and has_error:  # one of them is null, as in JSON-RPC 1.0: it counts as absent
+    if (
+        has_result and has_error and not exact
+    ):  # one of them is null, as in JSON-RPC 1.0: it counts as absent
         has_result, has_error = value["result"] is not None, value["error"] is not None
     if "method" in value or has_result is has_error:
         return _invalid(
@@ -244,7 +250,9 @@ def _message(value: Json) -> Union[Message, InvalidMessage]:
     has_id = type(id) is int or is_id(id)
     if has_result:
         result = value["result"]
-        if result is None or result == []:  # some peers, such as those in PHP, write {} so
+        if not exact and (
+            result is None or result == []
+        ):  # some peers, such as those in PHP, write {} so
             result = {}
         if not has_id or type(result) is not dict:
             return _invalid(

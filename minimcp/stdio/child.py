@@ -354,9 +354,9 @@ class ChildTransport(StreamTransport):
             self._was_read = self.sent > self._unread()
         code, tail = self.returncode, self.stderr_tail
         reason = reason.replace("the peer", "the server", 1)
-        advice = f"\n{self.advice}" if self.advice else ""
+        advice = f" ({self.advice})" if self.advice else ""
         return ConnectionLost(
-            f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}{advice}",
+            f"{self.name}: {reason}; the server {_ending(code)}{advice}{_last_lines(tail)}",
             exit_code=code if code is not None and code >= 0 else None,
             signal=-code if code is not None and code < 0 else None,
             stderr_tail=tail,

@@ -542,10 +542,9 @@ class UnknownContent(Wire):
         return made
 
     def to_wire(self) -> Json:
-        """The JSON object as it came. Raises ValueError: it is malformed, and is not sent on."""
-        if not self.type:
-            raise ValueError(f"a content block without a type cannot be sent: {self.raw!r:.60}")
-        return dict(self.raw)
+        """The JSON object as it came."""
+        raw: Any = self.raw
+        return dict(raw) if isinstance(raw, dict) else raw
 
 
 Content = Union[Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent]
@@ -581,6 +580,19 @@ def content_from_wire(mapping: Any, readers: Mapping[str, Callable[[Any], Any]] 
     if type(mapping.get("type")) is not str:
         raise ValueError("content block: type is missing or no string")
     return readers.get(mapping["type"], UnknownContent)(mapping)
+
+
+def check_sendable(block: Any) -> None:
+    """Refuse a block that a peer sent malformed, because it must not be sent on.
+
+    Raises:
+        ValueError: It is such a block; the message says what is wrong with it.
+    """
+    if isinstance(block, UnknownContent):
+        try:
+            content_from_wire(block.raw)
+        except ValueError as error:
+            raise ValueError(f"a malformed content block cannot be sent: {error}") from None
 
 
 def salvage_content(mapping: Any, faults: Faults) -> Any:

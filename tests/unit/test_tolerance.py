@@ -3,7 +3,6 @@ lost."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 from typing import Any, Dict, List
 
@@ -22,7 +21,7 @@ SKILLS = "io.modelcontextprotocol/skills"
 
 def connected(revision: str = R4, **answers: Any) -> Any:
     """A client of a script; ``__`` in a name stands for the slash."""
-    capabilities = {**ALL, "extensions": {SKILLS: {}}}
+    capabilities = {**ALL, "extensions": {SKILLS: {}}, "tasks": {"list": {}}}
     script = {
         "initialize": initialized(revision, **capabilities),
         "server/discover": result(supportedVersions=[R5], capabilities=capabilities),
@@ -168,6 +167,18 @@ def test_a_page_without_its_list_is_empty(wire: Any, caplog: pytest.LogCaptureFi
     with connected(tools__list=pages) as client:
         assert [each.name for each in client.list_tools()] == ["good"]
     assert "tools is missing" in warnings(caplog)[0]
+
+
+def test_a_later_page_that_is_no_list_does_not_lose_the_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pages = [result(tools=[LISTS["tools"][2]], nextCursor="2"), result(tools="x", nextCursor="3")]
+    with connected(tools__list=pages) as client:
+        assert [each.name for each in client.list_tools()] == ["good"]
+    assert "may be incomplete" in warnings(caplog)[0]
+    with connected(tools__list=result(tools="x")) as client:
+        with pytest.raises(minimcp.ProtocolViolation, match="a list of tools"):
+            client.list_tools()
 
 
 def test_roots_are_read_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -404,12 +415,41 @@ def test_suggestions_that_cannot_be_read_are_left_out(revision: str) -> None:
             assert client.complete("a", "b", prompt="p").values == []
 
 
-def test_a_malformed_block_is_not_sent_on() -> None:
-    for raw in (None, 5, {}, {"type": 5}):
-        block = UnknownContent.keep(raw)
-        assert (block.type, block.meta, block.annotations, block.raw) == ("", None, None, raw)
-        with pytest.raises(ValueError, match="cannot be sent"):
-            block.to_wire()
+@pytest.mark.parametrize("raw", [None, 5, {}, {"type": 5}, {"type": "image", "data": 5}])
+def test_a_malformed_block_is_not_sent_on(raw: Any) -> None:
+    block = UnknownContent.keep(raw)
+    kind = "image" if isinstance(raw, dict) and raw.get("type") == "image" else ""
+    assert (block.type, block.meta, block.annotations, block.raw) == (kind, None, None, raw)
+    assert block.to_wire() == raw, "to look at it"
+    server = minimcp.Server("proxy")
+
+    @server.tool
+    def forward() -> minimcp.CallToolResult:
+        """Return what another server sent."""
+        return minimcp.CallToolResult([block])
+
+    @server.prompt
+    def ask() -> minimcp.GetPromptResult:
+        """Return what another server sent."""
+        return minimcp.GetPromptResult([minimcp.PromptMessage("user", block)])
+
+    with minimcp.connect(server) as client:
+        found = client.call_tool("forward", raise_on_error=False)
+        assert found.is_error and "malformed content block cannot be sent" in found.text
+        with pytest.raises(minimcp.InternalError):
+            client.get_prompt("ask")
+
+
+def test_a_malformed_member_is_not_sent_on() -> None:
+    wire = {"content": [GOOD], "isError": "no", "_meta": [1], "x-vendor": 1}
+    with connected(tools__call=result(**wire)) as client:
+        found = client.call_tool("t")
+    server = minimcp.Server("proxy")
+    server.add_tool(lambda: found, name="forward", description="x")
+    with minimcp.connect(server) as client:
+        sent = client.request("tools/call", {"name": "forward", "arguments": {}})
+    assert sent["content"] == [GOOD] and sent["x-vendor"] == 1
+    assert "isError" not in sent and sent.get("_meta") != [1]
 
 
 # ------------------------------------------------------------ mutations of whole results
@@ -460,20 +500,47 @@ def test_one_intact_part_of_a_result_is_enough(revision: str) -> None:
     assert len(wires) > 150
 
 
-def test_only_documented_errors_escape() -> None:
-    """Whatever is in the place of a whole result, a typed call returns or raises `McpError`."""
-    calls: Dict[str, Any] = {
-        "tools/list": lambda client: client.list_tools(),
-        "tools/call": lambda client: client.call_tool("t"),
-        "resources/read": lambda client: client.read_resource("a:b"),
-        "prompts/get": lambda client: client.get_prompt("p"),
-        "completion/complete": lambda client: client.complete("a", "b", prompt="p"),
-    }
-    for revision, (method, call), odd in itertools.product((R4, R5), calls.items(), WRONG):
-        with connected(revision, **{method: lambda message, odd=odd: {"result": odd}}) as client:
+ICONS = [{"src": "https://a/b", "mimeType": "image/png", "sizes": ["1x1"], "theme": "dark"}]
+RESULTS_OF: Dict[str, Any] = {
+    # A result with every member, and the call that gets it.
+    "tools/list": ({"tools": [{
+        "name": "t", "title": "T", "description": "d", "icons": ICONS, "execution": {"taskSupport": "optional"},
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+        "outputSchema": {"type": "object"}, "annotations": {"title": "x", "readOnlyHint": True}, "_meta": {},
+    }], "nextCursor": "2"}, lambda client: client.list_tools()),
+    "tools/call": (WHOLE, lambda client: client.call_tool("t")),
+    "resources/list": ({"resources": [{"uri": "a:b", "name": "n", "size": 5, "icons": ICONS}], "ttlMs": 5},
+                       lambda client: client.list_resources()),
+    "resources/templates/list": ({"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "n"}]},
+                                 lambda client: client.list_resource_templates()),
+    "resources/read": ({"contents": [{"uri": "a:b", "text": "t"}, {"uri": "a:b", "blob": PIXEL}], "cacheScope": "public"},
+                       lambda client: client.read_resource("a:b")),
+    "prompts/list": ({"prompts": [{"name": "p", "arguments": [{"name": "a", "required": True}]}]},
+                     lambda client: client.list_prompts()),
+    "prompts/get": ({"description": "d", "messages": [{"role": "user", "content": GOOD}]},
+                    lambda client: client.get_prompt("p")),
+    "completion/complete": ({"completion": {"values": ["a"], "total": 1, "hasMore": False}},
+                            lambda client: client.complete("a", "b", prompt="p")),
+    "skills/list": ({"skills": [{**SKILL, "resources": [{"uri": SKILL["uri"], "digest": "sha256:" + "0" * 64, "size": 5}]}]},
+                    lambda client: client.list_skills()),
+    "tasks/list": ({"tasks": [{"taskId": "1", "status": "working", "ttl": 5, "pollInterval": 5, "statusMessage": "x"}]},
+                   lambda client: client.list_tasks()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+@pytest.mark.parametrize("method", RESULTS_OF)
+def test_only_documented_errors_escape(revision: str, method: str) -> None:
+    """Whatever a result has in any place, a typed call returns or raises `McpError`."""
+    whole, call = RESULTS_OF[method]
+    wires = [*WRONG, *mutated({**whole, "resultType": "complete"})]
+    current: List[Any] = []
+    with connected(revision, **{method: lambda message: {"result": current[-1]}}) as client:
+        for wire in wires:
+            current.append(wire)
             try:
                 call(client)
             except minimcp.McpError:
                 pass
-    with connected(tools__call=error(-32603)) as client, pytest.raises(minimcp.InternalError):
-        client.call_tool("t")
+    with connected(**{method: error(-32603)}) as client, pytest.raises(minimcp.McpError):
+        call(client)
