@@ -131,6 +131,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
         ToolChoice,
         ToolResult,
         ToolUse,
+        UnknownContent,
     )
 # isort: on
 
@@ -233,6 +234,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "ToolUse",
+    "UnknownContent",
     "UnsupportedRevision",
     "UrlElicitationRequired",
     "WorkloadIdentity",

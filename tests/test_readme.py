@@ -57,7 +57,7 @@ def test_every_python_block_is_run() -> None:
     assert (
         TEXT.count("code-block:: python")
         == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere)
-        == 28
+        == 29
     )
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -74,7 +74,9 @@ def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
             assert f"``{name.partition(' ')[0].rpartition('/')[2]}``" in above, name
 
 
-@pytest.mark.parametrize("name", ["client.py", "pack.py", "visit.py", "pages.py", "rounds.py"])
+@pytest.mark.parametrize(
+    "name", ["client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"]
+)
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]
 

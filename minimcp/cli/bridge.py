@@ -452,7 +452,8 @@ class Link(Host):
             return with_meta(answer, add=own)
         if method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
             self._tools = self._tools if "cursor" in params else []
-            for each in answer.get("tools", ()):
+            listed = answer.get("tools")
+            for each in listed if isinstance(listed, list) else ():
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
             session.mirror.admitted(

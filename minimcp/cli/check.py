@@ -232,7 +232,7 @@ class Probe:
     def take(self, data: bytes) -> Any:
         """Note a message; its JSON, or None where it is none."""
         self.log.append(f"<-- {_cut(data)}")
-        read = decode(data)
+        read = decode(data, exact=True)
         for each in read if isinstance(read, list) else [read]:
             if isinstance(each, InvalidMessage):
                 self.invalid.append(f"{each.reason}: {_cut(data)}")

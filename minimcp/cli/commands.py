@@ -35,6 +35,7 @@ from ..client.config import CONFIG_FILE, Servers, read_servers
 from ..client.tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..schema.mismatch import nearest
+from ..stdio.child import knows_python
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import (
     STDIN,
@@ -187,7 +188,7 @@ def _warn_of_host(server: Any, prog: str) -> None:
                 prog,
                 f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}",
             )
-        elif word in ("python", "python3"):
+        elif word in ("python", "python3") and knows_python():
             complain(
                 prog, f"{word} may be another Python where a host starts it: write {sys.executable}"
             )

@@ -22,11 +22,11 @@ from .. import (
     Cancelled,
     CancelToken,
     Client,
-    ConnectionFailed,
     StdioServer,
     __version__ as VERSION,
     connect,
 )
+from ..stdio.child import this_python
 from ..testing import Entry, Transcript
 from . import Parser, UsageError, tell
 from .terminal import read_line, styled, wants_colour
@@ -528,16 +528,13 @@ def demo_server() -> StdioServer:
     it was copied to.
 
     Raises:
-        ConnectionFailed: This process does not know its own interpreter.
+        ConnectionFailed: This program is frozen, or embeds Python.
     """
-    if not sys.executable:
-        raise ConnectionFailed(
-            "this Python is embedded and cannot start a second one: sys.executable is empty"
-        )
+    python = this_python(f"run the demo by an interpreter: python3 -m {PACKAGE} demo")
     options = ["-S"] if sys.flags.no_site else []
     search = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     return StdioServer(
-        [sys.executable, *options, "-m", f"{__package__}.demo_server"], env={"PYTHONPATH": search}
+        [python, *options, "-m", f"{__package__}.demo_server"], env={"PYTHONPATH": search}
     )
 
 

@@ -18,9 +18,9 @@ from difflib import unified_diff
 from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 from .. import connect
-from ..client.config import CONFIG_FILE, read_json, read_servers, strict_json
+from ..client.config import CONFIG_FILE, URLS, read_json, read_servers, strict_json
 from ..errors import McpError
-from ..stdio.child import StdioServer
+from ..stdio.child import StdioServer, this_python
 from . import Parser, UsageError, clean, one_line
 from .run import split_file
 from .terminal import split_pair
@@ -188,6 +188,7 @@ def _whole(file: str) -> str:
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     """The name of the server and its entry, after the server has answered."""
+    python = this_python("run this command with the Python interpreter that the host shall start")
     file = _whole(options.file)
     env = dict(map(split_pair, options.env))
     ways = [["-m", __name__.partition(".")[0], "run", file]]
@@ -199,7 +200,7 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
         args, called = _that_answers(ways, env)
         name = options.name or called or name
     entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
-    entry.update(command=sys.executable, args=args)
+    entry.update(command=python, args=args)
     return name, {**entry, "env": env} if env else entry
 
 
@@ -301,9 +302,6 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 MASK = "***"
 
-# Members of an entry that hold a URL.
-URLS = ("url", "httpUrl", "serverUrl")
-
 # Names of options, and beginnings of values, that hold a secret.
 SECRET_OPTION = re.compile(r"(?i)key|token|secret|passw|auth|credential|header|cookie|\bpat\b")
 SECRET_VALUE = re.compile(r"sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|eyJ|AKIA|AIza")
@@ -364,7 +362,7 @@ def _shown(entry: Any) -> Any:
         return entry
     shown = dict(entry)
     for name, value in entry.items():
-        if name in ("env", "headers") and isinstance(value, Mapping):
+        if name in ("env", "headers", "http_headers") and isinstance(value, Mapping):
             shown[name] = list(value)
         elif name in URLS and isinstance(value, str):
             shown[name] = _masked_url(value)

@@ -18,6 +18,7 @@ from typing import Any, Mapping, Sequence
 from ..client.connect import no_file
 from ..server.options import has_marks
 from ..server.server import Server
+from ..stdio.child import this_python
 from . import Parser, UsageError, complain, tell
 
 # Interval at which ``--reload`` looks at the files.
@@ -203,6 +204,7 @@ def _servers(variables: Mapping[str, Any]) -> dict[str, Any]:
 def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
     """Serve over HTTP; when a file has changed, close the server and let this process begin anew,
     as it was begun."""
+    python = this_python("--reload starts this command again, and needs an interpreter")
     host, port = options.http
     folder, environment, watched = os.getcwd(), dict(os.environ), os.path.abspath(path)
     if port == 0:  # the same after each change
@@ -236,7 +238,7 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
     if changed.is_set():
         tell(f"{path} or a module beside it has changed")
         command = [
-            sys.executable,
+            python,
             "-m",
             __name__.partition(".cli.")[0],
             "run",
@@ -254,7 +256,7 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
             import subprocess
 
             return subprocess.call(command, env=environment)
-        os.execve(sys.executable, command, environment)
+        os.execve(python, command, environment)
     return code
 
 

@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
+import logging
 import threading
 from copy import copy
 from functools import partial
@@ -20,12 +21,15 @@ from ..errors import (
     InvalidParams,
     MethodNotFound,
     ProtocolViolation,
+    RpcError,
     SessionGone,
     UnsupportedRevision,
+    logger,
     one_line,
 )
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Failure, Json, size_of
+from ..types.base import Faults, Wire
 from .cache import USES, Key
 from .host import Answerer, Result
 from .reconnect import Reconnector
@@ -40,7 +44,10 @@ from .session import (
     wait_until,
 )
 
+log = logger("minimcp.client")
+
 T = TypeVar("T")
+W = TypeVar("W", bound=Wire)
 Seconds = Optional[float]
 
 # What says that the server did not run a request, and how often it is sent again then.
@@ -64,6 +71,14 @@ MOST_ROUNDS = 10
 # Seconds before a call is sent again that the server only put off; the pause doubles with each
 # round.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
+
+
+# Members by which a warning names a malformed item of a list.
+NAMING = ("name", "uri", "uriTemplate", "taskId")
+
+# Warnings about malformed parts of results that one client remembers, so that it does not repeat
+# them.
+MAX_REPORTED = 1000
 
 
 # As ``timeout=``: what the client was connected with.
@@ -331,49 +346,134 @@ class Call:
     def pages(self, method: str, member: str, read: Callable[[Any], T], cache: str) -> list[T]:
         """All items of a list, page after page.
 
-        A server that refuses the cursor of a later page is asked once more from the beginning: the
-        pages before it may have been kept for too long.
+        A malformed item is left out, and a warning names it. A server that refuses the cursor of a
+        later page is asked once more from the beginning: the pages before it may have been kept for
+        too long.
+
+        In revisions with a handshake, servers in Go and Java write an empty cursor on the last
+        page. It is followed once. If it leads to an error, to the first page again or to another
+        empty cursor, the list ends there.
 
         Args:
             method: Of the list.
             member: Of each result, that has the items.
-            read: Makes an object of an item; ValueError says that it makes no sense.
+            read: Makes an object of an item, such as `Tool.from_wire`. ValueError and
+                ProtocolViolation reject the item.
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000
+            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over 1,000
                 pages, or 128 MiB.
         """
         items: list[T] = []
         cursors: set[int] = set()  # their hashes, for one may be as long as a message
         params: dict[str, Json] = {}
+        first_page: Json = None
         left = LIST_BYTES
         is_second_walk = False
         while len(cursors) < MOST_PAGES:
+            may_be_over = params.get("cursor") == "" and self.session.era.revision.handshake
             try:
                 result = self.fetch(method, params, cache=cache)
-            except InvalidParams:
-                if not params or is_second_walk:
+            except RpcError as error:
+                if may_be_over:
+                    return items
+                if not params or is_second_walk or not isinstance(error, InvalidParams):
                     raise
                 self._host.cache.evict(method)
                 items, cursors, params, left, is_second_walk = [], set(), {}, LIST_BYTES, True
                 continue
-            if not isinstance(result.get(member), list):
-                raise ProtocolViolation(f"a result of {method} has a list of {member}", result)
-            left -= size_of(result[member], left)
+            page = result.get(member)
+            if page is None:
+                self.report(method, f"{member} is missing: read as an empty list")
+                page = []
+            if not isinstance(page, list):
+                rule = f"a result of {method} has a list of {member}"
+                if not params:
+                    raise ProtocolViolation(rule, result)
+                self.report(method, f"{rule}: the list ends here, and may be incomplete")
+                return items
+            if may_be_over and page == first_page:
+                return items
+            first_page = page if first_page is None else first_page
+            left -= size_of(page, left)
             if left < 0:
                 raise ProtocolViolation(f"{method} lists more than {LIST_BYTES} bytes of memory")
-            items += read_result(
-                method, lambda result: [read(item) for item in result[member]], result
-            )
+            items += self._readable(method, member, read, page)
             cursor = result.get("nextCursor")
-            if cursor is None:
+            if cursor is None or (may_be_over and cursor == ""):
                 return items
-            if not isinstance(cursor, str) or hash(cursor) in cursors:
+            if not isinstance(cursor, str):
+                self.report(
+                    method,
+                    f"nextCursor must be a string, not {one_line(cursor)}: the list ends here, and "
+                    "may be incomplete",
+                )
+                return items
+            if hash(cursor) in cursors:
                 raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
             cursors.add(hash(cursor))
             params = {"cursor": cursor}
         raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
+
+    # ------------------------------------------------------------ malformed parts
+
+    def _readable(
+        self, method: str, member: str, read: Callable[[Any], T], page: list[Json]
+    ) -> list[T]:
+        """Return the items of a page without those that cannot be read, and log each fault."""
+        items: list[T] = []
+        faults = Faults(member)
+        salvage = getattr(getattr(read, "__self__", None), "salvage", None)
+        for index, item in enumerate(page):
+            part, before = faults.at(index), len(faults.found)
+            try:
+                items.append(read(item))
+                continue
+            except (ValueError, ProtocolViolation) as error:
+                fault = error
+            known = item if isinstance(item, dict) else {}
+            name = next((known[key] for key in NAMING if isinstance(known.get(key), str)), None)
+            part.where += "" if name is None else f" ({one_line(name)!r:.80})"
+            try:
+                if salvage is None:
+                    raise fault
+                items.append(salvage(item, part))
+            except (ValueError, ProtocolViolation) as error:
+                part.replace(before, f"is left out: {error}")
+        self.report_all(method, faults)
+        return items
+
+    def read(self, method: str, kind: type[W], result: Params) -> W:
+        """Return a result as an object. Malformed parts of it are kept raw and logged.
+
+        Raises:
+            ProtocolViolation: Nothing of it can be read.
+        """
+        try:
+            return kind.from_wire(result)
+        except ValueError:
+            faults = Faults()
+        try:
+            return kind.salvage(result, faults)
+        except ValueError as error:
+            raise ProtocolViolation(f"a result of {method}: {error}", result) from None
+        finally:
+            self.report_all(method, faults)
+
+    def report_all(self, method: str, faults: Faults) -> None:
+        """Log the malformed parts of a result."""
+        for where, reason in faults.found:
+            self.report(method, f"{where}: {reason}")
+
+    def report(self, method: str, fault: str) -> None:
+        """Log a malformed part of a result: as a warning when it is first seen."""
+        reported = self._host.reported
+        line = f"{self.session.name}: {method}: {fault}"
+        level = logging.DEBUG if line in reported else logging.WARNING
+        if len(reported) < MAX_REPORTED:
+            reported.add(line)
+        log.log(level, "<-- %s", line)
 
 
 def read_result(method: str, read: Callable[[Any], T], result: Params) -> T:

@@ -22,12 +22,20 @@ from .. import types
 from ..engine.pool import Pool, this_thread, waiting
 from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
-from ..errors import HeaderMismatch, McpError, MethodNotFound, ToolError, logger
+from ..errors import (
+    HeaderMismatch,
+    InvalidParams,
+    McpError,
+    MethodNotFound,
+    ToolError,
+    logger,
+    one_line,
+)
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
 from ..types import CallToolResult, Prompt, Tool
-from .calls import DEFAULT, NOT_RUN, Call, Seconds, read_result
+from .calls import DEFAULT, NOT_RUN, Call, Seconds
 from .host import Era, Rootlike, as_roots
 from .reconnect import Reconnector
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
@@ -143,7 +151,8 @@ class Client:
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
-        """What the server declares, as it came: ``"tools" in client.capabilities``."""
+        """What the server declares: ``"tools" in client.capabilities``. ``[]`` and ``true`` in the
+        place of an object are read as an empty one; all else is as it arrived."""
         return self._era.peer.capabilities
 
     @property
@@ -317,7 +326,8 @@ class Client:
         if mirror is not None and not call.session.era.revision.handshake:
             tools = mirror.admitted(tools, call.deadline)
         call.session.schemas.remember(tools)
-        return tools
+        offers = self._host.offers
+        return tools if offers is None else [tool for tool in tools if offers(tool.name)]
 
     @keywords_shown
     def call_tool(
@@ -357,9 +367,16 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        return self._carry_out(
-            call, _call_params(name, arguments), None, on_progress, raise_on_error
-        )
+        params = self._call_params(name, arguments)
+        return self._carry_out(call, params, None, on_progress, raise_on_error)
+
+    def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
+        """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
+        params = _call_params(name, arguments)
+        offers = self._host.offers
+        if offers is not None and not offers(name):
+            raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
+        return params
 
     def _carry_out(
         self,
@@ -411,7 +428,7 @@ class Client:
         self, call: Call, name: Optional[str], result: Params, raise_on_error: bool
     ) -> CallToolResult:
         """The result of a call of a tool as an object; None for a tool whose name is not known."""
-        typed = read_result("tools/call", CallToolResult.from_wire, result)
+        typed = call.read("tools/call", CallToolResult, result)
         schemas = call.session.schemas
         if typed.is_error:
             if raise_on_error:
@@ -481,7 +498,7 @@ class Client:
                 raise TypeError(
                     f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
                 )
-        params = [_call_params(*each) for each in pairs]
+        params = [self._call_params(*each) for each in pairs]
         outcomes: list[Optional[Outcome]] = [
             *call.session.request_all("tools/call", params, call.deadline, cancel)
         ]
@@ -544,7 +561,7 @@ class Client:
 
         call = Call(self._sessions, timeout, cancel, "tools")
         need_tasks(call)
-        params = _call_params(name, arguments)
+        params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
             asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
             return Task.read(
@@ -635,7 +652,7 @@ class Client:
         result = call.fetch(
             "resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache
         )
-        return read_result("resources/read", types.ReadResourceResult.from_wire, result)
+        return call.read("resources/read", types.ReadResourceResult, result)
 
     # ------------------------------------------------------------ skills
 
@@ -720,10 +737,9 @@ class Client:
         params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        result = Call(self._sessions, timeout, cancel, "prompts").request(
-            "prompts/get", params, on_progress
-        )
-        return read_result("prompts/get", types.GetPromptResult.from_wire, result)
+        call = Call(self._sessions, timeout, cancel, "prompts")
+        result = call.request("prompts/get", params, on_progress)
+        return call.read("prompts/get", types.GetPromptResult, result)
 
     # ------------------------------------------------------------ completion
 
@@ -774,7 +790,7 @@ class Client:
         if revision.completions_capability:
             call.session.need("completions")
         result = call.request("completion/complete", params)
-        return read_result("completion/complete", types.Completion.from_wire, result)
+        return call.read("completion/complete", types.Completion, result)
 
     # ------------------------------------------------------------ changes
 

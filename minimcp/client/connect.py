@@ -43,15 +43,27 @@ from ..errors import (
     UnsupportedRevision,
     error_from_peer,
 )
-from ..protocol.lifecycle import Handshake, Peer, PerRequest, judge_probe, server_info
+from ..protocol.lifecycle import (
+    Handshake,
+    PerRequest,
+    described_server,
+    judge_probe,
+    server_info,
+)
 from ..protocol.messages import Json, size_of
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, nearest, refuse_options
-from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
+from ..stdio.child import (
+    CLOSE_SECONDS,
+    ChildTransport,
+    StdioServer,
+    knows_python,
+    this_python,
+)
 from ..types import Implementation
 from .client import Client
-from .config import CONFIG_FILE, Config, read_servers
+from .config import CONFIG_FILE, Config, Entry, read_servers
 from .host import NAMES, Host, Rootlike
 from .reconnect import Reconnector
 from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, expect
@@ -76,8 +88,8 @@ GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
 over then."""
 
-SCRIPTS = {".py": sys.executable, ".js": "node", ".mjs": "node"}
-"""What runs a file, by its ending; other files run themselves."""
+SCRIPTS = {".py": "", ".js": "node", ".mjs": "node"}
+"""What runs a file, by its ending; empty for this Python. Other files run themselves."""
 
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
@@ -97,6 +109,16 @@ SERVES_HTTP = re.compile(r" serves at (https?://[\w.:/\[\]-]{1,200})")
 DESCRIPTION_BYTES = 4 * 1024 * 1024
 """Bytes of memory that a server may take to describe itself."""
 
+CALL_SECONDS = 60.0
+START_SECONDS = 60.0
+"""The defaults of ``timeout`` and ``connect_timeout``. `connect` compares by identity: a config may
+replace a default, and not a number that the program gave."""
+
+RESTART = "connect(..., restart=True) starts the server again at the next call"
+
+SHOWN_SOURCES = 3
+"""Members of an entry whose source a message names."""
+
 MOST_PROBES = 3
 """The first, and twice more for a server that names another revision; it may name the one that it
 refused."""
@@ -107,8 +129,8 @@ def connect(
     target: Connectable,
     *,
     revision: str = "auto",
-    timeout: Optional[float] = 60.0,
-    connect_timeout: Optional[float] = 60.0,
+    timeout: Optional[float] = CALL_SECONDS,
+    connect_timeout: Optional[float] = START_SECONDS,
     probe_timeout: float = 5.0,
     restart: bool = False,
     cache: bool = True,
@@ -252,6 +274,12 @@ def connect(
         cache=cache,
         connection=str(target) if config is not None else None,
     )
+    if found.entry is not None:
+        host.offers = found.entry.offers
+        if timeout is CALL_SECONDS and found.entry.timeout is not None:
+            timeout = found.entry.timeout
+        if connect_timeout is START_SECONDS and found.entry.connect_timeout is not None:
+            connect_timeout = found.entry.connect_timeout
     if client_info is None:
         client_info = Implementation(
             os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION
@@ -271,6 +299,8 @@ def connect(
     except BaseException:
         host.close()
         raise
+    if not restart and isinstance(sessions.newest.transport, ChildTransport):
+        sessions.newest.transport.advice = RESTART
     return Client(sessions, send_shutdown=send_shutdown)
 
 
@@ -504,17 +534,11 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
             return "silent" if answer is None else "refused"
         revision = verdict.revision
         if isinstance(answer, dict):
-            peer = Peer(revision, info=server_info(answer), capabilities=answer["capabilities"])
-            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
-            instructions = answer.get("instructions")
-            session.agree(
-                PerRequest(
-                    revision,
-                    peer,
-                    envelope,
-                    instructions if isinstance(instructions, str) else None,
-                )
+            peer, instructions = described_server(
+                "server/discover", revision, server_info(answer), answer
             )
+            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+            session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
     raise UnsupportedRevision(
         f"{session.name}: the server refuses the revisions that it names itself"
@@ -610,6 +634,8 @@ class Target(NamedTuple):
     """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this process."""
     is_web: bool = False
     """Whether it is an `HttpServer`."""
+    entry: Optional[Entry] = None
+    """What a config says about it; None if it was not named in one."""
 
 
 def read_target(
@@ -641,12 +667,11 @@ def read_target(
         _refuse(web, f"{_WEB} are part of the config")
         expect(target, str, "with config= a server is given by its name, a str")
         servers = read_servers(config)
-        what = (
-            f"the server {target!r} of {servers.where}"
-            if servers.where
-            else f"the server {target!r}"
-        )
-        return read_target(servers.target(target))._replace(what=what)
+        entry = servers.entry(target)
+        what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
+        if entry.sources:
+            what += f": {', '.join(entry.sources[:SHOWN_SOURCES])}"
+        return read_target(entry.target)._replace(what=what, entry=entry)
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from ..http.client import HttpServer
 
@@ -749,7 +774,8 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
             )
         if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
             runner = SCRIPTS[os.path.splitext(words[0])[1]]
-            first = "sys.executable" if runner is sys.executable else repr(runner)
+            python = "sys.executable" if knows_python() else "'python3'"
+            first = repr(runner) if runner else python
             way = f"write connect([{first}, {', '.join(map(repr, words))}])"
             raise ConnectionFailed(
                 f"{target!r} was taken for a command line, and {words[0]} is no program: {way}"
@@ -802,8 +828,11 @@ def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
     runner = SCRIPTS.get(path.suffix)
     if runner is None:
         return [str(path.absolute())]
-    if path.is_file():
-        return [runner, str(path.absolute())]
-    if not (Path(cwd) / path).is_file():
+    is_here = path.is_file()
+    if not is_here and not (Path(cwd) / path).is_file():
         raise ConnectionFailed(no_file(str(path), cwd))
-    return [runner, str(path)]
+    command = str(path.absolute()) if is_here else str(path)
+    if not runner:
+        way = f"name the Python interpreter that runs the server: ['python3', {command!r}]"
+        runner = this_python(way)
+    return [runner, command]

@@ -148,6 +148,10 @@ class Host:
             self.names.update(each.names)
         # What a change makes stale, before anybody hears of it.
         self.cache = Cache(limits.cache_bytes if cache else 0)
+        # Whether a tool of this name is offered to the program; None offers all.
+        self.offers: Optional[Callable[[str], bool]] = None
+        # Malformed parts of results that were logged already; see `Call.report`.
+        self.reported: set[str] = set()
         self.pool = Pool(limits.workers, name="minimcp-client")
         self._dispatcher = Dispatcher(
             float("inf") if limits.backlog_bytes is None else limits.backlog_bytes, self.context

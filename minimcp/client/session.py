@@ -474,7 +474,8 @@ class ClientSession(ConnectionRole):
             if isinstance(error, ToolError):  # an old server's own code for a tool that failed
                 error.result = CallToolResult([Text(answer.message)], is_error=True)
             raise error
-        kind = answer.get("resultType", "complete")
+        kind = answer.get("resultType")
+        kind = "complete" if kind is None else kind  # null counts as absent
         if kind == "complete" or era is None or era.revision.handshake:
             return answer
         if isinstance(kind, str) and method in self.host.result_types.get(kind, ((),))[0]:

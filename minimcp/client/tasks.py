@@ -86,7 +86,8 @@ class Task:
 
     def _take(self, wire: Mapping[str, Json]) -> None:
         """Learn from how the server describes it."""
-        if wire.get("status") not in STATES or wire.get("taskId") != self.id:
+        status = wire.get("status")
+        if type(status) is not str or status not in STATES or wire.get("taskId") != self.id:
             raise ProtocolViolation(
                 f"the task {self.id!r:.60} has a status of {', '.join(sorted(STATES))}", wire
             )

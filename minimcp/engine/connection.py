@@ -47,6 +47,7 @@ from typing import Any, Callable, Optional, Union
 
 from ..errors import (
     INVALID_REQUEST,
+    PARSE_ERROR,
     ConnectionLost,
     McpError,
     ProtocolViolation,
@@ -601,6 +602,11 @@ class Connection(Sink):
             and broken.id is not None
             and self.calls.settle(broken.id, violation)
         ):
+            return
+        meant = None
+        if broken.id is None and broken.code == PARSE_ERROR:
+            meant = self.calls.meant_by(frame)
+        if meant is not None and self.calls.settle(meant.id, violation):
             return
         if broken.kind in _UNANSWERED:
             return

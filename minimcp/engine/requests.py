@@ -8,6 +8,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancella
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from contextvars import Context
@@ -52,6 +53,7 @@ from ..protocol.messages import (
     encode_result,
     failure,
     is_id,
+    readable_ids,
     size_of,
     wire_failure,
 )
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from .batch import Batch
 
 log = logger("minimcp.requests")
+
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 # Methods of calls that are given up without telling the peer.
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
@@ -231,6 +235,29 @@ class Calls:
         """The waiting call with this id (of this very type), or None."""
         return self._table.get(id) if is_id(id) else None
 
+    def answered_by(self, id: Any) -> Optional[PendingCall]:
+        """Return the waiting call that a response with this id answers, or None.
+
+        The ids of a client are integers. Some peers write them back as text: ``"1"`` means 1.
+        """
+        call = self.find(id)
+        if call is None and type(id) is str and _DECIMAL.fullmatch(id):
+            call = self._table.get(int(id))
+        return call
+
+    def meant_by(self, line: bytes) -> Optional[PendingCall]:
+        """Return the waiting call that a line responds to although it is not valid JSON, or None.
+
+        The line must look like a response and contain the id of exactly one waiting call.
+        """
+        found: Optional[PendingCall] = None
+        for id in readable_ids(line):
+            call = self.answered_by(id)
+            if call is not None and found is not None and call is not found:
+                return None
+            found = call or found
+        return found
+
     def progress(self, params: Result) -> Optional[PendingCall]:
         """Hand the params of a progress notification to the call that they are for, and return it."""
         token = params.get("progressToken")
@@ -380,6 +407,9 @@ class Calls:
     def settle(self, id: Id, ending: Ending) -> bool:
         """End the call with this id; False when there is none. Never blocks, any thread."""
         call = self._table.pop(id, None)
+        if call is None:
+            meant = self.answered_by(id)  # by an id that the peer wrote as text
+            call = None if meant is None else self._table.pop(meant.id, None)
         if call is None:
             return False
         call.end(ending)

@@ -33,6 +33,7 @@ from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningReques
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     AuthorizationError,
     Busy,
     Cancelled,
@@ -618,7 +619,7 @@ class HttpClientSession(ClientSession):
             self.refused = response.status if opens else None
             answer, error = self.error_of(response)
         status = response.status
-        is_own = answer is not None and answer.id == call.id
+        is_own = answer is not None and self.calls.answered_by(answer.id) is call
         may_end = not opens and self._may_end_session(status, answer if is_own else None)
         # Without a response to this call, the specification gives 404 this meaning. Everything else
         # is ambiguous, so the server is asked.
@@ -696,7 +697,7 @@ class HttpClientSession(ClientSession):
         shown = one_line(self._fetcher.masked_bytes(body[:ERROR_BYTES]))
         what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}{_page(kind)}"
         raise ProtocolViolation(
-            f"{self.name}: {call.method} was answered by what is no answer: {what}"
+            f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: {what}"
         )
 
     def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
@@ -715,7 +716,8 @@ class HttpClientSession(ClientSession):
         answer = self._response_in(body, kind)
         shown = self._fetcher.masked_bytes(body)[:SHOWN_BYTES]
         text = one_line(shown.decode("utf-8", "replace").strip(), SHOWN_BYTES)
-        told = f"{self.name}: HTTP {status}" + (f": {text}" if text else ", and nothing more")
+        told = f"{self.name}{self._fetcher.route}: HTTP {status}"
+        told += f": {text}" if text else ", and nothing more"
         for name in TELLING_HEADERS:
             if name in headers:
                 told += f" ({name}: {one_line(self._fetcher.masked(headers[name]))})"
@@ -861,7 +863,7 @@ class HttpClientSession(ClientSession):
         for message in decoded if isinstance(decoded, list) else (decoded,):
             if isinstance(message, (Response, Failure)):
                 id, ending = message.id, _ending(message)
-                if call is not None and id in (None, call.id):
+                if call is not None and (id is None or self.calls.answered_by(id) is call):
                     call.answer = call.answer or ending
                 elif (
                     call is not None or id is None or not self.calls.settle(id, ending)
@@ -914,6 +916,9 @@ class HttpClientSession(ClientSession):
         )
         data = self._fetcher.masked_bytes(data)
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
+        if id is None and broken.code == PARSE_ERROR:
+            meant = self.calls.meant_by(data)
+            id = None if meant is None else meant.id
         if (
             id is not None
             and broken.kind in ("response", "unknown")

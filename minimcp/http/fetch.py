@@ -438,13 +438,16 @@ class Fetcher:
             url, dict(proxies or {}), True, verify, cert
         )
         self._settings["proxies"] = self._clean_proxies(self._settings["proxies"])
+        # How the server is reached, for messages; empty if directly.
+        self.route = proxy_in_words(url, self._settings["proxies"], proxies)
+        self._bundle = bundle_in_words(self._settings["verify"], verify)
         self._pools: dict[str, tuple[Any, str]] = {}
         self._moved: dict[str, str] = {}
         try:
             authorization = self._prepared("GET", url).headers.get("Authorization")
             self._pool(url)
         except (requests.RequestException, OSError, ValueError) as error:
-            raise ValueError(f"{self.shown}: {first_words(error)}") from None
+            raise ValueError(f"{self.shown}: {first_words(error)}{self._bundle}") from None
         if authorization is not None:  # of a URL with a user's name in it
             given["Authorization"] = authorization
         self._headers = {"User-Agent": f"minimcp/{__version__}", **given}
@@ -519,7 +522,7 @@ class Fetcher:
         body: Optional[bytes],
         url: str,
     ) -> HttpResponse:
-        where = f"{method} {self.shown}"
+        where = f"{method} {without_secrets(self._moved.get(url, url))}"
         headers = {**self._headers, **headers}
         if self._auth is not None and not self._has_auth_object:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -544,7 +547,7 @@ class Fetcher:
         except McpError:
             raise
         except Exception as error:  # its own words and its causes may show a secret
-            raise _flat(where, error, self.masked) from None
+            raise _flat(where, error, self.masked, self.route, self._bundle) from None
         finally:
             current.request = None
 
@@ -711,6 +714,51 @@ def without_secrets(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping[str, str]]) -> str:
+    """Return the proxy that requests to a URL go through, and which setting says so, for messages.
+
+    Args:
+        url: The URL.
+        proxies: All that apply, by scheme, as `requests` merges them.
+        given: Those that the program gave; None if none.
+
+    Returns:
+        For example " through the proxy http://a:3128 (the environment variable https_proxy)"; empty
+        if there is no proxy.
+    """
+    from requests.utils import prepend_scheme_if_needed, select_proxy
+
+    proxy = select_proxy(url, proxies)
+    if not proxy:
+        return ""
+    scheme = urlsplit(url).scheme.lower()
+    names = [f"{kind}_proxy" for kind in (scheme, "all")]
+    names = [each for name in names for each in (name, name.upper())]
+    setting = next((name for name in names if os.environ.get(name, "").strip() == proxy), None)
+    chosen = select_proxy(url, given or {})
+    if isinstance(chosen, str) and chosen.strip() == proxy:
+        source = "proxies="
+    elif setting is not None:
+        source = f"the environment variable {setting}"
+    else:
+        source = "the settings of the system"
+    return (
+        f" through the proxy {without_secrets(prepend_scheme_if_needed(proxy, 'http'))} ({source})"
+    )
+
+
+def bundle_in_words(used: Any, given: Any) -> str:
+    """Return which setting of the environment names the certificates that servers are checked by,
+    for messages; empty if none does."""
+    if not isinstance(used, str) or used == given:
+        return ""
+    names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    setting = next((name for name in names if os.environ.get(name) == used), None)
+    if setting is None:
+        return ""
+    return f" (it is checked by {used}, from the environment variable {setting})"
+
+
 # ------------------------------------------------------------ secrets
 
 
@@ -862,11 +910,30 @@ def _adapted(manager: Any) -> Any:
 # ------------------------------------------------------------ errors of libraries
 
 
-def _flat(where: str, error: Exception, masked: Callable[[str], str]) -> Exception:
-    """Return one of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised."""
+def _flat(
+    where: str,
+    error: Exception,
+    masked: Callable[[str], str],
+    route: str = "",
+    bundle: str = "",
+) -> Exception:
+    """Return one of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised.
+
+    Args:
+        where: What was asked.
+        error: What was raised.
+        masked: Replaces secrets in a text.
+        route: The proxy, as `proxy_in_words` names it.
+        bundle: The certificates, as `bundle_in_words` names them.
+    """
     told = masked(first_words(error))
+    where += route
     if isinstance(error, NotConnected):
         why = next((why for word, why in LIKELY.items() if word in told), "")
+        if "CERTIFICATE" in told:
+            why += bundle
+        elif route:
+            why = ": does the proxy run, and does it allow this? NO_PROXY=HOST goes around it"
         return ConnectionFailed(f"{where}: no connection: {told}{why}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
         return ConnectionFailed(f"{where}: cannot be sent: {told}")

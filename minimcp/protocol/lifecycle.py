@@ -21,10 +21,13 @@ from ..errors import (
     ProtocolViolation,
     RpcError,
     UnsupportedRevision,
+    logger,
     one_line,
 )
 from .messages import Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
+
+log = logger("minimcp.protocol")
 
 _PREFIX = "io.modelcontextprotocol/"
 VERSION_KEY = _PREFIX + "protocolVersion"
@@ -120,6 +123,31 @@ class Peer:
         return f"<Peer {self.info.get('name', 'unnamed')!r} {self.revision.name}>"
 
 
+def read_capabilities(declared: Json) -> Optional[dict[str, Json]]:
+    """Return what a peer declares, or None if it is not an object.
+
+    PHP writes ``[]`` for an empty object, and some peers write ``true``. Both stand for an empty
+    object in the place of the capabilities, of one of them, or of an extension.
+    """
+    if declared == [] or declared is True:
+        return {}
+    if type(declared) is not dict:
+        return None
+    read = {name: _empty_object(value) for name, value in declared.items()}
+    extensions = read.get("extensions")
+    if type(extensions) is dict:
+        read["extensions"] = {name: _empty_object(value) for name, value in extensions.items()}
+    return read
+
+
+def _empty_object(value: Json) -> Json:
+    if value is True or value == []:
+        return {}
+    if type(value) is dict:  # flags such as ``listChanged`` stay true
+        return {name: {} if each == [] else each for name, each in value.items()}
+    return value
+
+
 def _path(capability: str) -> list[str]:
     return (
         ["extensions", capability[4:]] if capability.startswith("ext:") else capability.split(".")
@@ -213,7 +241,8 @@ class Handshake(Agreement):
         )
         if offer.strict_version and revision.name != wanted:
             raise InvalidParams("Unsupported protocol version", refused)
-        info, capabilities = params.get("clientInfo"), params.get("capabilities")
+        info = params.get("clientInfo")
+        capabilities = read_capabilities(params.get("capabilities"))
         if not isinstance(info, dict) or not isinstance(capabilities, dict):
             raise InvalidParams(
                 f"{'capabilities' if isinstance(info, dict) else 'clientInfo'} is an object"
@@ -244,29 +273,53 @@ class Handshake(Agreement):
     def from_result(cls, result: Mapping[str, Json], wanted: Sequence[Revision]) -> Handshake:
         """The client's half: the session that a result of `initialize` opens.
 
+        The name and the instructions of the server are for people: if they cannot be read, they
+        count as absent, and a warning says so.
+
         Raises:
-            ProtocolViolation: The result lacks what it must have.
+            ProtocolViolation: The result has no protocolVersion or no capabilities.
             UnsupportedRevision: The server answered a revision that is not wanted.
         """
-        name, info, capabilities = (
-            result.get(key) for key in ("protocolVersion", "serverInfo", "capabilities")
-        )
-        if (
-            not isinstance(name, str)
-            or not isinstance(info, dict)
-            or not isinstance(capabilities, dict)
-        ):
+        name, capabilities = result.get("protocolVersion"), result.get("capabilities")
+        if not isinstance(name, str) or read_capabilities(capabilities) is None:
             raise ProtocolViolation(
                 "initialize answers protocolVersion, capabilities and serverInfo", result
             )
         revision = BY_NAME.get(name)
         if revision is None or revision not in wanted or not revision.handshake:
             raise _nothing_in_common([name], wanted)
-        instructions = result.get("instructions")
-        peer = Peer(revision, info=info, capabilities=capabilities)
-        return cls(
-            revision, peer, instructions=instructions if isinstance(instructions, str) else None
+        peer, instructions = described_server(
+            "initialize", revision, result.get("serverInfo"), result
         )
+        return cls(revision, peer, instructions=instructions)
+
+
+def described_server(
+    method: str, revision: Revision, info: Json, result: Mapping[str, Json]
+) -> tuple[Peer, Optional[str]]:
+    """Return a server as it describes itself, and its instructions; log what cannot be read.
+
+    Args:
+        method: The request that it answered.
+        revision: The revision that was agreed on.
+        info: Its name and version, as they arrived.
+        result: The answer, with ``capabilities`` that can be read, and maybe ``instructions``.
+    """
+    capabilities = read_capabilities(result.get("capabilities"))
+    instructions = result.get("instructions")
+    faults = []
+    if revision.handshake and not _names_itself(info):
+        faults.append(f"serverInfo must have a name, and is {one_line(info)}")
+    if not isinstance(instructions, (str, type(None))):
+        faults.append(f"instructions must be a string, not {one_line(instructions)}")
+    for fault in faults:
+        log.warning("<-- %s: %s: read as if it were absent", method, fault)
+    peer = Peer(revision, info=info if isinstance(info, dict) else None, capabilities=capabilities)
+    return peer, instructions if isinstance(instructions, str) else None
+
+
+def _names_itself(info: Json) -> bool:
+    return isinstance(info, dict) and isinstance(info.get("name"), str)
 
 
 class PerRequest(Agreement):
@@ -387,7 +440,7 @@ class ServerSession:
             raise InvalidParams(f"every request carries {' and '.join(missing)} in params._meta")
         version, capabilities, info = (
             meta[VERSION_KEY],
-            meta[CAPABILITIES_KEY],
+            read_capabilities(meta[CAPABILITIES_KEY]),
             meta.get(CLIENT_KEY),
         )
         if type(version) is not str:
@@ -458,12 +511,10 @@ def judge_probe(
     else:
         versions = answer.get("supportedVersions")
         names = (
-            isinstance(versions, list)
-            and versions
-            and all(isinstance(name, str) for name in versions)
+            [each for each in versions if isinstance(each, str)] if type(versions) is list else []
         )
-        if names and isinstance(answer.get("capabilities"), dict):
-            return _judge_versions(versions, wanted, "per-request")
+        if names and read_capabilities(answer.get("capabilities")) is not None:
+            return _judge_versions(names, wanted, "per-request")
         reason = "its answer to server/discover makes no sense"
     if any(revision.handshake for revision in wanted):
         return Verdict("handshake")
@@ -514,4 +565,4 @@ def server_info(result: Mapping[str, Json]) -> Optional[Mapping[str, Json]]:
     """How a result says who made it; None when it does not, or not in the right shape."""
     meta = result.get("_meta")
     info = meta.get(SERVER_KEY) if isinstance(meta, dict) else None
-    return info if isinstance(info, dict) and isinstance(info.get("name"), str) else None
+    return info if _names_itself(info) else None

@@ -13,7 +13,7 @@ import re
 import sys
 from json.encoder import encode_basestring
 from operator import index
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Iterator, NamedTuple, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -53,6 +53,9 @@ DIAGNOSED_BYTES = 64 * 1024
 
 # The beginning of a line that is an error, as `encode` writes it, up to its code.
 ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+
+# Characters of an id of text that is looked for in a line that cannot be read.
+MAX_ID = 200
 
 _SURROGATE = "[\ud800-\udfff]"
 
@@ -182,12 +185,14 @@ _strict: Any = json.JSONDecoder(
 )
 
 
-def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
+def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) -> Decoded:
     """Read one line.
 
     Args:
         line: UTF-8, without its line feed.
         max_depth: How deep arrays and objects may nest; None sets no limit but Python's own.
+        exact: True rejects what peers are forgiven: null or ``[]`` for an empty result, and null
+            beside a result or an error.
 
     Returns:
         A message, an `InvalidMessage`, or a list of both for an array. Never raises, whatever the
@@ -201,17 +206,19 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256) -> Decoded:
         if type(error) is ValueError:
             return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deep" if type(error) is RecursionError else "this is no JSON"
-        return InvalidMessage(PARSE_ERROR, reason)
+        return _unreadable(line, reason)
     if end < len(text):
         return InvalidMessage(
             PARSE_ERROR, f"this is no JSON: there is more after its end, at character {end}"
         )
     if max_depth is not None and len(text) > 2 * max_depth and _is_deeper(value, max_depth, text):
         return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
-    return [_message(item) for item in value] if type(value) is list else _message(value)
+    if type(value) is list:
+        return [_message(item, exact) for item in value]
+    return _message(value, exact)
 
 
-def _message(value: Json) -> Union[Message, InvalidMessage]:
+def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]:
     """The message that a decoded value is."""
     if type(value) is not dict:
         return InvalidMessage(INVALID_REQUEST, "a message is an object")
@@ -229,19 +236,29 @@ def _message(value: Json) -> Union[Message, InvalidMessage]:
         if type(id) is not int and not is_id(id):
             return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
         return tuple.__new__(Request, (id, method, params))
-    if "method" in value or ("result" in value) is ("error" in value):
+    has_result, has_error = "result" in value, "error" in value
+    if (
+        has_result and has_error and not exact
+    ):  # one of them is null, as in JSON-RPC 1.0: it counts as absent
+        has_result, has_error = value["result"] is not None, value["error"] is not None
+    if "method" in value or has_result is has_error:
         return _invalid(
             value,
             INVALID_REQUEST,
             "a message has a method, a result or an error, and one of them only",
         )
     has_id = type(id) is int or is_id(id)
-    if "result" in value:
-        if not has_id or type(value["result"]) is not dict:
+    if has_result:
+        result = value["result"]
+        if not exact and (
+            result is None or result == []
+        ):  # some peers, such as those in PHP, write {} so
+            result = {}
+        if not has_id or type(result) is not dict:
             return _invalid(
                 value, INVALID_REQUEST, "a result is an object and names its request's id"
             )
-        return tuple.__new__(Response, (id, value["result"]))
+        return tuple.__new__(Response, (id, result))
     error = value["error"]
     well_made = (
         type(error) is dict and type(error.get("code")) is int and type(error.get("message")) is str
@@ -260,12 +277,12 @@ def _invalid(value: Json, code: int, reason: str) -> InvalidMessage:
     id = value.get("id")
     if type(value.get("method")) is str:
         kind = "request" if "id" in value else "notification"
+    elif "method" not in value and ("result" in value or "error" in value):
+        kind = "response"
+        if type(id) is float and id.is_integer():
+            id = int(id)
     else:
-        kind = (
-            "response"
-            if "method" not in value and ("result" in value or "error" in value)
-            else "unknown"
-        )
+        kind = "unknown"
     return InvalidMessage(code, reason, id if is_id(id) else None, kind)
 
 
@@ -280,12 +297,12 @@ def _diagnose(line: bytes) -> InvalidMessage:
     try:
         value = json.loads(line.decode(), object_pairs_hook=keep, parse_constant=_no_constant)
     except UnicodeDecodeError:
-        return InvalidMessage(PARSE_ERROR, "a message is UTF-8")
+        return _unreadable(line, "a message is UTF-8")
     except RecursionError:
-        return InvalidMessage(PARSE_ERROR, "nested too deep")
+        return _unreadable(line, "nested too deep")
     except ValueError as error:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        return InvalidMessage(PARSE_ERROR, f"this is no JSON{details}")
+        return _unreadable(line, f"this is no JSON{details}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
         known = type(value) is dict and not value.keys().isdisjoint(("method", "result", "error"))
         return _invalid(
@@ -294,6 +311,45 @@ def _diagnose(line: bytes) -> InvalidMessage:
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
         value["id"] = None  # to answer either of its ids could end another call
     return _invalid(value, INVALID_REQUEST, "an object names a member twice")
+
+
+def _unreadable(line: bytes, reason: str) -> InvalidMessage:
+    """Describe a line that is not JSON. A response has its id, so that the call that it answers can
+    end; a request is answered without one."""
+    seems = diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
+    if seems.kind != "response":
+        return InvalidMessage(PARSE_ERROR, reason)
+    return seems._replace(code=PARSE_ERROR)
+
+
+_ANY_ID = re.compile(rf'"id"\s*:\s*(-?\d{{1,19}}(?![\w.])|"(?:[^"\\]|\\.){{0,{MAX_ID}}}")')
+_ANY_METHOD = re.compile(r'"method"\s*:\s*"')
+_ANY_ENDING = re.compile(r'"(?:result|error)"\s*:')
+
+
+def readable_ids(line: bytes) -> Iterator[Id]:
+    """Yield the ids in a line that looks like a response but is not one.
+
+    There may be several: ids of other things stand inside of results. So the caller may trust one
+    of them only if it is the only one that a call of its own has. A line with a method is a request
+    or a notification, maybe one that was printed, and has none.
+    """
+    text = line.decode("utf-8", "replace")
+    if _ANY_METHOD.search(text) or not _ANY_ENDING.search(text):
+        return
+    for found in _ANY_ID.finditer(text):
+        id = _id_from(found[1])
+        if id is not None:
+            yield id
+
+
+def _id_from(text: str) -> Optional[Id]:
+    """Return the id that a piece of JSON is, or None if it is not one."""
+    try:
+        id = json.loads(text)
+    except ValueError:
+        return None
+    return id if is_id(id) else None
 
 
 def size_of(value: Json, most: float = float("inf")) -> int:
@@ -359,12 +415,7 @@ def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     members = re.findall(_MEMBER, first["members"])
     names = {first["name"], *(name for name, _ in members)}
     ids = {value for name, value in members if name == "id"} | ({last[1]} if last else set())
-    found = (
-        decode(f'{{"jsonrpc":"2.0","id":{ids.pop()},"method":"m"}}'.encode())
-        if len(ids) == 1
-        else None
-    )
-    id = found.id if isinstance(found, Request) and not first["array"] else None
+    id = _id_from(ids.pop()) if len(ids) == 1 and not first["array"] else None
     kind = "unknown" if id is None else "request"
     return InvalidMessage(
         INVALID_REQUEST, reason, id, "response" if names & {"result", "error"} else kind

@@ -282,7 +282,13 @@ class ListRoots(Question):
         roots = result.get("roots")
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
-        return [types.Root.from_wire(root) for root in roots]
+        found = []
+        for index, root in enumerate(roots):
+            try:
+                found.append(types.Root.from_wire(root))
+            except ValueError as error:
+                log.warning("<-- roots/list: roots[%d] is left out: %s", index, error)
+        return found
 
 
 def _answer(result: Mapping[str, Json]) -> types.Answer:

@@ -28,6 +28,7 @@ from ..types.content import (
     ResourceLink,
     Text,
     UnknownContent,
+    check_sendable,
 )
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
@@ -65,6 +66,7 @@ def fit(block: Any, revision: Revision) -> dict[str, Json]:
         block = EmbeddedResource(contents, annotations=block.annotations)
     elif block.type not in revision.content_kinds and not isinstance(block, UnknownContent):
         block = Text(f"{block.name}: {block.uri}", annotations=block.annotations)
+    check_sendable(block)
     wire: dict[str, Json] = block.to_wire()
     return wire
 

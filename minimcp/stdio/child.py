@@ -127,6 +127,30 @@ class StdioServer:
         return f"StdioServer({list(self.command)!r}, env={sorted(self.env)!r}, cwd={self.cwd!r})"
 
 
+def this_python(instead: str) -> str:
+    """Return the path of this Python interpreter, to start a server with.
+
+    In a frozen program (PyInstaller, cx_Freeze) ``sys.executable`` is the program itself, which
+    would start itself again and again.
+
+    Args:
+        instead: What to write where the interpreter is not known.
+
+    Raises:
+        ConnectionFailed: This program is frozen, or embeds Python.
+    """
+    if not knows_python():
+        is_frozen = bool(getattr(sys, "frozen", False))
+        why = "is frozen: sys.executable is the program itself" if is_frozen else "embeds Python"
+        raise ConnectionFailed(f"this program {why}, and no Python interpreter is known: {instead}")
+    return sys.executable
+
+
+def knows_python() -> bool:
+    """Whether ``sys.executable`` is a Python interpreter."""
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
+
+
 def _text(what: str, value: Any) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
@@ -178,6 +202,9 @@ class ChildTransport(StreamTransport):
         ConnectionFailed: It cannot be started; nothing is left behind.
         TypeError: `stderr` is none of these.
     """
+
+    advice = ""
+    """What the message of a loss ends with; empty for nothing."""
 
     def __init__(
         self,
@@ -327,8 +354,9 @@ class ChildTransport(StreamTransport):
             self._was_read = self.sent > self._unread()
         code, tail = self.returncode, self.stderr_tail
         reason = reason.replace("the peer", "the server", 1)
+        advice = f" ({self.advice})" if self.advice else ""
         return ConnectionLost(
-            f"{self.name}: {reason}; the server {_ending(code)}{_last_lines(tail)}",
+            f"{self.name}: {reason}; the server {_ending(code)}{advice}{_last_lines(tail)}",
             exit_code=code if code is not None and code >= 0 else None,
             signal=-code if code is not None and code < 0 else None,
             stderr_tail=tail,
@@ -557,7 +585,8 @@ def _why(error: Exception, server: StdioServer) -> str:
     if isinstance(error, FileNotFoundError) and os.path.isfile(
         os.path.join(server.cwd or "", first)
     ):
-        return f"it is a file, and a list is a command line, which begins with a program: [sys.executable, {first!r}]"
+        python = "sys.executable" if knows_python() else "'python3'"
+        return f"it is a file, and a list is a command line, which begins with a program: [{python}, {first!r}]"
     if isinstance(error, FileNotFoundError):
         program, *words = first.split() or [first]
         split = f'"command": "{program}", "args": {json.dumps([*words, *server.command[1:]])}'

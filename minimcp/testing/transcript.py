@@ -194,7 +194,7 @@ class Transcript:
             judged = (
                 []
                 if self._judge is None
-                else self._judge.judge(arrow, decode(line, max_depth=None))
+                else self._judge.judge(arrow, decode(line, max_depth=None, exact=True))
             )
             breaches = [*judged, *[()] * (len(messages) - len(judged))]
             return [

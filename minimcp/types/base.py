@@ -52,6 +52,9 @@ Json = dict[str, Any]
 LONGEST_SHOWN = 200
 """Characters of one value in a repr."""
 
+MAX_FAULTS = 20
+"""How many faults of one message are described, because each becomes a line in the log."""
+
 _WORDS = {
     dict: "an object",
     list: "an array",
@@ -93,6 +96,47 @@ OptionalItems = Converted[Optional[list[Held]], Optional[Iterable[Held]]]
 Bytes = Converted[bytes, Union[bytes, bytearray, memoryview]]
 
 
+class Faults:
+    """The parts of one message that cannot be read, collected by `Wire.salvage`.
+
+    Args:
+        where: The part that is being read, such as ``content[2].annotations``.
+        found: The location and the reason of each fault; None starts an empty list.
+
+    Attributes:
+        dropped: The items of the list at `where` that were left out, as they arrived.
+    """
+
+    def __init__(self, where: str = "", found: Optional[list[tuple[str, str]]] = None) -> None:
+        self.where = where
+        self.found: list[tuple[str, str]] = [] if found is None else found
+        self.dropped: list[Any] = []
+
+    def at(self, step: Union[str, int]) -> Faults:
+        """Return the faults of a member or an item of this part; they share one list."""
+        if isinstance(step, int):
+            where = f"{self.where}[{step}]"
+        else:
+            where = f"{self.where}.{step}" if self.where else step
+        return Faults(where, self.found)
+
+    def replace(self, since: int, reason: object) -> None:
+        """Note one fault in the place of those that were found after the first `since`."""
+        del self.found[since:]
+        self.add(reason)
+
+    def add(self, reason: object) -> None:
+        """Note that this part cannot be read. Only the first `MAX_FAULTS` are described."""
+        if len(self.found) < MAX_FAULTS:
+            self.found.append((self.where, str(reason)))
+        elif len(self.found) == MAX_FAULTS:
+            self.found.append((self.where, f"{reason}; further faults are not listed"))
+
+
+Salvage = Callable[[Any, Faults], Any]
+"""Reads a value as far as it can be read. Raises ValueError if nothing of it can be used."""
+
+
 class Kind(NamedTuple):
     """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a
     TypeError.
@@ -108,6 +152,7 @@ class Kind(NamedTuple):
         check: Refuses a value with a ValueError that begins with its first argument, which names
             the field.
         strict: Whether what a peer sent is checked too; else it is kept as it came.
+        salvage: Counterpart of `read` for a value that is wrong in part; None reads all or nothing.
     """
 
     says: str
@@ -119,6 +164,7 @@ class Kind(NamedTuple):
     convert: Optional[Callable[[Any], Any]] = None
     check: Optional[Callable[[str, Any], object]] = None
     strict: bool = False
+    salvage: Optional[Salvage] = None
 
     def misfit(self, value: Any) -> Optional[str]:
         """The type of what an author may not give, None when all is well. True is no number."""
@@ -190,6 +236,31 @@ def strings(value: list[Any]) -> list[str]:
     return value
 
 
+def each_readable(read: Salvage) -> Salvage:
+    """Return a reader of a list that leaves out the items that `read` rejects."""
+
+    def salvage(value: Any, faults: Faults) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError(f"must be a list, not {json_type(value)}")
+        made = []
+        for index, item in enumerate(value):
+            part, known = faults.at(index), len(faults.found)
+            try:
+                made.append(read(item, part))
+            except ValueError as error:
+                part.replace(known, error)
+                faults.dropped.append(item)
+        return made
+
+    return salvage
+
+
+def _one_string(value: Any, faults: Faults) -> str:
+    if type(value) is not str:
+        raise ValueError(f"must be a string, not {json_type(value)}")
+    return value
+
+
 def _as_bytes(data: Any) -> Any:
     return bytes(data) if isinstance(data, (bytearray, memoryview)) else data
 
@@ -207,24 +278,39 @@ KINDS: dict[Any, Kind] = {
     int: Kind("a whole number", (int, float), (int,), read=_whole),
     Union[str, int]: Kind("a string or a whole number", (str, int), (str, int)),
     bytes: Kind("base64 text", (str,), (bytes,), None, decode_base64, encode_base64, _as_bytes),
-    list[str]: Kind("a list of strings", (list,), (list,), (str,), read=strings, convert=listed),
+    list[str]: Kind(
+        "a list of strings",
+        (list,),
+        (list,),
+        (str,),
+        read=strings,
+        convert=listed,
+        salvage=each_readable(_one_string),
+    ),
     Json: Kind("an object", (dict,), (dict,)),
     Any: Kind("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
 }
 """By the type of a field. `add_kind` adds the classes of this package, and unions of them."""
 
 
-def add_kind(annotation: Any, read: Callable[[Any], Any]) -> None:
-    """Add to `KINDS` a class, or a union of classes, whose objects `read` makes, and a list of such
-    objects."""
+def add_kind(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> None:
+    """Add to `KINDS` a class, or a union of classes, and a list of such objects.
+
+    Args:
+        annotation: The class or the union.
+        read: Makes an object of what arrived; ValueError rejects it.
+        salvage: The same for an object that is wrong in part.
+    """
     classes = typing.get_args(annotation) or (annotation,)
     names = " or ".join(cls.__name__ for cls in classes)
     KINDS[annotation] = Kind(
-        f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire()
-    )
+        f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire(),
+        salvage=salvage,
+    )  # fmt: skip
     KINDS[list[annotation]] = Kind(
         f"a list ({names})", (list,), (list,), classes, convert=listed,
         read=lambda values: [read(value) for value in values], write=lambda values: [each.to_wire() for each in values],
+        salvage=each_readable(salvage),
     )  # fmt: skip
 
 
@@ -354,7 +440,7 @@ class Wire:
             setattr(cls, name, _Prepared(name))
         tag = getattr(cls, "type", None)
         cls._tag = tag if isinstance(tag, str) else None
-        add_kind(cls, cls.from_wire)
+        add_kind(cls, cls.from_wire, cls.salvage)
 
     @classmethod
     def _prepare(cls) -> None:
@@ -441,6 +527,51 @@ class Wire:
         }
         return made
 
+    @classmethod
+    def salvage(cls, mapping: Any, faults: Faults) -> Self:
+        """Read a decoded JSON object of which a part may be malformed.
+
+        An optional member that cannot be read counts as absent, and a list is read without its
+        malformed items. ``extra`` keeps both as they arrived, and they are not written back. `[]`,
+        which PHP writes for an empty object, is read as one.
+
+        Args:
+            mapping: The decoded JSON object.
+            faults: Receives the location of each malformed part, and the reason.
+
+        Raises:
+            ValueError: It is not an object, or a required member is missing or malformed.
+        """
+        if mapping == []:
+            mapping = {}
+        if not isinstance(mapping, dict):
+            raise ValueError(f"{cls.__name__}: must be an object, not {json_type(mapping)}")
+        made = object.__new__(cls)
+        broken: Json = {}
+        for name, member, kind, default in cls._plan:
+            value = mapping.get(member)
+            part = faults.at(member)
+            is_there = value is not None or (member in mapping and type(None) in kind.wire)
+            try:
+                if is_there:
+                    made.__dict__[name] = _salvaged(kind, value, part)
+                    if part.dropped:
+                        broken[member] = part.dropped
+                elif default is MISSING:
+                    raise ValueError("is missing")
+                else:
+                    made.__dict__[name] = default
+            except ValueError as error:
+                if default is MISSING and list not in kind.wire:
+                    raise ValueError(f"{cls.__name__}: {member} {error}") from None
+                part.add(error)
+                made.__dict__[name] = [] if default is MISSING else default
+                if is_there:
+                    broken[member] = value
+        unknown = {name: value for name, value in mapping.items() if name not in cls._known}
+        made.extra = {**unknown, **broken}
+        return made
+
     def to_wire(self) -> Json:
         """The JSON object for the wire, without what is not set. The top level is a fresh dict."""
         made: Json = {} if self._tag is None else {"type": self._tag}
@@ -449,7 +580,11 @@ class Wire:
             value = values[name]
             if value is not default:
                 made[member] = value if kind.write is None else kind.write(value)
-        return {**self.extra, **made} if self.extra else made
+        if not self.extra:
+            return made
+        # A known member stands in `extra` only if a peer sent it malformed: it is not sent on.
+        unknown = {name: value for name, value in self.extra.items() if name not in self._known}
+        return {**unknown, **made}
 
     def __post_init__(self) -> None:
         """Refuse what does not fit before it gets anywhere near the wire; what is set later is not
@@ -496,6 +631,21 @@ class Wire:
         if self.extra:
             shown["extra"] = self.extra
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+
+
+def _salvaged(kind: Kind, value: Any, faults: Faults) -> Any:
+    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be read."""
+    if value == [] and kind.wire == (dict,):
+        value = {}
+    if kind.salvage is not None:
+        value = kind.salvage(value, faults)
+    elif type(value) not in kind.wire:
+        raise ValueError(f"must be {kind.says}, not {json_type(value)}")
+    elif kind.read is not None:
+        value = kind.read(value)
+    if kind.strict and kind.check is not None:
+        kind.check("it", value)
+    return value
 
 
 def _short(value: Any) -> str:

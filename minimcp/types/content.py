@@ -14,7 +14,7 @@ from copy import copy
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, Optional, TypeVar, Union
 
 from . import base
-from .base import Bytes, Converted, Items, Json, OptionalItems, Wire, member
+from .base import Bytes, Converted, Faults, Items, Json, OptionalItems, Wire, member
 
 M = TypeVar("M", bound="_Media")
 
@@ -67,6 +67,7 @@ class Icon(Wire):
         wire=(list, str),
         read=lambda sizes: base.strings(_split(sizes)),
         convert=_split,
+        salvage=None,
     )
     theme: Optional[Literal["light", "dark"]] = member(default=None, strict=False)
 
@@ -170,6 +171,16 @@ class ResourceTemplate(Named):
     icons: OptionalItems[Icon] = member(default=None)
     meta: Optional[Json] = None
 
+    @classmethod
+    def salvage(cls, mapping: Any, faults: Faults) -> ResourceTemplate:
+        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is read."""
+        uri = mapping.get("uri") if isinstance(mapping, dict) else None
+        if isinstance(uri, str) and mapping.get("uriTemplate") is None:
+            faults.at("uri").add("is read as uriTemplate")
+            others = {name: value for name, value in mapping.items() if name != "uri"}
+            mapping = {**others, "uriTemplate": uri}
+        return super().salvage(mapping, faults)
+
 
 class TextResourceContents(Wire):
     """Content of a resource that is text. Its ``data`` is None.
@@ -220,9 +231,22 @@ def contents_from_wire(mapping: Any) -> ResourceContents:
         raise ValueError(f"resource contents: must be an object, not {base.json_type(mapping)}")
     if mapping.get("text") is None and mapping.get("blob") is None:
         raise ValueError("resource contents: neither text nor blob is there")
-    return (
-        BlobResourceContents if mapping.get("text") is None else TextResourceContents
-    ).from_wire(mapping)
+    return _contents_class(mapping).from_wire(mapping)
+
+
+def _contents_class(mapping: Json) -> type[ResourceContents]:
+    return BlobResourceContents if mapping.get("text") is None else TextResourceContents
+
+
+def salvage_contents(mapping: Any, faults: Faults) -> ResourceContents:
+    """Read one item of content whose optional members may be malformed. Errors as
+    `contents_from_wire`."""
+    try:
+        return contents_from_wire(mapping)
+    except ValueError:
+        if not isinstance(mapping, dict):
+            raise
+        return _contents_class(mapping).salvage(mapping, faults)
 
 
 # The MIME types of text and of bytes, where nobody says another.
@@ -238,7 +262,7 @@ def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> Resour
     return made
 
 
-base.add_kind(ResourceContents, contents_from_wire)
+base.add_kind(ResourceContents, contents_from_wire, salvage_contents)
 
 
 def _check_ttl(what: str, milliseconds: int) -> None:
@@ -432,6 +456,16 @@ class EmbeddedResource(Wire):
             made.annotations = Annotations.from_wire(inner.pop("annotations"))
         return made
 
+    @classmethod
+    def salvage(cls, mapping: Any, faults: Faults) -> EmbeddedResource:
+        """As `Wire.salvage`; annotations inside ``resource`` are the block's."""
+        made = super().salvage(mapping, faults)
+        inner = made.resource.extra
+        if made.annotations is None and isinstance(inner.get("annotations"), dict):
+            part = faults.at("resource").at("annotations")
+            made.annotations = Annotations.salvage(inner.pop("annotations"), part)
+        return made
+
     @property
     def uri(self) -> str:
         """The URI of the content."""
@@ -454,10 +488,12 @@ class EmbeddedResource(Wire):
 
 
 class UnknownContent(Wire):
-    """A block of a kind that this library does not know, kept as it came.
+    """A block of a kind that this library does not know, or a malformed block of a known kind, kept
+    as it arrived.
 
     Args:
-        raw: The JSON object, ``type`` included.
+        raw: The JSON object, ``type`` included. In a result that a peer sent malformed it may be
+            any JSON value.
 
     Raises:
         ValueError: It has no type.
@@ -472,13 +508,14 @@ class UnknownContent(Wire):
 
     @property
     def type(self) -> str:
-        """The kind, as on the wire."""
-        return str(self.raw["type"])
+        """The kind, as on the wire; empty if a peer sent a block without one."""
+        kind = self.raw.get("type") if isinstance(self.raw, dict) else None
+        return kind if isinstance(kind, str) else ""
 
     @property
     def meta(self) -> Optional[Json]:
         """The member ``_meta``; None when there is none."""
-        meta = self.raw.get("_meta")
+        meta = self.raw.get("_meta") if isinstance(self.raw, dict) else None
         return meta if isinstance(meta, dict) else None
 
     @property
@@ -486,7 +523,7 @@ class UnknownContent(Wire):
         """The annotations; None when there are none or they cannot be read."""
         try:
             return Annotations.from_wire(self.raw.get("annotations"))
-        except ValueError:
+        except (AttributeError, ValueError):
             return None
 
     @classmethod
@@ -496,9 +533,18 @@ class UnknownContent(Wire):
             raise ValueError(f"UnknownContent: must be an object, not {base.json_type(mapping)}")
         return cls(mapping)
 
+    @classmethod
+    def keep(cls, raw: Any) -> UnknownContent:
+        """Keep a value that stands in the place of a block, whatever it is."""
+        made = object.__new__(cls)
+        made.raw = raw
+        made.extra = {}
+        return made
+
     def to_wire(self) -> Json:
         """The JSON object as it came."""
-        return dict(self.raw)
+        raw: Any = self.raw
+        return dict(raw) if isinstance(raw, dict) else raw
 
 
 Content = Union[Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent]
@@ -518,6 +564,10 @@ READERS: dict[str, Callable[[Any], Any]] = {
 READERS["resource"] = _link_or_embedded
 """By ``type``."""
 
+_SALVAGING: dict[str, Callable[[Any, Faults], Any]] = {
+    cls.type: cls.salvage for cls in (Text, Image, Audio, ResourceLink, EmbeddedResource)
+}
+
 
 def content_from_wire(mapping: Any, readers: Mapping[str, Callable[[Any], Any]] = READERS) -> Any:
     """Read one content block. A kind that is not known here is kept as `UnknownContent`.
@@ -532,7 +582,47 @@ def content_from_wire(mapping: Any, readers: Mapping[str, Callable[[Any], Any]] 
     return readers.get(mapping["type"], UnknownContent)(mapping)
 
 
-base.add_kind(Content, content_from_wire)
+def check_sendable(block: Any) -> None:
+    """Refuse a block that a peer sent malformed, because it must not be sent on.
+
+    Raises:
+        ValueError: It is such a block; the message says what is wrong with it.
+    """
+    if isinstance(block, UnknownContent):
+        try:
+            content_from_wire(block.raw)
+        except ValueError as error:
+            raise ValueError(f"a malformed content block cannot be sent: {error}") from None
+
+
+def salvage_content(mapping: Any, faults: Faults) -> Any:
+    """Read one content block as far as possible. A malformed one is kept as `UnknownContent`."""
+    try:
+        return content_from_wire(mapping)
+    except ValueError as error:
+        fault = error
+    known = len(faults.found)
+    salvage = _SALVAGING.get(str(mapping.get("type"))) if isinstance(mapping, dict) else None
+    if salvage is not None:
+        try:
+            return salvage(mapping, faults)
+        except ValueError:
+            pass
+    faults.replace(known, fault)
+    return UnknownContent.keep(mapping)
+
+
+def _salvage_blocks(value: Any, faults: Faults) -> list[Any]:
+    if isinstance(value, list):
+        return [salvage_content(item, faults.at(index)) for index, item in enumerate(value)]
+    faults.add(f"must be a list, not {base.json_type(value)}")
+    if isinstance(value, dict):  # a block by itself, as a message to a model may have it
+        return [salvage_content(value, faults)]
+    return [UnknownContent.keep(value)]
+
+
+base.add_kind(Content, content_from_wire, salvage_content)
+base.KINDS[list[Content]] = base.KINDS[list[Content]]._replace(salvage=_salvage_blocks)
 
 
 class WithContent(Wire):
@@ -654,6 +744,18 @@ class Completion(Wire):
             raise ValueError(f"Completion: must be an object, not {base.json_type(mapping)}")
         made = super().from_wire(mapping.get("completion"))
         meta = mapping.get("_meta")
+        made.meta = meta if isinstance(meta, dict) else None
+        return made
+
+    @classmethod
+    def salvage(cls, mapping: Any, faults: Faults) -> Completion:
+        """As `Wire.salvage`."""
+        about = mapping.get("completion") if isinstance(mapping, dict) else None
+        if not isinstance(about, dict):
+            faults.at("completion").add(f"must be an object, not {base.json_type(about)}")
+            about = {}
+        made = super().salvage(about, faults.at("completion"))
+        meta = mapping.get("_meta") if isinstance(mapping, dict) else None
         made.meta = meta if isinstance(meta, dict) else None
         return made
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from .base import ABSENT, Items, Json, OptionalItems, Wire, member
+from .base import ABSENT, Faults, Items, Json, OptionalItems, Wire, member
 from .content import Content, Icon, Named, WithContent
 
 WRAPPED = "x-minimcp-wrapped"
@@ -80,6 +80,14 @@ class Tool(Named):
     icons: OptionalItems[Icon] = member(default=None)
     meta: Optional[Json] = None
     execution: Optional[Json] = None
+
+    @classmethod
+    def salvage(cls, mapping: Any, faults: Faults) -> Tool:
+        """As `Wire.salvage`; an input schema that is missing or null allows any arguments."""
+        if isinstance(mapping, dict) and mapping.get("inputSchema") in (None, []):
+            faults.at("inputSchema").add('is missing or empty: read as {"type": "object"}')
+            mapping = {**mapping, "inputSchema": {"type": "object"}}
+        return super().salvage(mapping, faults)
 
     @property
     def task(self) -> Optional[str]:

@@ -246,7 +246,7 @@ def test_a_python_that_cannot_run_it_is_told_why(
     done = run_process("demo", env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONOPTIMIZE": "2"})
     assert (done.code, done.out) == (2, "") and "python -OO leaves out docstrings" in done.err
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(ConnectionFailed, match="embedded"):
+    with pytest.raises(ConnectionFailed, match="embeds Python"):
         demo_server()
 
 

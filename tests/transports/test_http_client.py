@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import socket
 import ssl
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+import requests
 import urllib3
 from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
 
@@ -281,7 +283,7 @@ def test_other_redirects_are_refused(status: int, location: str) -> None:
 def test_answers_to_other_requests_are_nobodys() -> None:
     def confuse(heard: Heard, wire: Wire) -> None:
         wire.stream()
-        for id in (wire.id + 1, str(wire.id)):
+        for id in (wire.id + 1, "x"):
             wire.event({"id": id, "result": {"content": []}})
         wire.event("no json")
         wire.answer()
@@ -289,6 +291,49 @@ def test_answers_to_other_requests_are_nobodys() -> None:
 
     with Peer({"tools/call": confuse}) as peer, connect(peer) as client:
         assert client.call_tool("t").text == "done"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_id_that_comes_back_as_text_over_http(streamed: bool) -> None:
+    def answer(heard: Heard, wire: Wire) -> None:
+        body = {"jsonrpc": "2.0", "id": str(wire.id), "result": DONE}
+        if streamed:
+            wire.stream()
+            wire.event(body)
+            wire.end()
+        else:
+            wire.whole(200, json.dumps(body).encode())
+
+    with Peer({"tools/call": answer}) as peer, connect(peer) as client:
+        assert client.call_tool("t").text == "done"
+
+
+BROKEN_EVENTS = [
+    '{"jsonrpc":"2.0","id":%d,"result":{"a":NaN}}',
+    '{"jsonrpc":"2.0","id":%d,"result":{"a":"x\ty"}}',
+    '{"jsonrpc":"2.0","id":%d,"result":{"a":',
+    '{"result":{"a":undefined},"id":%d}',
+    '{"jsonrpc":"2.0","id":"%d","result":{"a":NaN}}',
+    '{"jsonrpc":"2.0","id":%d,"result":"text"}',
+]
+
+
+@pytest.mark.parametrize("event", BROKEN_EVENTS)
+@pytest.mark.parametrize("legacy", [False, True])
+def test_an_event_that_cannot_be_read_ends_its_call_at_once(event: str, legacy: bool) -> None:
+    """The stream stays open: without that the call would wait until its timeout."""
+    stay = threading.Event()
+
+    def answer(heard: Heard, wire: Wire) -> None:
+        wire.stream()
+        wire.event(event % wire.id)
+        stay.wait(WAIT)
+
+    with Peer({"tools/call": answer}, handshake=legacy) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ProtocolViolation) as caught:
+            client.call_tool("t", timeout=2 * WAIT)
+        assert caught.value.peer_message and not stay.is_set()
+        stay.set()
 
 
 def _tools(*schemas: Any) -> Json:
@@ -1065,6 +1110,92 @@ def test_a_proxy_is_asked() -> None:
             assert peer.heard[0].path == "http://example.invalid/mcp"
     with pytest.raises(minimcp.ConnectionFailed, match="no connection.*refused"):
         minimcp.connect("http://example.invalid/mcp", proxies={"http": peer.url}, timeout=WAIT)
+
+
+PROXY_SETTINGS: Any = [
+    # Names of environment variables, proxies=, and what the message says.
+    (["http_proxy"], False, "the environment variable http_proxy"),
+    (["HTTP_PROXY"], False, "the environment variable HTTP_PROXY"),
+    (["all_proxy"], False, "the environment variable all_proxy"),
+    (["ALL_PROXY"], False, "the environment variable ALL_PROXY"),
+    ([], True, "proxies="),
+    (["http_proxy"], True, "proxies="),
+]
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize("names, given, source", PROXY_SETTINGS)
+def test_a_failure_behind_a_proxy_names_the_proxy_and_its_setting(
+    names: List[str], given: bool, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dead = f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
+    said: Any = {
+        "refuses": lambda heard, wire: wire.whole(403, b"<html>Denied", "text/html"),
+        "is broken": lambda heard, wire: wire.whole(502, b"Bad gateway", "text/plain"),
+        "answers itself": lambda heard, wire: wire.whole(200, b"<html>Sign in", "text/html"),
+        "hangs up": lambda heard, wire: wire.cut(),
+        "is dead": None,
+    }
+    for case, answer in said.items():
+        script = dict.fromkeys(("server/discover", "initialize", "GET"), answer)
+        with Peer({} if answer is None else script) as peer:
+            proxy = dead if answer is None else peer.url.rpartition("/")[0]
+            for name in names:
+                monkeypatch.setenv(name, "http://127.0.0.1:9" if given else proxy)
+            options = {"proxies": {"http": proxy}} if given else {}
+            with pytest.raises(minimcp.McpError) as caught:
+                minimcp.connect("http://mcp.invalid/mcp", connect_timeout=WAIT, **options)
+            shown = proxy.replace("user:secret@", "")
+            words = str(caught.value)
+            assert f"through the proxy {shown} ({source})" in words, (case, words)
+            assert "secret" not in words and "http://mcp.invalid/mcp" in words
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_failure_without_a_proxy_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with Peer({"server/discover": lambda heard, wire: wire.whole(403)}) as peer:
+        with pytest.raises(minimcp.AuthorizationError) as caught:
+            connect(peer)
+        assert "proxy" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_proxy_that_refuses_a_tunnel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer({"CONNECT": lambda heard, wire: wire.whole(403, b"no")}) as peer:
+        monkeypatch.setenv("HTTPS_PROXY", peer.url.rpartition("/")[0])
+        with pytest.raises(minimcp.ConnectionFailed, match="through the proxy .*HTTPS_PROXY.*403"):
+            minimcp.connect("https://mcp.invalid/mcp", connect_timeout=WAIT)
+
+
+def test_a_bundle_of_the_environment_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = str(Path(__file__).with_name("localhost.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    other = requests.certs.where()
+    with Peer(tls=context) as peer:
+        for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+            monkeypatch.setenv(name, other)
+            with pytest.raises(minimcp.ConnectionFailed, match=f"environment variable {name}"):
+                connect(peer)
+            with pytest.raises(minimcp.ConnectionFailed) as caught:
+                connect(peer, verify=other)
+            assert name not in str(caught.value), "it was given"
+            monkeypatch.setenv(name, str(tmp_path / "gone.pem"))
+            with pytest.raises(ValueError, match=f"gone.pem.*environment variable {name}"):
+                connect(peer)
 
 
 def test_nobody_is_there() -> None:

@@ -328,3 +328,60 @@ def test_closing_again_what_a_token_has_ended_raises_nothing() -> None:
     session.stop(minimcp.Cancelled("enough"))
     for _ in range(2):
         session.close()
+
+
+@pytest.mark.parametrize("state", ["frozen", "embedded", "no executable"])
+def test_a_program_that_is_not_python_starts_no_script_with_itself(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a frozen program ``sys.executable`` is the program: it would start itself for ever."""
+    script = tmp_path / "server.py"
+    script.write_text("")
+    if state == "frozen":
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    else:
+        monkeypatch.setattr(sys, "executable", "" if state == "embedded" else None)
+    config = {"it": str(script)}
+    targets: Any = [
+        lambda: minimcp.connect(str(script)),
+        lambda: minimcp.connect(script),
+        lambda: minimcp.connect("it", config=config),
+        lambda: minimcp.connect_all(config, strict=True),
+    ]
+    for connect in targets:
+        with pytest.raises(minimcp.ConnectionFailed, match="name the Python interpreter") as caught:
+            connect()
+        assert repr(["python3", str(script)]) in str(caught.value)
+    assert isinstance(minimcp.connect_all(config).errors["it"], minimcp.ConnectionFailed)
+    with pytest.raises(minimcp.ConnectionFailed, match="there is no file"):
+        minimcp.connect("gone.py")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        minimcp.ConnectionFailed, match=r"write connect\(\['python3', 'server.py', 'a'"
+    ):
+        minimcp.connect("server.py a")
+
+
+DIES = "import sys; sys.path[:] = {path!r}; import minimcp, os; server = minimcp.Server('x'); server.tool(lambda: os._exit(3), name='die', description='x'); server.run()"
+
+
+@pytest.mark.requirement("M:STD-12")
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_message_of_a_lost_server_names_restart_where_it_helps(restart: bool) -> None:
+    command = [sys.executable, "-c", DIES.format(path=sys.path)]
+    with minimcp.connect(command, restart=restart) as client:
+        with pytest.raises(minimcp.ConnectionLost) as caught:
+            client.call_tool("die")
+        assert ("restart=True" in str(caught.value)) is not restart
+        if not restart:
+            with pytest.raises(minimcp.ConnectionLost, match="restart=True"):
+                client.list_tools()
+    with pytest.raises(minimcp.ConnectionLost) as caught:
+        client.list_tools()
+    assert "restart=True" not in str(caught.value), "it was closed"
+
+
+def test_the_message_of_a_server_that_did_not_start_does_not_name_restart() -> None:
+    with pytest.raises(minimcp.ConnectionFailed) as caught:
+        minimcp.connect([sys.executable, "-c", "raise SystemExit(3)"])
+    assert "restart" not in str(caught.value)

@@ -580,3 +580,98 @@ def test_an_open_connection_needs_two_threads_and_no_more() -> None:
     ]
     connection.close()
     theirs.close()
+
+
+# Lines that are not JSON and answer call 1; %d is its id.
+UNREADABLE = [
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":"x\ty"}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":"caf\xe9"}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":"\\x"}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":1,}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{}} {}',
+    b'{"jsonrpc":"2.0","id":%d,"error":{"code":-1,"message":NaN}}',
+    b'{"jsonrpc":"2.0","result":{"a":Infinity},"id":%d}',
+    b'{"result":{"a":undefined},"id":%d,"jsonrpc":"2.0"}',
+    b'{"jsonrpc":"2.0", "id" : "%d", "result":{"a":NaN}}',
+    b'INFO sent {"jsonrpc":"2.0","id":%d,"result":{}}',
+    b'\x1b[0m{"jsonrpc":"2.0","id":%d,"result":{}}',
+    b"{'jsonrpc':'2.0',\"id\":%d,\"result\":{}}",
+    b'{"jsonrpc":"2.0","meta":{"x":1},"id":%d,"result":{"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"id":77,"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"id":2,"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":{"a":"' + b"x" * 100_000 + b'\t"}}',
+    b'{"jsonrpc":"2.0","id":%d.0,"result":{}}',
+    b'{"jsonrpc":"2.0","id":%d,"result":[1]}',
+    b'{"id":%d,"result":{}}',
+]
+
+
+@pytest.mark.parametrize("line", UNREADABLE, ids=range(len(UNREADABLE)))
+def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: bytes) -> None:
+    pipe = ScriptedPipe()
+    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    first, second = (connection.calls.start("work", no_params) for _ in range(2))
+    pipe.give(line % first.id)
+    with pytest.raises(ProtocolViolation) as caught:
+        connection.calls.wait(first, Deadline(WAIT))
+    assert caught.value.peer_message and second.ending is None
+    pipe.give({"jsonrpc": "2.0", "id": second.id, "result": {"a": 1}})
+    assert connection.calls.wait(second, Deadline(WAIT)) == {"a": 1}
+    connection.close()
+
+
+# Lines that may not end any call: nobody can tell whose they are, or they are no response.
+UNCLEAR = [
+    b'{"jsonrpc":"2.0","id":99,"result":{"id":1,"a":NaN}}',
+    b'{"jsonrpc":"2.0","result":{"x":{"id":1},"y":{"id":2},"a":NaN}}',
+    b'x {"id":1,"result":{}} {"id":2,"result":{}}',
+    b'--> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"result":1}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"a":NaN}}',
+    b'working on "id": 1 now',
+    b'"id": 1.5, "result": x',
+    b'{"result":NaN}',
+]
+
+
+@pytest.mark.parametrize("line", UNCLEAR, ids=range(len(UNCLEAR)))
+def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
+    pipe = ScriptedPipe()
+    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    calls = [connection.calls.start("work", no_params) for _ in range(2)]
+    assert [call.id for call in calls] == [1, 2]
+    pipe.give(line, {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}})
+    assert connection.calls.wait(calls[1], Deadline(WAIT)) == {"a": 1}
+    assert calls[0].ending is None
+    connection.close()
+
+
+@pytest.mark.parametrize("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
+def test_an_id_that_comes_back_as_text_means_the_number(ending: Any) -> None:
+    pipe = ScriptedPipe()
+    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    call = connection.calls.start("work", no_params)
+    for other in ("01", " 1", "+1", "1.0", "one", ""):
+        pipe.give({"jsonrpc": "2.0", "id": other, **ending})
+    pipe.give({"jsonrpc": "2.0", "id": str(call.id), **ending})
+    found = connection.calls.wait(call, Deadline(WAIT))
+    assert found == ending.get("result", found)
+    connection.close()
+
+
+def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
+    pipe = ScriptedPipe()
+    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    first, second, third = (connection.calls.start("work", no_params) for _ in range(3))
+    failed = {"code": 1, "message": "x"}
+    pipe.give(
+        {"jsonrpc": "2.0", "id": first.id, "result": {"a": 1}, "error": None},
+        {"jsonrpc": "2.0", "id": second.id, "result": None, "error": failed},
+        {"jsonrpc": "2.0", "id": third.id, "result": None, "error": None},
+    )
+    assert connection.calls.wait(first, Deadline(WAIT)) == {"a": 1}
+    assert connection.calls.wait(second, Deadline(WAIT)).message == "x"  # type: ignore[union-attr]
+    with pytest.raises(ProtocolViolation):
+        connection.calls.wait(third, Deadline(WAIT))
+    connection.close()

@@ -228,6 +228,7 @@ def test_an_unknown_revision_is_answered_with_the_newest_or_refused(wanted: str)
         (member, value)
         for member in ("protocolVersion", "clientInfo", "capabilities")
         for value in ODD
+        if (member, value) != ("capabilities", [])  # an empty object, as PHP writes it
     ],
 )
 def test_initialize_names_the_member_that_is_wrong(member: str, value: Any) -> None:
@@ -295,7 +296,7 @@ def test_a_request_before_initialize_is_refused(
             f"every request carries {CAPABILITIES_KEY} in params._meta",
         ),
         *(({VERSION_KEY: odd}, f"{VERSION_KEY} is a string") for odd in (5, None, [MODERN])),
-        *(({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} is an object") for odd in ([], None)),
+        *(({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} is an object") for odd in ("x", None)),
         *(
             ({LOG_LEVEL_KEY: odd}, f"level is one of {', '.join(LOG_LEVELS)}")
             for odd in ("fatal", None, 5)
@@ -379,11 +380,41 @@ def test_the_result_of_initialize_opens_the_session() -> None:
     assert era.instructions == "Read me."
     for odd in ODD:
         assert Handshake.from_result(opened(instructions=odd), ALL).instructions is None
-        for member in ("protocolVersion", "capabilities", "serverInfo"):
+        assert Handshake.from_result(opened(serverInfo=odd), ALL).peer.info == {}
+        for member in ("protocolVersion", "capabilities"):
+            if (member, odd) == ("capabilities", []):
+                continue  # an empty object, as PHP writes it
             result = opened(**{member: odd})
             with pytest.raises(ProtocolViolation) as caught:
                 Handshake.from_result(result, ALL)
             assert caught.value.peer_message is result
+
+
+DECLARED: list[Any] = [
+    # as declared, as read
+    ([], {}),
+    (True, {}),
+    ({"tools": [], "logging": True}, {"tools": {}, "logging": {}}),
+    ({"tools": {"listChanged": True}}, {"tools": {"listChanged": True}}),
+    ({"elicitation": {"form": [], "url": True}}, {"elicitation": {"form": {}, "url": True}}),
+    ({"extensions": []}, {"extensions": {}}),
+    ({"extensions": {"a.b/c": [], "a.b/d": True}}, {"extensions": {"a.b/c": {}, "a.b/d": {}}}),
+    ({"tools": None, "prompts": False}, {"tools": None, "prompts": False}),
+    ({"tools": "yes", "prompts": 1}, {"tools": "yes", "prompts": 1}),
+]
+
+
+@for_each(("declared", "read"), DECLARED)
+def test_an_empty_object_may_be_written_in_three_ways(declared: Any, read: Any) -> None:
+    peers = [
+        Handshake.from_result(opened(capabilities=declared), ALL).peer,
+        session().admit(initialize(capabilities=declared)),
+        session().admit(enveloped(**{CAPABILITIES_KEY: declared})),
+    ]
+    for peer in peers:
+        assert peer.capabilities == read
+        for name, value in read.items():
+            assert peer.supports(name) is isinstance(value, dict)
 
 
 @pytest.mark.requirement("LIFE-06", "LIFE-11", "LIFE-23")
@@ -452,6 +483,9 @@ VERDICTS: list[Any] = [
     (discovered(MODERN), ALL, "per-request", R5),
     (discovered("2025-11-25", MODERN, "2099-01-01"), ALL, "per-request", R5),
     (discovered(MODERN, ttlMs=-1), NEW, "per-request", R5),
+    (discovered(MODERN, 5, None), ALL, "per-request", R5),
+    (discovered(MODERN, capabilities=[]), ALL, "per-request", R5),
+    (discovered(MODERN, capabilities=True), ALL, "per-request", R5),
     (discovered("2025-11-25"), ALL, "handshake", None),
     (discovered("2025-11-25"), NEW, "fail", None),
     (discovered("2099-01-01"), ALL, "fail", None),
@@ -461,10 +495,9 @@ VERDICTS: list[Any] = [
         for odd in (
             {},
             discovered(),
-            discovered(MODERN, 5),
             discovered([MODERN]),
-            discovered(MODERN, capabilities=[]),
             discovered(MODERN, capabilities=None),
+            discovered(MODERN, capabilities="x"),
             discovered(supportedVersions=MODERN),
         )
     ),

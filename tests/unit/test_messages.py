@@ -225,9 +225,13 @@ REFUSED: list[Any] = [
     ),
     (line(method="m", params=[]), PARAMS, None, "notification"),
     (line(id=1, result={}, error={"code": 1, "message": "x"}), INVALID, 1, "response"),
-    *((line(id=1, result=result), INVALID, 1, "response") for result in ([], None)),
+    *((line(id=1, result=result), INVALID, 1, "response") for result in ([1], "x", 5, True)),
+    (line(id=1, result=None, error=None), INVALID, 1, "response"),
     (line(result={}), INVALID, None, "response"),
-    *((line(id=id, result={}), INVALID, None, "response") for id in (*NO_IDS, "\ud800")),
+    *(
+        (line(id=id, result={}), INVALID, 1 if type(id) is float and id == 1 else None, "response")
+        for id in (*NO_IDS, "\ud800")
+    ),
     *(
         (line(id=1, error=error), INVALID, 1, "response")
         for error in (

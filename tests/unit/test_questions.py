@@ -225,7 +225,8 @@ def test_conversations_that_are_none() -> None:
         (ElicitUrl("m", "https://x.y"), {}, None),
         (Sample("m"), {"role": "assistant", "model": "x"}, None),
         (ListRoots(), {}, None),
-        (ListRoots(), {"roots": [{"name": "A"}]}, None),
+        (ListRoots(), {"roots": [{"name": "A"}, {"uri": "file:///a"}]}, [Root("file:///a")]),
+        (ListRoots(), {"roots": "file:///a"}, None),
     ],
 )
 def test_answers(question: Question, result: Any, found: Any) -> None:

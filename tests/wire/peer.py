@@ -701,10 +701,8 @@ TOOLS: Answers = {
         10**6, "nobody", lambda id: id + 1000 if isinstance(id, int) else id + "x"
     ),
     "id-types": wrong_ids(
-        lambda id: str(id) if isinstance(id, int) else 1,
         lambda id: [id],
         True,
-        1.0,
         None,
         {},
         lambda id: [[id]],

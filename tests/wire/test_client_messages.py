@@ -43,8 +43,8 @@ def test_k02_text_before_the_first_message_is_passed_over(
 # ---------------------------------------------------------------- K03, K07: lines that are not our answer
 
 LINES = (
-    "invalid-utf8", "invalid-utf8-reply", "deep", "deep-object", "nan", "infinity", "huge-int", "huge-id", "batch",
-    "batch-empty", "not-json", "blank", "parse-error", "nameless-error", "float-id",
+    "invalid-utf8", "deep", "deep-object", "nan", "infinity", "huge-int", "huge-id", "batch",
+    "batch-empty", "not-json", "blank", "parse-error", "nameless-error",
 )  # fmt: skip
 
 
@@ -93,8 +93,12 @@ def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, rev
 # ---------------------------------------------------------------- K04: answers of the wrong shape
 
 WRONG = (
-    "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message", "result-null",
-    "result-list", "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
+    "float-id", "invalid-utf8-reply",
+    "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message",
+    "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
+)  # fmt: skip
+MALFORMED = (
+    "result-null", "result-list",
     "content-garbage", "content-null", "content-number", "content-untyped", "content-textless", "content-base64",
     "is-error-text",
 )  # fmt: skip
@@ -104,6 +108,12 @@ WRONG = (
 def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(talking_both: Both) -> None:
     ends = {mode: end_of(talking_both[1], mode) for mode in WRONG}
     assert ends == dict.fromkeys(WRONG, "ProtocolViolation")
+
+
+@pytest.mark.requirement("BASE-07", "TOOL-17")
+def test_k04_a_malformed_part_of_a_result_does_not_lose_the_result(talking_both: Both) -> None:
+    ends = {mode: end_of(talking_both[1], mode) for mode in MALFORMED}
+    assert ends == dict.fromkeys(MALFORMED, "")
 
 
 @pytest.mark.requirement("M:BASE-16", "M:BASE-17", "M:BASE-18", "BASE-20", "M:BASE-19")
