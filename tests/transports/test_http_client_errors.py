@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import pytest
 
 import minimcp
-from minimcp.http import client as http_client
+from minimcp.http import client as http_client, client_sse
 from minimcp.http.client import retry_after
 
 from ..support import WAIT
@@ -62,6 +62,8 @@ BODIES = {**OWN, **OTHER}
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give slow machines time, and forget servers that had the same port in an earlier test."""
+    client_sse._known.clear()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS", "PROBE_SECONDS", "ERROR_PAUSE"):
         monkeypatch.setattr(http_client, name, WAIT)
 
