@@ -25,7 +25,7 @@ from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
-from ..client.subscriptions import ClientSubscriptions
+from ..client.subscriptions import ClientSubscriptions, with_uri
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route
@@ -411,11 +411,10 @@ class Link(Host):
         method, params = incoming.request.method, incoming.request.params
         answer = self._exchange(incoming, opened.session, params)
         if method in REPEATED and not isinstance(answer, Failure):
-            uris = {str(params.get("uri"))}
             opened.log_level = params.get("level", opened.log_level)
-            opened.uris = (
-                opened.uris | uris if method == "resources/subscribe" else opened.uris - uris
-            )
+            if "uri" in params:
+                wanted = method == "resources/subscribe"
+                opened.uris = with_uri(opened.uris, str(params["uri"]), wanted)
         return give(incoming, answer)
 
     def _exchange(

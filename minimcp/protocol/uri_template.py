@@ -432,13 +432,18 @@ def has_parent_segment(text: str) -> bool:
 _SCHEME_AND_HOST = r"([A-Za-z\0][A-Za-z0-9+.\-\0]*:)(?://([^/?#]*@)?([^/?#]*))?"
 _HOST_AND_PORT = r"([^:]*|\[.*\]):([0-9]*)"
 _DOT_SEGMENT = r"(?:^|/)\.\.?(?:/|$)"
+
+# Longer texts are compared as they are, because normalizing takes time for each character.
+_MAX_NORMALIZED = 64 * 1024
+
 _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
 
 
 def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
     """Return the one way to write this URI and all that are equivalent (RFC 3986, 6.2.2 and 6.2.3).
 
-    Never fails; a text that is not a URI is compared like one. Idempotent.
+    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64 KiB
+    is returned as it is.
 
     Args:
         uri: The URI.
@@ -447,7 +452,9 @@ def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
 
     https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
     """
-    normal = _normal_components(_plain_escapes(uri), "/")
+    if len(uri) > _MAX_NORMALIZED:
+        return uri
+    normal = _normal_components(_plain_escapes(uri), "")
     is_web = normal.partition(":")[0].lower() + ":" in _DEFAULT_PORTS
     return _fold_case(normal, host=is_web or not keep_values)
 
@@ -494,10 +501,12 @@ def _normal_components(uri: str, empty_path: Optional[str] = None) -> str:
     if found is None:
         return uri
     begin, host = found.group(), found[3]
-    path, more = re.fullmatch("([^?#]*)(.*)", uri[found.end() :], re.DOTALL).groups()  # type: ignore[union-attr]
+    after = uri[found.end() :]
+    path = re.sub("[?#].*", "", after, flags=re.DOTALL)
+    more = after[len(path) :]
     port = re.fullmatch(_HOST_AND_PORT, host or "")
     if port and port[2] in ("", _DEFAULT_PORTS.get(found[1].lower())):
-        begin = begin[: -len(port[2]) - 1]
+        begin = begin.removesuffix(f":{port[2]}")
         host = port[1]
     if re.search(_DOT_SEGMENT, path):
         path = _without_dot_segments(path)

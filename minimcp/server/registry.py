@@ -274,7 +274,7 @@ class Registry:
         Raises:
             KeyError: There is none of this name.
         """
-        if kind == "resource" and name in self.resources.templates.items:
+        if kind == "resource" and self.resources.templates.get(name) is not None:
             kind = "resource template"
         table = self._tables[kind]
         table.remove(name)
@@ -325,8 +325,8 @@ class Registry:
                 for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
-                for name, thing in theirs.items.items():
-                    mine.refuse_taken(start + name, thing)
+                for thing in theirs.items.values():
+                    mine.refuse_taken(start + thing.key, thing)
             for mine, theirs, start in pairs:
                 mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)
