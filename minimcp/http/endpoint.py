@@ -357,6 +357,8 @@ class Endpoint(HttpService):
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
         self.trace = trace
+        # Why no handler may wait for the answer to a question; "" if it may.
+        self.cannot_ask = ""
         self._period = min(
             (options.keepalive or math.inf) / 2,
             (options.session_ttl or math.inf) / LOOKS,

@@ -7,6 +7,7 @@ noticed at the next write. https://peps.python.org/pep-3333/
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
@@ -137,10 +138,14 @@ class WsgiApp:
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
+        self._known_host = False
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        if not self._known_host:
+            self._known_host = True
+            self._look_at_host(environ)
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
         body, headers = response.body, list(response.headers)
@@ -161,13 +166,48 @@ class WsgiApp:
         }
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
-        path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        whole = environ.get("SCRIPT_NAME", "") + path
-        if path != self._server.path or whole.startswith("/.well-known/"):
-            path = whole  # mounted below a prefix, which the host has cut off
+        path, query = self._path(environ), environ.get("QUERY_STRING", "")
         url = f"{path}?{query}" if query else path
         return HttpRequest(
             environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR")
+        )
+
+    def _path(self, environ: Mapping[str, Any]) -> str:
+        """Return the path that the endpoint knows, with or without the prefix that the host has cut
+        off, and with or without a slash at its end."""
+        server, info = self._server, environ.get("PATH_INFO", "")
+        whole: str = environ.get("SCRIPT_NAME", "") + info
+        documents = () if server.bearer is None else server.bearer.documents
+        for path in (whole, info):
+            for known in (server.path, *documents, server.options.health):
+                if known is not None and path.removesuffix("/") == known.removesuffix("/"):
+                    return known
+        return whole.replace("?", "%3F")  # an escaped "?" begins no query
+
+    def _look_at_host(self, environ: Mapping[str, Any]) -> None:
+        """Warn of a host that serves one request at a time, where no handler can wait for the answer
+        to a question: it comes with another request.
+
+        In revisions without a handshake no handler waits. A thread of gevent is none of the system,
+        and its host says ``wsgi.multithread`` is False.
+        """
+        monkey = sys.modules.get("gevent.monkey")
+        if environ.get("wsgi.multithread", True) or (
+            monkey is not None and monkey.is_module_patched("threading")
+        ):
+            return
+        way = "give each process threads, as with gunicorn --threads 8"
+        if environ.get("wsgi.multiprocess") and self._server.shared is not None:
+            log.warning("each process of this WSGI host serves one request at a time: %s", way)
+            return
+        self._server.cannot_ask = (
+            "this WSGI host serves one request at a time, so the answer of the client would wait"
+            f" behind the call that asks: {way}"
+        )
+        log.warning(
+            "this WSGI host serves one request at a time (wsgi.multithread is False): handlers that"
+            " ask their client in a session get CapabilityNotSupported: %s",
+            way,
         )
 
 

@@ -783,8 +783,8 @@ class Server:
         with its own sessions.
 
         Args:
-            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or
-                without.
+            path: Where it answers, with or without a slash at its end. Below a prefix that the
+                application is mounted at, either with that prefix or without it.
             max_streams: Streams of notifications that may be open at once; each holds a thread of
                 the host. With 0 there are none: GET is answered 405 unless it asks for the rest of
                 a call's stream, `subscriptions/listen` with an error. None sets no limit.
