@@ -33,7 +33,7 @@ from ..server.context import Context
 from ..server.options import method
 from ..server.paths import path_fault
 from ..types import BlobResourceContents, TextResourceContents
-from .extension import Extension
+from .extension import Extension, cursor_at, position_of
 
 log = logger("minimcp.skills")
 
@@ -172,7 +172,7 @@ class Skills(Extension):
                 f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
-        return self._page("resources", inside, params, ctx)
+        return self._page("resources", inside, params, ctx, path)
 
     def _page(
         self,
@@ -180,20 +180,20 @@ class Skills(Extension):
         items: Iterable[dict[str, Json]],
         params: Mapping[str, Json],
         ctx: Context,
+        folder: str = "",
     ) -> dict[str, Json]:
         """A page of a list, in the order of URIs; its cursor is the last of them, so that changes
         shift nothing."""
-        cursor = params.get("cursor") or SCHEME
-        if not isinstance(cursor, str) or not cursor.startswith(SCHEME):
-            raise InvalidParams("the cursor is none of this server's")
+        name = f"{member} of {folder}"
+        last = position_of(name, params)
         rest = sorted(
-            (each for each in items if each["uri"] > cursor), key=lambda each: str(each["uri"])
+            (each for each in items if each["uri"] > last), key=lambda each: str(each["uri"])
         )
         most, count, size = self._config.page_size or len(rest), 0, 0
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
             count += 1
-        more = {"nextCursor": rest[count - 1]["uri"]} if count < len(rest) else {}
+        more = {"nextCursor": cursor_at(name, rest[count - 1]["uri"])} if count < len(rest) else {}
         return {member: rest[:count], **more, **self._hints(ctx)}
 
     def _hints(self, ctx: Context) -> Mapping[str, Json]:
