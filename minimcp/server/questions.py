@@ -33,7 +33,7 @@ from typing import (
 from .. import errors, types
 from ..engine.limits import check_number
 from ..engine.requests import IncomingRequest
-from ..errors import logger
+from ..errors import logger, one_line
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.uri_template import parse_web_url
@@ -282,7 +282,16 @@ class ListRoots(Question):
         roots = result.get("roots")
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
-        return [types.Root.from_wire(root) for root in roots]
+        found = []
+        for root in [types.Root.from_wire(each) for each in roots]:
+            # The scheme has no case (RFC 3986, 3.1).
+            if root.uri[:7].lower() == "file://":
+                found.append(root)
+            else:
+                log.warning(
+                    "a root of the client is dropped: %s is not a file:// URI", one_line(root.uri)
+                )
+        return found
 
 
 def _answer(result: Mapping[str, Json]) -> types.Answer:
