@@ -177,11 +177,18 @@ class WsgiApp:
         off, and with or without a slash at its end."""
         server, info = self._server, environ.get("PATH_INFO", "")
         whole: str = environ.get("SCRIPT_NAME", "") + info
-        documents = () if server.bearer is None else server.bearer.documents
+        known: list[str] = [server.path]
+        if server.bearer is not None:
+            known += server.bearer.metadata_paths
+        if server.options.health is not None:
+            known.append(server.options.health)
+        if info == "/":
+            whole = whole.removesuffix("/") or "/"  # of a mount
+        if whole in known:
+            return whole
         for path in (whole, info):
-            for known in (server.path, *documents, server.options.health):
-                if known is not None and path.removesuffix("/") == known.removesuffix("/"):
-                    return known
+            if path.removesuffix("/") == server.path.removesuffix("/"):
+                return server.path
         return whole.replace("?", "%3F")  # an escaped "?" begins no query
 
     def _look_at_host(self, environ: Mapping[str, Any]) -> None:

@@ -122,6 +122,7 @@ class Registered:
 
     Attributes:
         shown: How it is listed.
+        scopes: What the token of a request needs for it over HTTP.
         origin: What this is a copy of.
         middleware: Of this server, and of those through which it is mounted; the outermost first.
     """
@@ -130,6 +131,7 @@ class Registered:
     kind: str
 
     shown: Any = None
+    scopes: tuple[str, ...] = ()
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], key: str,

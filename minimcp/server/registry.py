@@ -231,6 +231,17 @@ class Registry:
             extension.declare(declared, revision, principal)
         return declared
 
+    def static_scopes(self) -> list[str]:
+        """Return each scope that something offered here needs, in the order of registration."""
+        return list(
+            dict.fromkeys(
+                scope
+                for table in self._tables.values()
+                for each in list(table.items.values())
+                for scope in each.scopes
+            )
+        )
+
     def add(
         self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str
     ) -> tuple[str, str]:

@@ -860,7 +860,9 @@ class Server:
         options, limits = self._http or HttpOptions(), self._limits
         running = RunningHttp(
             self._endpoint(path, limits.streams) if newer else None,
-            SseServer(self.connect, options, limits.streams, self._auth) if older else None,
+            SseServer(self.connect, self._registry, options, limits.streams, self._auth)
+            if older
+            else None,
             options,
             path=path,
             host=host,

@@ -170,7 +170,7 @@ def test_it_answers_wherever_it_is_mounted(
     [
         ("", "/.well-known/oauth-protected-resource", 200),
         ("", "/.well-known/oauth-protected-resource/mcp", 200),
-        ("", "/.well-known/oauth-protected-resource/mcp/", 200),
+        ("", "/.well-known/oauth-protected-resource/mcp/", 404),
         ("/.well-known/oauth-protected-resource", "", 200),
         ("/.well-known/oauth-protected-resource", "/", 200),
         ("/.well-known/oauth-protected-resource", "/mcp", 200),
