@@ -138,14 +138,13 @@ class WsgiApp:
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
-        self._known_host = False
+        # The thread of the host that brought the first request.
+        self._first_thread: Optional[threading.Thread] = None
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        if not self._known_host:
-            self._known_host = True
-            self._look_at_host(environ)
+        self._look_at_host(environ)
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
         body, headers = response.body, list(response.headers)
@@ -195,9 +194,16 @@ class WsgiApp:
         """Warn of a host that serves one request at a time, where no handler can wait for the answer
         to a question: it comes with another request.
 
-        In revisions without a handshake no handler waits. A thread of gevent is none of the system,
-        and its host says ``wsgi.multithread`` is False.
+        In revisions without a handshake no handler waits. Two hosts say that ``wsgi.multithread`` is
+        False although they serve requests at the same time: gevent, and wsgiref with ThreadingMixIn.
         """
+        thread = threading.current_thread()
+        if self._first_thread is not None:
+            is_wsgiref = environ.get("SERVER_SOFTWARE", "").startswith("WSGIServer/")
+            if is_wsgiref and thread is not self._first_thread:
+                self._server.cannot_ask = ""
+            return
+        self._first_thread = thread
         monkey = sys.modules.get("gevent.monkey")
         if environ.get("wsgi.multithread", True) or (
             monkey is not None and monkey.is_module_patched("threading")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
+from socketserver import ThreadingMixIn
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from weakref import WeakSet
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.validate import validator
 
 import pytest
@@ -285,6 +288,33 @@ def test_other_hosts_are_waited_for(
         answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}
         assert whole(host(post(answer, session)))[0] == 202
         assert b"answered" in whole((200, {}, body))[2]
+
+
+class Threading(ThreadingMixIn, WSGIServer):
+    """wsgiref, with a thread for each request."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(WSGIServer, "refused: this WSGI"), (Threading, "answered")]
+)
+def test_wsgiref_with_and_without_threads(kind: Any, said: str) -> None:
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with (
+        closing(asking_server()) as server,
+        make_server("127.0.0.1", 0, server.wsgi(), kind, Quiet) as host,
+    ):
+        thread = threading.Thread(target=host.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{host.server_port}/mcp"
+            with minimcp.connect(url, revision=HANDSHAKE, timeout=WAIT, roots=[]) as client:
+                assert client.call_tool("ask", {"how": "list_roots"}).text.startswith(said)
+        finally:
+            host.shutdown()
+            thread.join(WAIT)
 
 
 @pytest.mark.parametrize("environ", [threads(multiprocess=True), threads(), threads(run_once=True)])
