@@ -354,7 +354,9 @@ class Server:
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the
         function, given as the parameter's type; a URI whose values do not fit is not found. A
-        resource of exactly the URI that is read comes first, then the first template that matches.
+        resource of the URI that is read comes first, then the first template that matches. URIs are
+        compared as in RFC 3986, 6.2.2 and 6.2.3: "KB://notes" is "kb://notes". Values keep their
+        case.
         ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
 
         What the function returns is the content: str is text, bytes (bytearray, memoryview) are
