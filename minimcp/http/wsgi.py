@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from socketserver import ThreadingMixIn
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from ..errors import ConnectionLost, logger
@@ -138,13 +139,14 @@ class WsgiApp:
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
-        # The thread of the host that brought the first request.
-        self._first_thread: Optional[threading.Thread] = None
+        self._known_host = False
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        self._look_at_host(environ)
+        if not self._known_host:
+            self._known_host = True
+            self._look_at_host(environ)
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
         body, headers = response.body, list(response.headers)
@@ -197,17 +199,11 @@ class WsgiApp:
         In revisions without a handshake no handler waits. Two hosts say that ``wsgi.multithread`` is
         False although they serve requests at the same time: gevent, and wsgiref with ThreadingMixIn.
         """
-        thread = threading.current_thread()
-        if self._first_thread is not None:
-            is_wsgiref = environ.get("SERVER_SOFTWARE", "").startswith("WSGIServer/")
-            if is_wsgiref and thread is not self._first_thread:
-                self._server.cannot_ask = ""
-            return
-        self._first_thread = thread
         monkey = sys.modules.get("gevent.monkey")
-        if environ.get("wsgi.multithread", True) or (
-            monkey is not None and monkey.is_module_patched("threading")
-        ):
+        is_greenlet = monkey is not None and monkey.is_module_patched("threading")
+        run = getattr(threading.current_thread(), "_target", None)
+        of_mix_in = getattr(run, "__func__", None) is ThreadingMixIn.process_request_thread
+        if environ.get("wsgi.multithread", True) or is_greenlet or of_mix_in:
             return
         way = "give each process threads, as with gunicorn --threads 8"
         if environ.get("wsgi.multiprocess") and self._server.shared is not None:
