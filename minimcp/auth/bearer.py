@@ -50,6 +50,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
+class WrongType(Exception):
+    """A JWT is of a type that is not accepted. Its message goes into the challenge."""
+
+
 @dataclass(frozen=True)
 class AccessToken:
     """What is known by a token that was verified: ``ctx.auth``. Never the token itself. Immutable.
@@ -136,6 +140,10 @@ class Bearer:
         scopes: What every request needs, beside the ``scopes`` of a tool.
         audience: Of which a token has to name one; None takes the resource.
         implies: Scopes that include others, as ``{"admin": ["read", "write"]}``; None are none.
+        scopes_supported: The scopes that the published metadata lists, for clients that register
+            before they know what they need. None lists ``scopes`` and those of all tools. The
+            challenge of a request without a token names ``scopes`` only; if that is empty, clients
+            ask for the whole list at their first sign-in.
 
     Raises:
         TypeError: Something is of another type, or there is neither resource nor audience.
@@ -147,6 +155,7 @@ class Bearer:
         self, verify: Verify, *, resource: Optional[str] = None, authorization_servers: Sequence[str] = (),
         scopes: Sequence[str] = (), audience: Union[str, Sequence[str], None] = None,
         implies: Optional[Mapping[str, Sequence[str]]] = None,
+        scopes_supported: Optional[Sequence[str]] = None,
     ) -> None:  # fmt: skip
         if not callable(verify):
             raise TypeError(
@@ -175,34 +184,46 @@ class Bearer:
         self._implies = {
             name: check_scopes(each, "implies") for name, each in (implies or {}).items()
         }
-        # What is published, by its paths, and where.
-        self.documents: Mapping[str, bytes] = {}
-        self._metadata = ""
+        self._scopes_supported = (
+            None if scopes_supported is None else check_scopes(scopes_supported, "scopes_supported")
+        )
+        self._servers = servers
+        # Where the metadata is published: the paths, and the URL.
+        self.metadata_paths: tuple[str, ...] = ()
+        self._metadata_url = ""
         if resource is not None:
             for url in (resource, *servers):
                 check_url(url)
-            self._publish(resource, servers)
+            parts = urlsplit(resource)
+            path = RESOURCE_METADATA + (parts.path if parts.path != "/" else "")
+            query = f"?{parts.query}" if parts.query else ""
+            self.metadata_paths = (RESOURCE_METADATA, path)
+            self._metadata_url = f"{parts.scheme}://{parts.netloc}{path}{query}"
 
-    def _publish(self, resource: str, servers: list[str]) -> None:
-        parts = urlsplit(resource)
-        path = parts.path if parts.path != "/" else ""
-        query = f"?{parts.query}" if parts.query else ""
-        self._metadata = f"{parts.scheme}://{parts.netloc}{RESOURCE_METADATA}{path}{query}"
+    def metadata(self, needed: Iterable[str]) -> bytes:
+        """Return the metadata of the protected resource (RFC 9728), as JSON.
+
+        Args:
+            needed: The scopes that what is offered needs.
+        """
+        scopes: Iterable[str] = (*self.scopes, *needed)
+        if self._scopes_supported is not None:
+            scopes = self._scopes_supported
         document = {
-            "resource": resource,
-            "authorization_servers": servers,
+            "resource": self.resource,
+            "authorization_servers": self._servers,
             "bearer_methods_supported": ["header"],
+            "scopes_supported": list(dict.fromkeys(scopes)),
         }
-        if self.scopes:
-            document["scopes_supported"] = list(self.scopes)
-        self.documents = dict.fromkeys(
-            (RESOURCE_METADATA, RESOURCE_METADATA + path), json.dumps(document).encode()
-        )
+        if not document["scopes_supported"]:
+            del document["scopes_supported"]
+        return json.dumps(document).encode()
 
     @classmethod
     def static(
         cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *, resource: Optional[str] = None,
         authorization_servers: Sequence[str] = (), scopes: Sequence[str] = (),
+        scopes_supported: Optional[Sequence[str]] = None,
     ) -> Bearer:  # fmt: skip
         """Fixed tokens, which clients are told in another way; they are compared in constant time.
 
@@ -210,8 +231,8 @@ class Bearer:
             tokens: The token; or tokens, each with its claims: ``{"kW9...": {"sub": "ada", "scope":
                 "read"}}``. Make one by ``secrets.token_urlsafe(32)``, and keep it out of the
                 source.
-            resource, authorization_servers, scopes: As of `Bearer`. A token without ``scope`` has
-                those of ``scopes``.
+            resource, authorization_servers, scopes, scopes_supported: As of `Bearer`. A token
+                without ``scope`` has those of ``scopes``.
 
         Raises:
             ValueError: A token has other characters than letters, digits and ``-._~+/``, or there
@@ -227,6 +248,7 @@ class Bearer:
             audience=audience,
             authorization_servers=authorization_servers,
             scopes=scopes,
+            scopes_supported=scopes_supported,
         )
 
     @classmethod
@@ -236,10 +258,14 @@ class Bearer:
         *,
         keys: Union[str, Mapping[str, Json], None] = None,
         algorithms: Sequence[str] = ALGORITHMS,
+        typ: Union[str, Sequence[str]] = ("at+jwt", "JWT"),
         authorization_servers: Optional[Sequence[str]] = None,
         **options: Any,
     ) -> Bearer:
-        """Signed tokens (RFC 9068), verified by the issuer's public keys. Needs PyJWT[crypto].
+        """Signed tokens, verified by the issuer's public keys. Needs PyJWT[crypto].
+
+        The audience check is what excludes ID tokens: those name the client in ``aud``, not this
+        server. Many issuers sign both kinds with the type "JWT", so ``typ`` cannot tell them apart.
 
         Args:
             issuer: Who has signed them: a URL, byte for byte as tokens say it in ``iss``.
@@ -247,19 +273,25 @@ class Bearer:
                 is. It is asked for at the first token, after 5 minutes, and for a token that names
                 an unknown key; every 10 seconds at most.
             algorithms: By which they may be signed, none of them with a shared secret.
+            typ: The accepted values of the header ``typ``, without regard to case and to a leading
+                ``application/``. A token without ``typ`` counts as "JWT". ``typ="at+jwt"`` is the
+                strict form of RFC 9068.
             authorization_servers: None takes the issuer.
-            options: ``resource``, ``scopes``, ``audience`` and ``implies``, as of `Bearer`.
+            options: ``resource``, ``scopes``, ``audience``, ``implies`` and ``scopes_supported``,
+                as of `Bearer`.
 
         Raises:
             ImportError: PyJWT[crypto] is not installed.
-            TypeError, ValueError: As of `Bearer`; or an algorithm is unknown or takes a shared
-                secret.
+            TypeError, ValueError: As of `Bearer`; an algorithm is unknown or takes a shared secret;
+                or ``typ`` names no type.
+
+        https://www.rfc-editor.org/rfc/rfc9068#section-4
         """
         from .verifiers import KeySet
 
         servers = [issuer] if authorization_servers is None else authorization_servers
         return cls(
-            KeySet(issuer, keys, algorithms).verify, authorization_servers=servers, **options
+            KeySet(issuer, keys, algorithms, typ).verify, authorization_servers=servers, **options
         )
 
     @classmethod
@@ -269,8 +301,8 @@ class Bearer:
         Args:
             url: The issuer's introspection endpoint.
             client_id, client_secret: By which this server signs in there (HTTP Basic).
-            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience`` and
-                ``implies``, as of `Bearer`.
+            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience``, ``implies``
+                and ``scopes_supported``, as of `Bearer`.
 
         Raises:
             TypeError, ValueError: As of `Bearer`.
@@ -304,6 +336,8 @@ class Bearer:
         try:
             claims = self._verify(token)
             found = None if claims is None else AccessToken.of(claims, token)
+        except WrongType as error:
+            raise self._refusal(401, str(error), "invalid_token") from None
         except Exception as error:
             told = describe(error).replace(token, "<token>")
             log.error("a token cannot be verified: %s: %s", type(error).__name__, told)
@@ -343,7 +377,7 @@ class Bearer:
         wanted = " ".join(dict.fromkeys((*self.scopes, *scopes)))
         said = {
             "error": error, "error_description": reason if error else "", "scope": wanted,
-            "resource_metadata": self._metadata,
+            "resource_metadata": self._metadata_url,
         }  # fmt: skip
         parts = [f'{name}="{value}"' for name, value in said.items() if value] or ['realm="mcp"']
         challenge = "Bearer " + ", ".join(parts)

@@ -15,9 +15,9 @@ from typing import Any, Optional, Union
 from urllib.parse import quote_plus
 
 from ..engine.pool import renewed_in_fork
-from ..errors import AuthorizationError, McpError, logger
+from ..errors import AuthorizationError, McpError, logger, one_line
 from ..protocol.messages import Json
-from .bearer import ALGORITHMS, Verify, check_url
+from .bearer import ALGORITHMS, Verify, WrongType, check_url, list_of_text
 
 log = logger("minimcp.auth")
 
@@ -72,18 +72,31 @@ def fixed(
     return verify
 
 
+# A media type, or its name below ``application/`` (RFC 6838, 4.2).
+_MEDIA_TYPE = r"(?:[A-Za-z0-9!#$&^_.+\-]+/)?[A-Za-z0-9!#$&^_.+\-]+"
+
+
+def _plain_type(typ: Any) -> Any:
+    """Write the type of a JWT in one way (RFC 7515, 4.1.9)."""
+    return typ.lower().removeprefix("application/") if isinstance(typ, str) else None
+
+
 class KeySet:
     """The public keys of who signs tokens, asked for when a token needs them. Thread-safe.
 
     Args:
-        issuer, keys, algorithms: As of `Bearer.jwt`.
+        issuer, keys, algorithms, typ: As of `Bearer.jwt`.
 
     Raises:
         ImportError, TypeError, ValueError: As of `Bearer.jwt`.
     """
 
     def __init__(
-        self, issuer: str, keys: Union[str, Mapping[str, Json], None], algorithms: Sequence[str]
+        self,
+        issuer: str,
+        keys: Union[str, Mapping[str, Json], None],
+        algorithms: Sequence[str],
+        typ: Union[str, Sequence[str]],
     ) -> None:
         from .dpop import jwt_package
 
@@ -97,6 +110,11 @@ class KeySet:
                 f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}"
             )
         self._issuer, self._algorithms = issuer, list(algorithms)
+        self._types = [typ] if isinstance(typ, str) else list_of_text(typ, "typ")
+        if not self._types or not all(re.fullmatch(_MEDIA_TYPE, each) for each in self._types):
+            raise ValueError(
+                f'typ names the accepted types, such as ("at+jwt", "JWT"), and not {typ!r:.100}'
+            )
         self._url = keys if isinstance(keys, str) else None
         # Each as it came, and as PyJWT has it.
         self._keys: list[tuple[Mapping[str, Json], Any]] = []
@@ -117,9 +135,11 @@ class KeySet:
 
         Raises:
             AuthorizationError: There are no keys, and none can be had.
+            WrongType: It is of a type that is not accepted.
         """
         try:
             head = self._jwt.get_unverified_header(token)
+            self._check_type(head.get("typ", "JWT"))
             if head.get("alg") not in self._algorithms:
                 return None
             for key in self._find(head):
@@ -136,6 +156,16 @@ class KeySet:
         except self._jwt.PyJWTError as error:
             log.info("a token is refused: %s", type(error).__name__)
         return None
+
+    def _check_type(self, typ: Any) -> None:
+        if _plain_type(typ) not in map(_plain_type, self._types):
+            wanted = ", ".join(self._types)
+            log.info(
+                "a token is refused: its typ is %s, and Bearer.jwt(typ=...) accepts %s",
+                one_line(repr(typ), 60),
+                wanted,
+            )
+            raise WrongType(f"the type of the token is none of {wanted}")
 
     def _find(self, head: Mapping[str, Any]) -> list[Any]:
         """The keys that may have signed what has this head."""

@@ -25,7 +25,7 @@ from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
-from ..client.subscriptions import ClientSubscriptions
+from ..client.subscriptions import ClientSubscriptions, with_uri
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route, Sink
@@ -36,6 +36,7 @@ from ..errors import (
     ConnectionLost,
     InternalError,
     McpError,
+    MethodNotFound,
     RpcError,
     SessionGone,
 )
@@ -53,7 +54,7 @@ from ..protocol.lifecycle import (
 )
 from ..protocol.messages import Failure, Json, Notification, Request, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
-from ..server.registry import Registry, ServerRole
+from ..server.registry import TAKEN, Registry, ServerRole
 from ..server.server import Server
 from ..server.subscriptions import Subscriptions
 from ..types import Tool
@@ -91,6 +92,9 @@ END_SECONDS = 0.7
 ENVELOPE = (lifecycle.VERSION_KEY, lifecycle.CAPABILITIES_KEY, lifecycle.CLIENT_KEY, LOG_LEVEL_KEY)
 HANDSHAKES = tuple(each for each in REVISIONS if each.handshake)
 PER_REQUEST = tuple(each for each in REVISIONS if not each.handshake)
+
+# How the bridge describes itself to a server with a handshake, whose client has not said who it is.
+OWN_INFO: Result = {"name": "minimcp-bridge", "version": VERSION}
 
 # What of its session a client says once, and that the bridge repeats to a server that is begun
 # anew.
@@ -150,10 +154,20 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     return LATER
 
 
-def older(answer: Union[Result, Failure]) -> Union[Result, Failure]:
+def as_in_front(failure: Failure, behind: ClientSession, incoming: IncomingRequest) -> Failure:
+    """Return an error of the server behind with the code that the client's revision has for it.
+
+    The revisions differ about a resource that there is not.
+    """
+    theirs = behind.era.revision.resource_missing
+    is_missing = incoming.request.method == "resources/read" and failure.code == theirs
+    if theirs == errors.INVALID_PARAMS:  # which says other things, too
+        is_missing = is_missing and isinstance(failure.data, dict) and "uri" in failure.data
+    return failure._replace(code=incoming.peer.revision.resource_missing) if is_missing else failure
+
+
+def older(answer: Result) -> Result:
     """A result as clients with a handshake can read it: what is structured is an object there."""
-    if isinstance(answer, Failure):
-        return answer
     for tool in answer.get("tools", ()):
         if (
             isinstance(tool, dict)
@@ -205,7 +219,11 @@ class Link(Host):
         # Requests; with each whose session it belongs to, or what orders the questions of one that
         # stands alone.
         self.running: dict[IncomingRequest, Any] = {}
-        self._bridge, self._opening, self._shakes_hands = bridge, opening, shakes_hands
+        self._bridge, self._shakes_hands = bridge, shakes_hands
+        info = opening.get("clientInfo")
+        # Servers reject an empty one.
+        self._info = info if isinstance(info, dict) and info else OWN_INFO
+        self._opening = {**opening, "clientInfo": self._info}
         self._opened: Optional[ClientSubscriptions] = None
         self._session: Optional[ClientSession] = None
         self._answer: Optional[Result] = None  # of the server, to `initialize`
@@ -238,9 +256,16 @@ class Link(Host):
             return self._opened
 
     def _connect(self) -> ClientSession:
-        target, limits, info = self._bridge.target, Limits(), self._opening.get("clientInfo") or {}
         plan = Plan(
-            target, REVISIONS, info, self, limits, None, None, CONNECT_SECONDS, PROBE_SECONDS
+            self._bridge.target,
+            REVISIONS,
+            self._info,
+            self,
+            Limits(),
+            None,
+            None,
+            CONNECT_SECONDS,
+            PROBE_SECONDS,
         )
         return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
 
@@ -414,11 +439,10 @@ class Link(Host):
         method, params = incoming.request.method, incoming.request.params
         answer = self._exchange(incoming, opened.session, params)
         if method in REPEATED and not isinstance(answer, Failure):
-            uris = {str(params.get("uri"))}
             opened.log_level = params.get("level", opened.log_level)
-            opened.uris = (
-                opened.uris | uris if method == "resources/subscribe" else opened.uris - uris
-            )
+            if "uri" in params:
+                wanted = method == "resources/subscribe"
+                opened.uris = with_uri(opened.uris, str(params["uri"]), wanted)
         return give(incoming, answer)
 
     def _exchange(
@@ -468,6 +492,7 @@ class Link(Host):
         are asked."""
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         if method == "logging/setLevel":
+            lifecycle.log_rank(params.get("level"))
             opened.log_level = str(params.get("level"))
             opened.set_log_level(opened.log_level, lambda method, params: None)
         elif method in REPEATED:
@@ -479,7 +504,9 @@ class Link(Host):
         sent: Result = params
         while True:
             answer = self._exchange(incoming, session, sent, session.add_envelope)
-            if isinstance(answer, Failure) or answer.get("resultType") != INPUT_REQUIRED:
+            if isinstance(answer, Failure):
+                return give(incoming, as_in_front(answer, session, incoming))
+            if answer.get("resultType") != INPUT_REQUIRED:
                 return give(incoming, older(answer))
             asked = answer.get("inputRequests") or {}
             outcome = incoming.ask(
@@ -521,7 +548,7 @@ class Link(Host):
         else:
             result = self._exchange(incoming, session, with_meta(params, ENVELOPE))
         if isinstance(result, Failure):
-            return give(incoming, result)
+            return give(incoming, as_in_front(result, session, incoming))
         is_kept = method.endswith("/list") or method in ("server/discover", "resources/read")
         hints = {"ttlMs": 0, "cacheScope": "private"} if is_kept else {}
         return with_meta(
@@ -661,6 +688,18 @@ class Link(Host):
 # ------------------------------------------------------------ in front
 
 
+def check_method(request: Request, peer: Peer) -> None:
+    """Return if the client's revision has a method, or no revision has it.
+
+    The server behind may speak another revision, and would answer.
+
+    Raises:
+        MethodNotFound: Only other revisions have it.
+    """
+    if request.method in TAKEN and request.method not in peer.revision.requests_to_server:
+        raise MethodNotFound(f"Method not found: {request.method}")
+
+
 class Front(ServerRole):
     """One client that shook hands, or none yet: a connection over stdio, or a session over HTTP."""
 
@@ -673,6 +712,7 @@ class Front(ServerRole):
         peer = self.session.admit(request)
         if not peer.revision.handshake:
             return peer, self._registry.route(request, peer)
+        check_method(request, peer)
         if request.method == "initialize":
             self._leave()
             self.link = self._registry.link(self, request.params, True)
@@ -780,8 +820,15 @@ class Bridge(Registry):
 
     def route(self, request: Request, peer: Peer) -> Route:
         """Where a request goes that stands alone: to the link of all clients that describe
-        themselves in this way."""
+        themselves in this way.
+
+        Raises:
+            MethodNotFound: Another revision has the method.
+        """
+        check_method(request, peer)
         meta = request.params["_meta"]
+        if not meta.get(lifecycle.CLIENT_KEY):
+            meta.pop(lifecycle.CLIENT_KEY, None)
         described = {
             "clientInfo": meta.get(lifecycle.CLIENT_KEY),
             "capabilities": meta[lifecycle.CAPABILITIES_KEY],

@@ -468,7 +468,13 @@ def _cache_hints(probe: Probe) -> None:
 # ------------------------------------------------------------ what is offered
 
 
-@check("what is declared is answered, and what is not is unknown", "LIFE-16", "M:DISC-2")
+@check(
+    "what is declared is answered, and what is not is unknown",
+    "LIFE-16",
+    "M:DISC-2",
+    must=False,
+    must_alone=True,
+)
 def _capabilities(probe: Probe) -> str:
     told = []
     for method, (member, capability) in LISTS.items():
@@ -563,7 +569,6 @@ refused(
     {"name": NOBODY, "arguments": {}},
     by="tools",
     must=False,
-    must_alone=True,
 )
 
 
@@ -615,7 +620,7 @@ refused(
 )
 
 
-@check("a level of log messages can be chosen, if logging is declared", "LOG-03")
+@check("a level of log messages can be chosen, if logging is declared", "LOG-03", must=False)
 def _log_level(probe: Probe) -> None:
     lacks(probe, "logging")
     for level in ("debug", "emergency", "info"):

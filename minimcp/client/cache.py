@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 from .. import schema
 from ..errors import ProtocolViolation, logger
 from ..protocol.messages import Json, to_json
+from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import Revision
 from ..types import ABSENT, CallToolResult, Text, Tool
 from ..types.tool import WRAPPED
@@ -57,7 +58,7 @@ class Key(NamedTuple):
 
     revision: str
     method: str
-    # Of the resource that was read.
+    # Of the resource that was read, normalized.
     uri: Optional[str]
     # All of them, as JSON with sorted members.
     params: str
@@ -69,12 +70,11 @@ class Key(NamedTuple):
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
-        return cls(
-            revision.name,
-            method,
-            uri if isinstance(uri, str) else None,
-            to_json(dict(sorted(params.items()))),
-        )
+        if not isinstance(uri, str):
+            return cls(revision.name, method, None, to_json(dict(sorted(params.items()))))
+        # A server may see the case of a value in the host, as in "greeting://Ada".
+        params = {**params, "uri": normalize_uri(uri, keep_values=True)}
+        return cls(revision.name, method, normalize_uri(uri), to_json(dict(sorted(params.items()))))
 
 
 class Cache:
@@ -159,7 +159,7 @@ class Cache:
             self._evictions.update({method: self.mark(method) + 1 for method in methods})
             for key in list(self._entries):
                 if key.method in methods and (
-                    uri is None or key.uri is None or _related(key.uri, uri)
+                    uri is None or key.uri is None or _related(key.uri, normalize_uri(uri))
                 ):
                     del self._entries[key]
 
@@ -169,7 +169,7 @@ class Cache:
 
 
 def _related(one: str, other: str) -> bool:
-    """Whether two URIs are the same, or one lies below the other."""
+    """Whether two normalized URIs are the same, or one lies below the other."""
     above, below = sorted((one.rstrip("/") + "/", other.rstrip("/") + "/"), key=len)
     return below.startswith(above)
 

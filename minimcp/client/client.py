@@ -813,7 +813,8 @@ class Client:
         as `request`.
 
         Args:
-            uri: Of the resource, byte for byte.
+            uri: The URI of the resource, sent as it is. To subscribe to an equivalent URI (RFC
+                3986, 6.2.2) changes nothing.
 
         Raises:
             CapabilityNotSupported: The server takes no subscriptions, or not this one.

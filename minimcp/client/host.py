@@ -344,7 +344,7 @@ def as_roots(roots: Any) -> list[Root]:
             given = (
                 Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
             )
-        if not given.uri.startswith("file://") or (
+        if given.uri[:7].lower() != "file://" or (
             given.path is not None and ".." in given.path.parts
         ):
             raise ValueError(f"a root is a file:// URI that does not go up, unlike {given.uri!r}")

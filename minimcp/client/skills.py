@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 from ..errors import ProtocolViolation, SkillError, one_line
 from ..protocol.front_matter import check_front_matter, read_front_matter
 from ..protocol.messages import Json
-from ..protocol.uri_template import check_uri, has_parent_segment
+from ..protocol.uri_template import check_uri, has_parent_segment, normalize_uri
 from ..types import ReadResourceResult
 from .calls import DEFAULT, Call, Seconds, read_result
 from .session import Cancel
@@ -148,7 +148,7 @@ def get_skill(client: Client, call: Call, uri: str) -> Skill:
     """The skill of this URI, whether it is listed or not, and not read yet."""
     result = call.request("skills/get", {"uri": uri})
     skill = read_result("skills/get", lambda result: Skill(client, result.get("skill")), result)
-    if skill.uri != uri:
+    if normalize_uri(skill.uri) != normalize_uri(uri):
         raise ProtocolViolation(
             f"skills/get answers with the skill that is asked for, {one_line(uri)}", skill.uri
         )

@@ -28,9 +28,10 @@ from ..errors import (
 )
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification, size_of
+from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import LISTS
 from ..types import Change
-from ..types.notifications import covering
+from ..types.notifications import by_normalized, covering
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
 log = errors.logger("minimcp.client")
@@ -128,6 +129,7 @@ class Changes:
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
         self._session, self._forward = session, forward
         self.honored: Optional[Filter] = None
+        self._subscribed: dict[str, str] = {}
         # What ends the stream on the wire, once.
         self._cleanup = ExitStack()
         self._ending: Optional[Outcome] = None
@@ -222,8 +224,12 @@ class Changes:
             self._end_with(ProtocolViolation(what, notification.params))
         else:
             with self._changed:
-                self.honored = Filter.from_wire(notification.params)
+                self._begin(Filter.from_wire(notification.params))
                 self._changed.notify_all()
+
+    def _begin(self, honored: Filter) -> None:
+        self._subscribed = by_normalized(honored.resource_subscriptions)
+        self.honored = honored
 
     def _put(self, notification: Notification) -> None:
         """Keep a change until somebody takes it, once; when very many wait, as a change of the
@@ -236,11 +242,7 @@ class Changes:
             log.debug("<-- a notification that tells of no change: %s", error)
             return
         assert self.honored is not None
-        around = (
-            None
-            if change.uri is None
-            else covering(frozenset(self.honored.resource_subscriptions), change.uri)
-        )
+        around = None if change.uri is None else covering(self._subscribed, change.uri)
         is_filter = self._session.era.revision.handshake  # it gets all that comes
         if is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
@@ -264,6 +266,13 @@ class Changes:
             self._changed.notify_all()
 
 
+def with_uri(uris: Mapping[str, str], uri: str, wanted: bool) -> dict[str, str]:
+    """Return these URIs, by normalized URI, with one more or without it."""
+    key = normalize_uri(uri)
+    others = {each: value for each, value in uris.items() if each != key}
+    return {**others, key: uris.get(key, uri)} if wanted else others
+
+
 class ClientSubscriptions:
     """What a client has the server tell on one connection. Thread-safe.
 
@@ -280,10 +289,10 @@ class ClientSubscriptions:
         self._changed = threading.Condition()
         # While something changes that the server is to tell of, also during its requests.
         self._held = False
-        # The resources that `subscribe` has asked for.
-        self.uris: set[str] = set()
+        # The resources that `subscribe` has asked for, by normalized URI.
+        self.uris: dict[str, str] = {}
         # In a session: those that each stream of the program listens to.
-        self._listened: dict[Changes, set[str]] = {}
+        self._listened: dict[Changes, dict[str, str]] = {}
         # The client's own stream, which is one of the session's pending requests.
         self.background: Optional[Changes] = None
         self._pause = FIRST_PAUSE
@@ -299,7 +308,7 @@ class ClientSubscriptions:
         Raises:
             ConnectionLost: The connection has ended.
         """
-        session, uris = self.session, set[str]()
+        session, uris = self.session, dict[str, str]()
         if before is not None:
             self.log_level, uris = before.log_level, before.uris
             self._host.cache.clear()
@@ -406,15 +415,17 @@ class ClientSubscriptions:
             if session.era.peer.supports("resources.subscribe")
             else ()
         )
-        stream.honored = self._declared(wanted)._replace(resource_subscriptions=uris)
+        stream._begin(self._declared(wanted)._replace(resource_subscriptions=uris))
         session.listeners[stream] = stream._take
         stream._cleanup.callback(self._unsubscribe, stream)
         stream._cleanup.callback(session.listeners.pop, stream)
         if uris:
             with self._locked(deadline, cancel):
-                subscribed = self._listened.setdefault(stream, set())
-                for uri in dict.fromkeys(uris):
-                    subscribed.add(uri)  # before: the server may take what is given up here
+                subscribed = self._listened.setdefault(stream, {})
+                for normalized, uri in by_normalized(uris).items():
+                    subscribed[normalized] = (
+                        uri  # before: the server may take what is given up here
+                    )
                     session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
         session.check()
 
@@ -424,10 +435,9 @@ class ClientSubscriptions:
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
-                uris = self._listened.pop(stream, set()).difference(
-                    self.uris, *self._listened.values()
-                )
-                unwanted = [{"uri": uri} for uri in sorted(uris)]
+                uris = self._listened.pop(stream, {})
+                left = uris.keys() - set().union(self.uris, *self._listened.values())
+                unwanted = [{"uri": uris[each]} for each in sorted(left)]
                 if unwanted:
                     self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
@@ -440,25 +450,28 @@ class ClientSubscriptions:
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
         """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
-        session = self.session
+        session, key = self.session, normalize_uri(uri)
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):
-            uris = self.uris | {uri} if wanted else self.uris - {uri}
+            uris = with_uri(self.uris, uri, wanted)
             if not session.era.revision.handshake:
                 if uris != self.uris:
-                    self._replace(uris, deadline, cancel, needed=uris - self.uris)
-            elif wanted or not any(uri in listened for listened in list(self._listened.values())):
+                    needed = uris.keys() - self.uris.keys()
+                    self._replace(uris, deadline, cancel, needed=needed)
+            elif wanted or not any(key in listened for listened in list(self._listened.values())):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
-                session.request(method, {"uri": uri}, deadline, cancel)
+                # As it was subscribed to: servers may compare texts.
+                params: dict[str, Json] = {"uri": {key: uri, **self.uris}[key]}
+                session.request(method, params, deadline, cancel)
             self.uris = uris
             # who begins the next session may have looked before: then it knows nothing of this
             session.check()
 
-    def _open_background(self, deadline: Deadline, uris: set[str]) -> None:
+    def _open_background(self, deadline: Deadline, uris: dict[str, str]) -> None:
         """Open the client's own stream, if it wants to hear of anything and the server declares
         that it says so."""
         if self.session.era.revision.handshake:
-            for uri in sorted(uris):
+            for uri in sorted(uris.values()):
                 self.change(uri, True, deadline)
         elif uris or any(self._declared(self._lists)):
             deadline = deadline.within(BACKGROUND_SECONDS)
@@ -475,7 +488,7 @@ class ClientSubscriptions:
 
     def _replace(
         self,
-        uris: set[str],
+        uris: dict[str, str],
         deadline: Deadline,
         cancel: Cancel = None,
         needed: AbstractSet[str] = frozenset(),
@@ -489,21 +502,23 @@ class ClientSubscriptions:
         Raises:
             CapabilityNotSupported: The server does not honour one that is needed.
         """
-        wanted = self._declared(self._lists)._replace(resource_subscriptions=tuple(sorted(uris)))
+        subscriptions = tuple(sorted(uris.values()))
+        wanted = self._declared(self._lists)._replace(resource_subscriptions=subscriptions)
         old, new = self.background, None
         if any(wanted):
             new = self.listen(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
-            refused = needed - {*new.honored.resource_subscriptions}
+            refused = needed - new._subscribed.keys()
             if refused:
                 new.close()
-                what = f"{self.session.name}: the server does not tell of changes of {min(refused)!r:.200}"
+                first = uris[min(refused)]
+                what = f"{self.session.name}: the server does not tell of changes of {first!r:.200}"
                 raise CapabilityNotSupported(what)
         self.background = new
         if old is None:
             return
         if new is not None and old._ending is not None and old.honored is not None:
-            still = tuple(uri for uri in old.honored.resource_subscriptions if uri in uris)
+            still = tuple(uris[each] for each in old._subscribed if each in uris)
             self._missed(old.honored._replace(resource_subscriptions=still))
         if new is None or self.session.in_order:
             old.close()
@@ -544,7 +559,7 @@ class ClientSubscriptions:
 
     def missed_all(self) -> None:
         """There was a gap before this connection: whatever the host listens to may have changed."""
-        self._missed(self._lists._replace(resource_subscriptions=tuple(sorted(self.uris))))
+        self._missed(self._lists._replace(resource_subscriptions=tuple(sorted(self.uris.values()))))
 
     def _missed(self, gap: Filter) -> None:
         """Notifications may have gone unheard: call the callbacks for whatever they were about."""

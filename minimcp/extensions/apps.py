@@ -111,11 +111,15 @@ class Apps(Extension):
         """What is said of a tool: the page that there is under this URI, and who may call it."""
         uri, visibility = options.get("ui"), options.get("visibility")
         if uri is not None:
-            there_are = self.server._registry.resources.table.items.values()
-            pages = [each.key for each in there_are if isinstance(each, App)]
-            check_names(
-                [uri], pages, f"{owner}: no app is registered before it as", error=ValueError
-            )
+            table = self.server._registry.resources.table
+            page = table.get(uri) if isinstance(uri, str) else None
+            if isinstance(page, App):
+                uri = page.key  # hosts compare texts
+            else:
+                pages = [each.key for each in table.items.values() if isinstance(each, App)]
+                check_names(
+                    [uri], pages, f"{owner}: no app is registered before it as", error=ValueError
+                )
         if visibility is not None:
             visibility = [visibility] if isinstance(visibility, str) else list(visibility)
             if not visibility:

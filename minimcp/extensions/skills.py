@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import Route
@@ -28,11 +28,12 @@ from ..errors import InvalidParams, ResourceNotFound, describe, logger, one_line
 from ..protocol.front_matter import check_front_matter, read_front_matter
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
+from ..protocol.uri_template import normalize_uri
 from ..server.context import Context
 from ..server.options import method
 from ..server.paths import path_fault
 from ..types import BlobResourceContents, TextResourceContents
-from .extension import Extension
+from .extension import Extension, cursor_at, position_of
 
 log = logger("minimcp.skills")
 
@@ -154,7 +155,8 @@ class Skills(Extension):
 
     @method("skills/get")
     def _get(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        found = self._look().skills.get(_path_of(params.get("uri")))
+        skills = self._look().skills
+        found = skills.get(_path_of(params.get("uri"), skills))
         if found is None:
             raise InvalidParams(
                 f"uri is that of the {SKILL_FILE} of a skill, not {one_line(params.get('uri'))}"
@@ -164,13 +166,13 @@ class Skills(Extension):
     @method("resources/directory/read")
     def _read_folder(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         uri, resources = params.get("uri"), self._look().resources
-        path = _path_of(uri)
+        path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
                 f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
-        return self._page("resources", inside, params, ctx)
+        return self._page("resources", inside, params, ctx, path)
 
     def _page(
         self,
@@ -178,20 +180,20 @@ class Skills(Extension):
         items: Iterable[dict[str, Json]],
         params: Mapping[str, Json],
         ctx: Context,
+        folder: str = "",
     ) -> dict[str, Json]:
         """A page of a list, in the order of URIs; its cursor is the last of them, so that changes
         shift nothing."""
-        cursor = params.get("cursor") or SCHEME
-        if not isinstance(cursor, str) or not cursor.startswith(SCHEME):
-            raise InvalidParams("the cursor is none of this server's")
+        name = f"{member} of {folder}"
+        last = position_of(name, params)
         rest = sorted(
-            (each for each in items if each["uri"] > cursor), key=lambda each: str(each["uri"])
+            (each for each in items if each["uri"] > last), key=lambda each: str(each["uri"])
         )
         most, count, size = self._config.page_size or len(rest), 0, 0
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
             count += 1
-        more = {"nextCursor": rest[count - 1]["uri"]} if count < len(rest) else {}
+        more = {"nextCursor": cursor_at(name, rest[count - 1]["uri"])} if count < len(rest) else {}
         return {member: rest[:count], **more, **self._hints(ctx)}
 
     def _hints(self, ctx: Context) -> Mapping[str, Json]:
@@ -250,6 +252,7 @@ class Skills(Extension):
 
     def _find(self) -> _Seen:
         seen = _Seen({}, {}, {})
+        uris: dict[str, str] = {}
         statuses = dict(sorted(self._walk(seen.faults)))
         paths = list(statuses)
         known, self._known = self._known, {}
@@ -275,6 +278,9 @@ class Skills(Extension):
                 about = self._known[path].front
                 if isinstance(about, str):
                     raise ValueError(about)
+                other = uris.setdefault(_normalized_uri_of(path), path)
+                if other != path:
+                    raise ValueError(f"its URI is equivalent to that of {other}")
             except (OSError, ValueError) as error:
                 seen.faults[path] = describe(error)
                 continue
@@ -385,10 +391,15 @@ def _uri_of(path: str) -> str:
     return SCHEME + quote(path)
 
 
-def _path_of(uri: Json) -> str:
-    """The path that this is the URI of; empty for what is none."""
-    path = unquote(uri[len(SCHEME) :]) if isinstance(uri, str) else ""
-    return path if _uri_of(path) == uri else ""
+@lru_cache(MOST_ENTRIES)
+def _normalized_uri_of(path: str) -> str:
+    return normalize_uri(_uri_of(path))
+
+
+def _path_of(uri: Json, paths: Iterable[str]) -> str:
+    """Return that of the paths whose URI this is; empty if there is none."""
+    wanted = normalize_uri(uri) if isinstance(uri, str) else ""
+    return next((path for path in paths if _normalized_uri_of(path) == wanted), "")
 
 
 @lru_cache(MOST_ENTRIES)

@@ -53,7 +53,7 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..server.questions import Asker, BecomeTask
 from ..server.tools import RegisteredTool
-from .extension import Extension
+from .extension import Extension, cursor_at, position_of
 
 log = logger("minimcp.tasks")
 
@@ -724,16 +724,15 @@ class Tasks(Extension):
             raise MethodNotFound(
                 "tasks are listed for clients that are authenticated, and this one is not"
             )
-        prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
-        if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
-            raise InvalidParams("this cursor came with no page of this list")
-        entries = self.store.list(prefix, prefix + cursor, PAGE + 1)
+        prefix = _key(incoming, "")
+        last = position_of(prefix, incoming.request.params)
+        entries = self.store.list(prefix, prefix + last, PAGE + 1)
         records = [self.load(entry.key) for entry in entries[:PAGE]]
         result: dict[str, Json] = {
             "tasks": [self._view(record, False) for record in records if record is not None]
         }
         if len(entries) > PAGE:
-            result["nextCursor"] = _id_of(entries[PAGE - 1].key)
+            result["nextCursor"] = cursor_at(prefix, _id_of(entries[PAGE - 1].key))
         return result
 
     def _result(self, incoming: IncomingRequest) -> dict[str, Json]:

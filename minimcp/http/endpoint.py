@@ -124,11 +124,15 @@ class HttpService:
     """What an HTTP server asks: `check` by a request's head, `serve` with its body. Thread-safe.
 
     Args:
+        registry: What the server can do.
         options: How it is served over HTTP.
         bearer: Who may send requests; None lets everybody.
     """
 
-    def __init__(self, options: HttpOptions, bearer: Optional[Bearer] = None) -> None:
+    def __init__(
+        self, registry: Any, options: HttpOptions, bearer: Optional[Bearer] = None
+    ) -> None:
+        self._registry = registry
         self.options, self.bearer, self.closing = options, bearer, False
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
@@ -181,15 +185,12 @@ class HttpService:
                     ),
                 ],
             )
-        document = (
-            None
-            if self.bearer is None
-            else self.bearer.documents.get(request.path.partition("?")[0])
-        )
-        if document is None:
+        bearer, path = self.bearer, request.path.partition("?")[0]
+        if bearer is None or path not in bearer.metadata_paths:
             return None
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "this is read with GET", (("Allow", "GET, HEAD"),), code=None)
+        document = bearer.metadata(self._registry.static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
@@ -332,8 +333,8 @@ class Endpoint(HttpService):
         trace: Optional[Trace] = None,
         bearer: Optional[Bearer] = None,
     ) -> None:
-        super().__init__(options, bearer)
-        self.path, self.pool, self._registry, self._offer = path, pool, registry, registry.offer
+        super().__init__(registry, options, bearer)
+        self.path, self.pool, self._offer = path, pool, registry.offer
         self._named_by = {
             method: (member, "") for method, member in NAMED_BY.items()
         }  # with the capability it needs
@@ -357,6 +358,8 @@ class Endpoint(HttpService):
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
         self.trace = trace
+        # Why no handler may wait for the answer to a question; "" if it may.
+        self.cannot_ask = ""
         self._period = min(
             (options.keepalive or math.inf) / 2,
             (options.session_ttl or math.inf) / LOOKS,

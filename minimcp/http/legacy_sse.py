@@ -102,6 +102,7 @@ class SseServer(HttpService):
 
     Args:
         connect: Serves a transport from now on, on threads of its own.
+        registry: What the server can do.
         options: As of the server at the other path.
         max_streams: Clients at the same time; None means no limit.
         bearer: Who may send requests; None lets everybody.
@@ -110,11 +111,12 @@ class SseServer(HttpService):
     def __init__(
         self,
         connect: Callable[[Transport], Any],
+        registry: Any,
         options: HttpOptions,
         max_streams: Optional[int],
         bearer: Optional[Bearer] = None,
     ) -> None:
-        super().__init__(options, bearer)
+        super().__init__(registry, options, bearer)
         self._connect, self._most = connect, max_streams
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()

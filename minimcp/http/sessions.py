@@ -556,6 +556,8 @@ class ResponseSink(Sink):
             raise CapabilityNotSupported(
                 "the client cannot be asked on the way that this request came"
             )
+        if self._endpoint.cannot_ask:
+            raise CapabilityNotSupported(self._endpoint.cannot_ask)
         self.session.before_question()
         return self.session.calls.through(self.event, self.post)
 

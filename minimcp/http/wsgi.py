@@ -7,10 +7,12 @@ noticed at the next write. https://peps.python.org/pep-3333/
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from contextvars import copy_context
 from functools import partial
+from socketserver import ThreadingMixIn
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from ..errors import ConnectionLost, logger
@@ -140,10 +142,14 @@ class WsgiApp:
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
         self._server, self._patience = server, patience
+        self._known_host = False
 
     def __call__(
         self, environ: Mapping[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        if not self._known_host:
+            self._known_host = True
+            self._look_at_host(environ)
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
         body, headers = response.body, list(response.headers)
@@ -164,13 +170,56 @@ class WsgiApp:
         }
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
-        path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-        whole = environ.get("SCRIPT_NAME", "") + path
-        if path != self._server.path or whole.startswith("/.well-known/"):
-            path = whole  # mounted below a prefix, which the host has cut off
+        path, query = self._path(environ), environ.get("QUERY_STRING", "")
         url = f"{path}?{query}" if query else path
         return HttpRequest(
             environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR")
+        )
+
+    def _path(self, environ: Mapping[str, Any]) -> str:
+        """Return the path that the endpoint knows, with or without the prefix that the host has cut
+        off, and with or without a slash at its end."""
+        server, info = self._server, environ.get("PATH_INFO", "")
+        whole: str = environ.get("SCRIPT_NAME", "") + info
+        known: list[str] = [server.path]
+        if server.bearer is not None:
+            known += server.bearer.metadata_paths
+        if server.options.health is not None:
+            known.append(server.options.health)
+        if info == "/":
+            whole = whole.removesuffix("/") or "/"  # of a mount
+        if whole in known:
+            return whole
+        for path in (whole, info):
+            if path.removesuffix("/") == server.path.removesuffix("/"):
+                return server.path
+        return whole.replace("?", "%3F")  # an escaped "?" begins no query
+
+    def _look_at_host(self, environ: Mapping[str, Any]) -> None:
+        """Warn of a host that serves one request at a time, where no handler can wait for the answer
+        to a question: it comes with another request.
+
+        In revisions without a handshake no handler waits. Two hosts say that ``wsgi.multithread`` is
+        False although they serve requests at the same time: gevent, and wsgiref with ThreadingMixIn.
+        """
+        monkey = sys.modules.get("gevent.monkey")
+        is_greenlet = monkey is not None and monkey.is_module_patched("threading")
+        run = getattr(threading.current_thread(), "_target", None)
+        of_mix_in = getattr(run, "__func__", None) is ThreadingMixIn.process_request_thread
+        if environ.get("wsgi.multithread", True) or is_greenlet or of_mix_in:
+            return
+        way = "give each process threads, as with gunicorn --threads 8"
+        if environ.get("wsgi.multiprocess") and self._server.shared is not None:
+            log.warning("each process of this WSGI host serves one request at a time: %s", way)
+            return
+        self._server.cannot_ask = (
+            "this WSGI host serves one request at a time, so the answer of the client would wait"
+            f" behind the call that asks: {way}"
+        )
+        log.warning(
+            "this WSGI host serves one request at a time (wsgi.multithread is False): handlers that"
+            " ask their client in a session get CapabilityNotSupported: %s",
+            way,
         )
 
 

@@ -1,14 +1,18 @@
-"""URI templates (RFC 6570): which URIs they make, and the values in one; a check of URIs (RFC
+"""URI templates (RFC 6570), and the values in a URI; the check and the comparison of URIs (RFC
 3986); http URLs.
 
-Nothing is resolved or fetched, and a URI is compared as it is written, but for the case of the
-digits of an escape.
+Nothing is resolved or fetched.
 
 Matching is our own, since the RFC has none: it finds values whose expansion is the URI. A template
 is a row of steps, texts and gaps. For each step the positions of the URI from which the rest of the
 row fits are the bits of one integer; they are found from the last step to the first, in a few
 operations on whole integers. Then one pass from the left gives each gap the most that leads to such
-a position. So nothing is tried twice, whatever the URI says. https://www.rfc-editor.org/rfc/rfc6570
+a position. So nothing is tried twice, whatever the URI says.
+
+URIs that RFC 3986 calls equivalent (sections 6.2.2 and 6.2.3) are one: `normalize_uri` writes them
+in the same way, and a template matches each of them.
+
+https://www.rfc-editor.org/rfc/rfc6570
 https://www.rfc-editor.org/rfc/rfc3986
 """
 
@@ -21,12 +25,16 @@ from typing import Iterator, NamedTuple, Optional, Sequence, Union
 
 from ..errors import one_line
 
-# What no URI holds as it is.
 # Patterns are compiled when they are first used: most servers and clients never do.
+
+# Text that a URI contains only percent-encoded.
 _ILLEGAL = r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})"
 
+# Text that does not match a variable even though the rest of `_ILLEGAL` does.
+_UNREADABLE = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
+
 _NO_LITERAL = r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
-_ESCAPE = "%.."
+_ESCAPE = "%[0-9A-Fa-f]{2}"
 _LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 _VARIABLE = rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?"
 
@@ -60,15 +68,18 @@ class _Variable(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """What stands in one pair of braces, or in several that make one query; of a step what stands
-    for values."""
+    """One expression, or several that make one query; as a step, the place of their values."""
 
+    # As the author wrote it, with its braces.
+    text: str
     operator: _Operator
     variables: tuple[_Variable, ...]
     # A step takes one or more of these.
     characters: str = ""
     # What begins parameters, and is missing when all of them are; "" for other gaps.
     first: str = ""
+    # Whether each value is a segment of a path.
+    in_path: bool = False
 
 
 _Step = Union[str, _Gap]
@@ -80,6 +91,12 @@ class UriTemplate:
     Args:
         text: The template, such as ``"file:///{+path}"`` or ``"db://users/{id}{?fields,limit}"``.
 
+    Attributes:
+        variables: The names of the variables, in the order of their first use.
+        example: The template with an "x" in the place of each variable or query: a URI, if the
+            texts around them make one.
+        normalized: The template, with its texts as `normalize_uri` writes them.
+
     Raises:
         ValueError: It is malformed.
 
@@ -88,132 +105,213 @@ class UriTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        start, *self._steps = _steps(_parse(text))
-        self._start = str(start)
-        gaps = [step for step in self._steps if isinstance(step, _Gap)]
-        # The names, in the order of their first use.
+        texts, gaps = _parse(text)
         self.variables = tuple(dict.fromkeys(each.name for gap in gaps for each in gap.variables))
+        self.example = _join([_escaped(each) for each in texts], [_example(gap) for gap in gaps])
+        texts = _normalized(texts, gaps)
+        self.normalized = _join(texts, [gap.text for gap in gaps])
+        self._start = texts[0]
+        self._steps = [step for step in _steps(texts, gaps) if step]
 
     def __repr__(self) -> str:
         return f"<UriTemplate {self.text!r}>"
 
-    @property
-    def example(self) -> str:
-        """The template with an "x" in the place of each variable or query: a URI, if the texts
-        around them make one."""
-        return self._start + "".join(
-            step if isinstance(step, str) else f"{step.first}x" for step in self._steps
-        )
-
     def match(self, uri: str) -> Optional[dict[str, str]]:
-        """The values that make this URI, percent-decoded once, or None when it is not of this
-        family.
+        """Return the values that make this URI or an equivalent one, or None if there are none.
 
-        A gap takes one character or more of what expansion leaves there: unreserved ones and
-        escapes, for ``{+x}`` and ``{#x}`` reserved ones too (but "?" and "#" only where the
-        template does not go on with a query or a fragment). Where several splits fit, the earlier
-        gap takes the most. Parameters (``{?x}``, ``{&x}``, ``{;x}``) come in any order, and may be
-        empty, or missing here and there; doubled and unknown ones do not match. A list (``{x*}``)
-        is one text, its members joined by "/" for ``{/x*}``, "." for ``{.x*}`` and "," for the
-        others; no member holds that character. A variable that stands twice has one value.
+        Values are percent-decoded once and keep their case. "+" is a plus sign. A value has one
+        character or more, except that a parameter may be empty.
 
-        What could lead a handler astray does not match: values that are no `is_safe_segment`, for
-        the operators of paths (so ``{x}`` refuses "%2F"); NUL; ".." segments in a value or anywhere
-        in the URI; escapes that are not UTF-8. ``{+x}``, ``{#x}``, ``{?x}`` and ``{&x}`` may yield
-        "/", an absolute path included.
+        * In a path, a value is any text without "/", "\\", "?" and "#" that is neither "." nor
+          ".."; so ``{x}`` does not match "%2F".
+        * In a query, a value is any text without "&" and "#", which may be percent-encoded there.
+        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes on
+          with a query or a fragment.
+        * Parameters (``{?x}``, ``{&x}``, ``{;x}``) may come in any order, and each may be missing.
+          A parameter that is repeated or unknown does not match.
+        * A list (``{x*}``) is one text: its members joined by "/" for ``{/x*}``, by "." for
+          ``{.x*}`` and by "," for other operators. If there are several, none of them contains that
+          character.
+        * If several splits fit, the earlier variable takes the most. It does not take the character
+          that begins parameters after it, nor the separator of a list in the same braces.
+        * A variable that occurs twice has one value.
+
+        A ".." segment anywhere in the URI or in a value, a control character, NUL in any form, and
+        an escape that is not UTF-8 do not match. ``{+x}``, ``{#x}`` and parameters of a query may
+        yield "/", and so an absolute path.
         """
-        uri = _comparable(uri)
-        if not uri.startswith(self._start) or re.search(_ILLEGAL, uri) or has_parent_segment(uri):
+        if re.search(_UNREADABLE, uri) or has_parent_segment(uri):
             return None
+        for form, folded in _forms(uri):
+            values = self._values(form, folded) if folded.startswith(self._start) else None
+            if values is not None:
+                return values
+        return None
+
+    def _values(self, form: str, folded: str) -> Optional[dict[str, str]]:
         values: dict[str, str] = {}
+        begin = len(self._start)
         try:
-            taken = _walk(self._steps, uri[len(self._start) :])
+            taken = _walk(self._steps, form[begin:], folded[begin:])
             found = [pair for gap, text in taken for pair in _values(gap, text)]
         except ValueError:
             return None
-        for variable, value in sorted(
-            found, key=lambda each: -(each[0].limit or 10_000)
-        ):  # whole values come first
+        # Whole values come before prefixes.
+        found.sort(key=lambda each: -(each[0].limit or 10_000))
+        for variable, value in found:
             if values.setdefault(variable.name, value)[: variable.limit] != value:
-                return (
-                    None  # another place of the same name shows another value, or the prefix of one
-                )
+                # Another place of the same name has another value, or the prefix of one.
+                return None
         return values
 
 
 # ---------------------------------------------------------------- a template to steps
 
 
-def _parse(text: str) -> list[_Step]:
-    """The parts of a template: texts as they are written, the first of them maybe empty, and
-    expressions.
+def _parse(text: str) -> tuple[list[str], list[_Gap]]:
+    """Return the texts of a template, as they are written, and the gaps between them.
 
-    Expressions that make one query, as in ``{?a}{&b}``, become one: a query that is written by hand
-    is so in any order.
+    Expressions that make one query, as in ``{?a}{&b}``, become one gap: a query that is written by
+    hand has them in any order.
 
     Raises:
         ValueError: It is malformed.
     """
-    parts: list[_Step] = []
+    texts: list[str] = []
+    gaps: list[_Gap] = []
     for index, piece in enumerate(re.split(r"\{([^{}]*)\}", text)):
-        if index % 2:
-            sign = piece[:1] if piece[:1] in _OPERATORS else ""
-            read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign) :].split(",")]
-            if not all(read):
-                raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
-            variables = [
+        if index % 2 == 0:
+            bad = re.search(_NO_LITERAL, piece)
+            if bad and bad.group() == "{":
+                raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
+            if bad:
+                raise ValueError(
+                    f"'{one_line(bad.group())}' must be percent-encoded in a URI template"
+                )
+            texts.append(piece)
+            continue
+        sign = piece[:1] if piece[:1] in _OPERATORS else ""
+        read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign) :].split(",")]
+        if not all(read):
+            raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
+        gap = _Gap(
+            f"{{{piece}}}",
+            _OPERATORS[sign],
+            tuple(
                 _Variable(each[1], int(each[2]) if each[2] else None, bool(each[3]))
                 for each in read
                 if each
-            ]
-            before, operator = parts[-1], _OPERATORS[sign]
-            if isinstance(before, _Gap) and operator.named and before.operator.separator == sign:
-                parts[-1] = _Gap(before.operator, (*before.variables, *variables))
-            else:
-                parts.append(_Gap(operator, tuple(variables)))
-            continue
-        bad = re.search(_NO_LITERAL, piece)
-        if bad and bad.group() == "{":
-            raise ValueError(f"a brace is not closed in the URI template '{one_line(text)}'")
-        if bad:
-            raise ValueError(f"'{one_line(bad.group())}' must be percent-encoded in a URI template")
-        if piece or not index:
-            parts.append(piece)
-    return parts
-
-
-_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%"
-
-
-def _comparable(uri: str) -> str:
-    """The digits of an escape have no case."""
-    return re.sub(_ESCAPE, lambda escape: escape.group().upper(), uri) if "%" in uri else uri
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found.group().encode())
-
-
-def _steps(parts: Sequence[_Step]) -> Iterator[_Step]:
-    shown = [part if isinstance(part, str) else part.operator.first for part in parts]
-    for index, part in enumerate(parts):
-        if isinstance(part, str):
-            yield _comparable(re.sub(_ILLEGAL, _escape, part))
-        elif part.operator.named:
-            yield part._replace(
-                characters=_UNRESERVED + "=" + part.operator.separator, first=part.operator.first
+            ),
+        )
+        before = gaps[-1] if gaps and not texts[-1] else None
+        if before and gap.operator.named and before.operator.separator == sign:
+            texts.pop()
+            gaps[-1] = before._replace(
+                text=before.text + gap.text, variables=before.variables + gap.variables
             )
         else:
-            operator, later = part.operator, "".join(shown[index + 1 :])
-            reserved = ":/[]@!$&'()*+,;=" + "".join(sign for sign in "?#" if sign not in later)
-            for number, each in enumerate(part.variables):
-                more = reserved if operator.reserved else operator.separator if each.explode else ""
+            gaps.append(gap)
+    return texts, gaps
+
+
+def _join(texts: Sequence[str], between: Sequence[str]) -> str:
+    return "".join(text + gap for text, gap in zip(texts, [*between, ""]))
+
+
+def _example(gap: _Gap) -> str:
+    operator = gap.operator
+    values = ["x"] if operator.named else ["x"] * len(gap.variables)
+    return operator.first + operator.separator.join(values)
+
+
+# The place of a gap in a text that is normalized.
+_PLACE = "\0"
+
+
+def _normalized(texts: Sequence[str], gaps: Sequence[_Gap]) -> list[str]:
+    """Return the texts of a template as a normalized URI has them."""
+    whole = _join(
+        [_plain_escapes(text) for text in texts], [gap.operator.first + _PLACE for gap in gaps]
+    )
+    if not has_parent_segment(whole):
+        whole = _fold_case(_normal_components(whole))
+    pieces = whole.split(_PLACE)
+    for index, gap in enumerate(gaps):
+        pieces[index] = pieces[index].removesuffix(gap.operator.first)
+    return pieces
+
+
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+_RESERVED = ":/?#[]@!$&'()*+,;="
+
+
+def _steps(texts: Sequence[str], gaps: Sequence[_Gap]) -> Iterator[_Step]:
+    """The texts and the places of values behind the first text."""
+    before = texts[0]
+    for index, gap in enumerate(gaps):
+        operator = gap.operator
+        before += operator.first
+        in_path = "?" not in before and "#" not in before
+        after = [*zip(texts[index + 1 :], gaps[index + 1 :]), (texts[-1], None)]
+        if operator.reserved:
+            later = "".join(text + (each.operator.first if each else "") for text, each in after)
+            excluded = "".join(sign for sign in "?#" if sign in later)
+        elif operator.separator == "&":
+            excluded = "#"
+        else:
+            excluded = "/?#" if in_path else "#" if "#" in before else "&#"
+        characters = _without(_UNRESERVED + "%" + _RESERVED, excluded)
+        if operator.named:
+            in_path = in_path and operator.separator != "&"
+            yield gap._replace(characters=characters, first=operator.first, in_path=in_path)
+        else:
+            characters = _without(characters, _parameters_after(after, characters))
+            for number, variable in enumerate(gap.variables):
                 if number or operator.first:
                     yield operator.separator if number else operator.first
-                yield _Gap(operator, (each,), _UNRESERVED + more)
+                taken = characters
+                if variable.explode:
+                    taken += operator.separator
+                elif any(each.explode for each in gap.variables[number:]):
+                    taken = _without(taken, operator.separator)
+                yield _Gap(
+                    gap.text,
+                    operator,
+                    (variable,),
+                    taken,
+                    in_path=in_path and not operator.reserved,
+                )
+        yield texts[index + 1]
+        before += texts[index + 1]
+
+
+def _without(characters: str, excluded: str) -> str:
+    return "".join(each for each in characters if each not in excluded)
+
+
+def _parameters_after(after: Sequence[tuple[str, Optional[_Gap]]], characters: str) -> str:
+    """What begins the parameters that a gap of these characters could swallow."""
+    found = ""
+    for text, gap in after:
+        if gap is None or not set(text + gap.operator.first).issubset(characters):
+            break
+        if gap.operator.named:
+            found += gap.operator.first
+    return found
 
 
 # ---------------------------------------------------------------- a URI to values
+
+
+@lru_cache(maxsize=16)
+def _forms(uri: str) -> tuple[tuple[str, str], ...]:
+    """How a URI may be written: as it is, and normalized with and without the "/" of an empty path.
+
+    Each form comes twice, with the case that values have, and with the case of comparisons.
+    """
+    given = _plain_escapes(uri)
+    forms = (given, _normal_components(given, "/"), _normal_components(given, ""))
+    return tuple((form, _fold_case(form)) for form in dict.fromkeys(forms))
 
 
 @lru_cache(maxsize=1000)
@@ -222,8 +320,9 @@ def _digits(characters: str) -> bytes:
     return bytes(b"01"[chr(code) in characters] for code in range(256))
 
 
-def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
-    """The piece of the URI that each gap takes. Positions are counted from its end, where 0 is.
+def _walk(steps: Sequence[_Step], form: str, uri: str) -> list[tuple[_Gap, str]]:
+    """The piece of a form of the URI that each gap takes. Positions are counted from its end, where
+    0 is.
 
     Raises:
         ValueError: The steps do not fit.
@@ -263,7 +362,7 @@ def _walk(steps: Sequence[_Step], uri: str) -> list[tuple[_Gap, str]]:
             reached = (goals & below) >> end
             if reached:
                 there = end + (reached & -reached).bit_length() - 1
-                taken.append((step, uri[len(uri) - begin : len(uri) - there]))
+                taken.append((step, form[len(uri) - begin : len(uri) - there]))
                 here = there
     return taken
 
@@ -276,23 +375,19 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
     """
     operator, given = gap.operator, dict[str, list[str]]()
     joiner = "," if operator.named else operator.separator
-    is_list = operator.named or (gap.variables[0].explode and not operator.reserved)
-    for piece in text.split(operator.separator) if is_list else [text]:
-        name, _, value = (
-            piece.partition("=")
-            if operator.named
-            else (_comparable(gap.variables[0].name), "", piece)
-        )
-        given.setdefault(name, []).append(value)
+    if operator.named:
+        for piece in text.split(operator.separator):
+            name, _, value = piece.partition("=")
+            given.setdefault(name, []).append(value)
+    else:
+        is_list = gap.variables[0].explode and not operator.reserved
+        given[_plain_escapes(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
     for variable in gap.variables:
-        members = [
-            _decoded(operator, member) for member in given.pop(_comparable(variable.name), ())
-        ]
-        doubled = len(members) > 1 and not variable.explode
-        unclear = (
-            variable.explode and not operator.reserved and any(joiner in each for each in members)
-        )
-        if doubled or unclear or ("" in members and not operator.named):
+        members = [_decoded(gap, each) for each in given.pop(_plain_escapes(variable.name), ())]
+        several = len(members) > 1
+        if several and (not variable.explode or any(joiner in each for each in members)):
+            raise ValueError(text)
+        if "" in members and not operator.named:
             raise ValueError(text)
         if members:
             yield variable, joiner.join(members)
@@ -300,15 +395,15 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
         raise ValueError(text)  # a parameter that the template does not have
 
 
-def _decoded(operator: _Operator, text: str) -> str:
+def _decoded(gap: _Gap, text: str) -> str:
     from urllib.parse import unquote
 
     value = unquote(text, errors="strict")
-    in_a_path = not operator.reserved and operator.separator != "&"
-    fits = (
-        is_safe_segment(value) if in_a_path else "\0" not in value and not has_parent_segment(value)
-    )
-    if not fits or (operator.named and "=" in text):
+    if gap.in_path:
+        is_safe = is_safe_segment(value)
+    else:
+        is_safe = "\0" not in value and not has_parent_segment(value)
+    if not is_safe:
         raise ValueError(text)
     return value
 
@@ -330,6 +425,113 @@ def has_parent_segment(text: str) -> bool:
     text = text.replace("%2E", ".").replace("%2e", ".")
     return ".." in text and "/../" in f"/{re.sub(_SEGMENT_ENDS, '/', text)}/"
 
+
+# ---------------------------------------------------------------- equivalent URIs
+
+# A scheme, a user, and a host with its port. A template has a _PLACE for each gap.
+_SCHEME_AND_HOST = r"([A-Za-z\0][A-Za-z0-9+.\-\0]*:)(?://([^/?#]*@)?([^/?#]*))?"
+_HOST_AND_PORT = r"([^:]*|\[.*\]):([0-9]*)"
+_DOT_SEGMENT = r"(?:^|/)\.\.?(?:/|$)"
+
+# Longer texts are compared as they are, because normalizing takes time for each character.
+_MAX_NORMALIZED = 64 * 1024
+
+_DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
+
+
+def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
+    """Return the one way to write this URI and all that are equivalent (RFC 3986, 6.2.2 and 6.2.3).
+
+    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64 KiB
+    is returned as it is.
+
+    Args:
+        uri: The URI.
+        keep_values: Whether to keep the case of the host if the scheme is not one of the web. Such
+            a host may be the value of a template's variable, whose case a server can see.
+
+    https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
+    """
+    if len(uri) > _MAX_NORMALIZED:
+        return uri
+    normal = _normal_components(_plain_escapes(uri), "")
+    is_web = normal.partition(":")[0].lower() + ":" in _DEFAULT_PORTS
+    return _fold_case(normal, host=is_web or not keep_values)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found.group().encode(errors="surrogatepass"))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(_ILLEGAL, _escape, text)
+
+
+def _unescape(found: re.Match[str]) -> str:
+    character = chr(int(found.group()[1:], 16))
+    return character if character in _UNRESERVED else found.group().upper()
+
+
+def _plain_escapes(text: str) -> str:
+    """Escape what must be escaped, and nothing that need not be."""
+    text = _escaped(text)
+    return re.sub(_ESCAPE, _unescape, text) if "%" in text else text
+
+
+def _fold_case(uri: str, *, host: bool = True) -> str:
+    """Write the scheme and the host in lower case. The length stays the same."""
+    found = re.match(_SCHEME_AND_HOST, uri)
+    if found is None:
+        return uri
+    begin, end = found.start(3), found.end(3)
+    if host and begin >= 0:
+        name = re.sub(_ESCAPE, lambda escape: escape.group().upper(), found[3].lower())
+        uri = uri[:begin] + name + uri[end:]
+    return found[1].lower() + uri[found.end(1) :]
+
+
+def _normal_components(uri: str, empty_path: Optional[str] = None) -> str:
+    """Remove a default port and dot segments, and write an empty path behind a host in this way.
+
+    Args:
+        uri: With `_plain_escapes`.
+        empty_path: "/" or "". None keeps an empty path as it is.
+    """
+    found = re.match(_SCHEME_AND_HOST, uri)
+    if found is None:
+        return uri
+    begin, host = found.group(), found[3]
+    after = uri[found.end() :]
+    path = re.sub("[?#].*", "", after, flags=re.DOTALL)
+    more = after[len(path) :]
+    port = re.fullmatch(_HOST_AND_PORT, host or "")
+    if port and port[2] in ("", _DEFAULT_PORTS.get(found[1].lower())):
+        begin = begin.removesuffix(f":{port[2]}")
+        host = port[1]
+    if re.search(_DOT_SEGMENT, path):
+        path = _without_dot_segments(path)
+    if empty_path is not None and (host or found[2]) and path in ("", "/"):
+        path = empty_path
+    if host is None and path.startswith("//"):
+        path = "/." + path  # as an authority it would be read otherwise
+    return begin + path + more
+
+
+def _without_dot_segments(path: str) -> str:
+    kept: list[str] = []
+    floor = 1 if path.startswith("/") else 0
+    segments = path.split("/")
+    for segment in segments:
+        if segment == "..":
+            del kept[max(floor, len(kept) - 1) :]
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/".join(kept)
+
+
+# ---------------------------------------------------------------- other checks
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
 _ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"

@@ -18,7 +18,9 @@ ANNOTATION = "x-mcp-header"
 LARGEST = 2**53 - 1
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_PLAIN = r"[\x20-\x7e]*"
+# A header may contain a tab. It is sent encoded all the same, because some programs drop tabs.
+_SENT_PLAIN = r"[\x20-\x7e]*"
+_READ_PLAIN = r"[\t\x20-\x7e]*"
 _WHOLE = r"(-?[0-9]{1,20})(?:\.0*)?"
 _ENCODED = r"(?s)=\?base64\?(.*)\?="
 
@@ -132,10 +134,17 @@ def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mi
 
 
 def plain_text(value: Any) -> Optional[str]:
-    """A value as text; None for what is never mirrored."""
+    """Return a value as text; None for a value that is never mirrored.
+
+    A float that is a whole number is an integer, as in JSON Schema: 42.0 is "42".
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) else None
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    return None
 
 
 def header_value(value: Any) -> Optional[str]:
@@ -145,11 +154,14 @@ def header_value(value: Any) -> Optional[str]:
     Raises:
         ValueError: An integer is too large, or text has half a character.
     """
-    if type(value) is int and abs(value) > LARGEST:
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if is_whole and abs(value) > LARGEST:
         raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
     text = plain_text(value)
     if text is None or (
-        re.fullmatch(_PLAIN, text) and text.strip(" ") == text and not re.fullmatch(_ENCODED, text)
+        re.fullmatch(_SENT_PLAIN, text)
+        and text.strip(" ") == text
+        and not re.fullmatch(_ENCODED, text)
     ):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
@@ -161,7 +173,7 @@ def from_header(text: str) -> str:
     Raises:
         ValueError: It has characters that it cannot have, or what it encodes is no text.
     """
-    if not re.fullmatch(_PLAIN, text):
+    if not re.fullmatch(_READ_PLAIN, text):
         raise ValueError("it has characters outside of ASCII, or controls")
     encoded = re.fullmatch(_ENCODED, text)
     if encoded is None:

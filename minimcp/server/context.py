@@ -314,7 +314,8 @@ class Context:
         """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the
         top with the answer.
 
-        The answer is guidance, no access control. Deprecated by the specification since 2026-07-28,
+        The answer is guidance, no access control. A root that is not a ``file://`` URI is dropped
+        and logged. Deprecated by the specification since 2026-07-28,
         and still served.
 
         Raises: as `elicit`.

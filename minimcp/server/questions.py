@@ -33,7 +33,7 @@ from typing import (
 from .. import errors, types
 from ..engine.limits import check_number
 from ..engine.requests import IncomingRequest
-from ..errors import logger
+from ..errors import logger, one_line
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.uri_template import parse_web_url
@@ -283,11 +283,19 @@ class ListRoots(Question):
         if not isinstance(roots, list):
             raise ValueError("roots is a list")
         found = []
-        for index, root in enumerate(roots):
+        for index, item in enumerate(roots):
             try:
-                found.append(types.Root.from_wire(root))
+                root = types.Root.from_wire(item)
             except ValueError as error:
                 log.warning("<-- roots/list: roots[%d] is left out: %s", index, error)
+                continue
+            # The scheme has no case (RFC 3986, 3.1).
+            if root.uri[:7].lower() == "file://":
+                found.append(root)
+            else:
+                log.warning(
+                    "a root of the client is dropped: %s is not a file:// URI", one_line(root.uri)
+                )
         return found
 
 

@@ -124,6 +124,7 @@ class Registered:
 
     Attributes:
         shown: How it is listed.
+        scopes: What the token of a request needs for it over HTTP.
         origin: What this is a copy of.
         middleware: Of this server, and of those through which it is mounted; the outermost first.
     """
@@ -132,6 +133,7 @@ class Registered:
     kind: str
 
     shown: Any = None
+    scopes: tuple[str, ...] = ()
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], key: str,
@@ -366,10 +368,17 @@ class Table(Generic[R]):
         group: What a client is told to have changed with them: "prompts".
         member: The name of the list in the result of the method that lists them; empty where none
             does.
+        normalize: Writes names that mean the same in one way.
+
+    Attributes:
+        items: All of them, by normalized name.
     """
 
-    def __init__(self, kind: str, group: str, member: str = "") -> None:
+    def __init__(
+        self, kind: str, group: str, member: str = "", *, normalize: Callable[[str], str] = str
+    ) -> None:
         self.kind, self.group, self._member = kind, group, member
+        self._normalize = normalize
         self.items: dict[str, R] = {}
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
         self._own = self.items
@@ -385,7 +394,7 @@ class Table(Generic[R]):
         with changing:
             if not replace:
                 self.refuse_taken(thing.key, thing, ". Give one another name, or say replace=True")
-            self._own[thing.key] = thing
+            self._own[self._normalize(thing.key)] = thing
             self.refresh()
 
     def remove(self, name: str) -> None:
@@ -395,9 +404,13 @@ class Table(Generic[R]):
             KeyError: There is none of this name.
         """
         with changing:
-            if self._own.pop(name, None) is None:
+            if self._own.pop(self._normalize(name), None) is None:
                 raise KeyError(self.unknown(name))
             self.refresh()
+
+    def get(self, name: str) -> Optional[R]:
+        """Return what has this name or one that means the same, or None."""
+        return self.items.get(self._normalize(name))
 
     def warn_once(self, name: str, problem: str) -> None:
         """Log what could be better."""
@@ -408,7 +421,7 @@ class Table(Generic[R]):
     def unknown(self, name: Any) -> str:
         """The message about a name that is none of these, with the one that was probably meant. Its
         cost is bounded."""
-        near = nearest(name, list(self.items))
+        near = nearest(name, [thing.key for thing in list(self.items.values())])
         return f"Unknown {self.kind}: {one_line(name)}" + (
             f", did you mean {one_line(near)}?" if near else ""
         )
@@ -433,9 +446,10 @@ class Table(Generic[R]):
         Raises:
             ValueError: It has; the message names both.
         """
-        taken = self.items.get(name)
+        taken = self.get(name)
         if taken is not None and taken.origin is not thing.origin:
-            both = f"{where(taken.function)}; now {where(thing.function)}"
+            first = "" if taken.key == name else f"as {taken.key!r}, "
+            both = f"{first}{where(taken.function)}; now {where(thing.function)}"
             raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:
@@ -445,9 +459,10 @@ class Table(Generic[R]):
             items = dict(self._own)
             for other, prefix, config in self.mounts:
                 for thing in other.items.values():
-                    first = items.setdefault(prefix + thing.key, thing)
+                    key = self._normalize(prefix + thing.key)
+                    first = items.setdefault(key, thing)
                     if first is thing:
-                        items[prefix + thing.key] = thing.offered_by(config, prefix)
+                        items[key] = thing.offered_by(config, prefix)
                     elif first.origin is not thing.origin:
                         hidden, stays = where(thing.function), where(first.function)
                         self.warn_once(

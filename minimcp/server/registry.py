@@ -231,6 +231,17 @@ class Registry:
             extension.declare(declared, revision, principal)
         return declared
 
+    def static_scopes(self) -> list[str]:
+        """Return each scope that something offered here needs, in the order of registration."""
+        return list(
+            dict.fromkeys(
+                scope
+                for table in self._tables.values()
+                for each in list(table.items.values())
+                for scope in each.scopes
+            )
+        )
+
     def add(
         self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str
     ) -> tuple[str, str]:
@@ -274,7 +285,7 @@ class Registry:
         Raises:
             KeyError: There is none of this name.
         """
-        if kind == "resource" and name in self.resources.templates.items:
+        if kind == "resource" and self.resources.templates.get(name) is not None:
             kind = "resource template"
         table = self._tables[kind]
         table.remove(name)
@@ -325,8 +336,8 @@ class Registry:
                 for kind, mine in self._tables.items()
             ]
             for mine, theirs, start in pairs:
-                for name, thing in theirs.items.items():
-                    mine.refuse_taken(start + name, thing)
+                for thing in theirs.items.values():
+                    mine.refuse_taken(start + thing.key, thing)
             for mine, theirs, start in pairs:
                 mine.mounts.append((theirs, start, self.config))
             self._mounted.append(other)

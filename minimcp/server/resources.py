@@ -13,7 +13,7 @@ from .. import types
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
-from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment
+from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment, normalize_uri
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
@@ -168,9 +168,11 @@ class Resources:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self.table: Table[Readable] = Table("resource", "resources", "resources")
+        self.table: Table[Readable] = Table(
+            "resource", "resources", "resources", normalize=normalize_uri
+        )
         self.templates: Table[Readable] = Table(
-            "resource template", "resources", "resourceTemplates"
+            "resource template", "resources", "resourceTemplates", normalize=_normalized_template
         )
         self._matching = route_to(self._match, config.executor)
 
@@ -186,7 +188,7 @@ class Resources:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise InvalidParams("uri is a string")
-        readable = self.table.items.get(uri)
+        readable = self.table.get(uri)
         if readable is not None:
             return readable.route
         family = (
@@ -198,15 +200,15 @@ class Resources:
         return self._find(incoming.request.params["uri"]).handle(incoming)
 
     def _find(self, uri: str) -> Readable:
-        """What answers for a URI: a resource of exactly this URI, else the first template.
+        """Return what answers for a URI: the resource of this URI, else the first template.
 
         Raises:
             ResourceNotFound: Nothing does.
         """
         fitting = (each for each in self._families(uri) if each.values(uri) is not None)
-        readable = self.table.items.get(uri) or next(fitting, None)
+        readable = self.table.get(uri) or next(fitting, None)
         if readable is None:
-            near = nearest(uri, list(self.table.items))
+            near = nearest(uri, [each.key for each in list(self.table.items.values())])
             hint = f", did you mean {one_line(near)}?" if near else ""
             raise ResourceNotFound(f"Resource not found: {one_line(uri)}{hint}", {"uri": uri})
         return readable
@@ -241,7 +243,15 @@ class Resources:
 
     def template(self, uri: str) -> Optional[Readable]:
         """A template, named by itself or by a URI of its family; None when there is none."""
-        return self.templates.items.get(uri) or next(self._families(uri), None)
+        return self.templates.get(uri) or next(self._families(uri), None)
+
+
+def _normalized_template(text: str) -> str:
+    """Return one way to write this template and those that are equivalent; other text as it is."""
+    try:
+        return UriTemplate(text).normalized if len(text) <= LONGEST_MATCHED else text
+    except ValueError:
+        return text
 
 
 def _template(uri: str) -> Optional[UriTemplate]:

@@ -355,7 +355,9 @@ class Server:
 
         A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the
         function, given as the parameter's type; a URI whose values do not fit is not found. A
-        resource of exactly the URI that is read comes first, then the first template that matches.
+        resource of the URI that is read comes first, then the first template that matches. URIs are
+        compared as in RFC 3986, 6.2.2 and 6.2.3: "KB://notes" is "kb://notes". Values keep their
+        case.
         ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
 
         What the function returns is the content: str is text, bytes (bytearray, memoryview) are
@@ -788,8 +790,8 @@ class Server:
         with its own sessions.
 
         Args:
-            path: Where it answers, exactly; below a prefix that it is mounted at, either with it or
-                without.
+            path: Where it answers, with or without a slash at its end. Below a prefix that the
+                application is mounted at, either with that prefix or without it.
             max_streams: Streams of notifications that may be open at once; each holds a thread of
                 the host. With 0 there are none: GET is answered 405 unless it asks for the rest of
                 a call's stream, `subscriptions/listen` with an error. None sets no limit.
@@ -865,7 +867,9 @@ class Server:
         options, limits = self._http or HttpOptions(), self._limits
         running = RunningHttp(
             self._endpoint(path, limits.streams) if newer else None,
-            SseServer(self.connect, options, limits.streams, self._auth) if older else None,
+            SseServer(self.connect, self._registry, options, limits.streams, self._auth)
+            if older
+            else None,
             options,
             path=path,
             host=host,

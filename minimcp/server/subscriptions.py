@@ -13,13 +13,14 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from .. import types
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
 from ..errors import InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
+from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import LISTS
+from ..types.notifications import by_normalized, covering
 from .registered import ServerConfig
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
@@ -36,9 +37,11 @@ ID_CHARACTERS = 256
 
 
 def _bytes_of(uri: str) -> int:
-    """Memory of one subscription: its URI, its entry, and the notification that may wait for a slow
-    client."""
-    return 2 * sys.getsizeof(uri) + 400
+    """Memory of one subscription: its URI, also normalized, its entry, and the notification that may
+    wait for a slow client."""
+    normalized = normalize_uri(uri)
+    copies = 2 * sys.getsizeof(uri) + (0 if normalized is uri else sys.getsizeof(normalized))
+    return copies + 400
 
 
 class Subscriber:
@@ -60,10 +63,10 @@ class Subscriber:
         meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
     ) -> None:  # fmt: skip
         self.post, self._held, self._lock = post, held, threading.RLock()
-        self.lists, self.uris = tuple(lists), dict.fromkeys(uris)
+        self.lists, self.uris = tuple(lists), by_normalized(uris)
         # What of extensions it listens to: the members of the filter, each with a key.
         self.extended: set[tuple[str, str]] = set()
-        self.bytes = sum(map(_bytes_of, self.uris))
+        self.bytes = sum(map(_bytes_of, self.uris.values()))
         self._meta = {} if meta is None else {"_meta": dict(meta)}
         # What is not sent yet, by what it tells of.
         self.unsent: dict[object, bytes] = {}
@@ -75,11 +78,13 @@ class Subscriber:
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed."""
-        subscribed = types.covering(self.uris.keys(), uri)
+        subscribed = covering(self.uris, uri)
         if subscribed is not None:
-            told = (
-                subscribed if len(self.unsent) >= MOST_URIS else uri
-            )  # one word for all that lies in a collection
+            told = uri
+            if len(self.unsent) >= MOST_URIS or normalize_uri(subscribed) == normalize_uri(uri):
+                # The client may compare it with what it subscribed to. With too much unsent, one
+                # notification stands for a whole collection.
+                told = subscribed
             self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
 
     def tell(
@@ -260,7 +265,7 @@ class Subscriptions:
     def uris(self, peer: Peer) -> list[str]:
         """What a session has subscribed to."""
         session = self._sessions.get(peer)
-        return [] if session is None else list(session.uris)
+        return [] if session is None else list(session.uris.values())
 
     def merge(self, peer: Peer, before: list[str], after: list[str]) -> None:
         """Another process has changed that from the one to the other; what was changed here
@@ -269,19 +274,19 @@ class Subscriptions:
         if session is not None:
             with self._order_lock:
                 for uri in set(before).difference(after):
-                    session.uris.pop(uri, None)
-                session.uris.update(dict.fromkeys(set(after).difference(before)))
-                session.bytes = sum(map(_bytes_of, session.uris))
+                    session.uris.pop(normalize_uri(uri), None)
+                session.uris.update(by_normalized(sorted(set(after).difference(before))))
+                session.bytes = sum(map(_bytes_of, session.uris.values()))
 
     def subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         """Serve `resources/subscribe`."""
         uri, session = self._subscribed(incoming)
         with self._order_lock:
-            if uri not in session.uris:
+            if normalize_uri(uri) not in session.uris:
                 if len(session.uris) >= MOST_URIS:
                     raise InternalError(f"there are {MOST_URIS} subscriptions already")
                 self._check_room(session.bytes, _bytes_of(uri))
-                session.uris[uri] = None
+                session.uris[normalize_uri(uri)] = uri
                 session.bytes += _bytes_of(uri)
         return {}
 
@@ -301,8 +306,9 @@ class Subscriptions:
         """Serve `resources/unsubscribe`."""
         uri, session = self._subscribed(incoming)
         with self._order_lock:
-            if session.uris.pop(uri, uri) is None:
-                session.bytes -= _bytes_of(uri)
+            subscribed = session.uris.pop(normalize_uri(uri), None)
+            if subscribed is not None:
+                session.bytes -= _bytes_of(subscribed)
         return {}
 
     def _subscribed(self, incoming: IncomingRequest) -> tuple[str, Subscriber]:

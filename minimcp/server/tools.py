@@ -181,7 +181,7 @@ class RegisteredTool(RegisteredFunction):
         if given_output is not None:
             self._check_output = compile_check(dict(given_output), where=f"{self.key} output")
         self.mirrored = mirrored(self.shown.input_schema)
-        self.scopes: tuple[str, ...] = tuple(options.get("scopes", ()))
+        self.scopes = tuple(options.get("scopes", ()))
         for scope in self.scopes:
             if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
                 raise ValueError(

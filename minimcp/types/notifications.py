@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Optional, Union
+from typing import Any, Iterable, Mapping, Optional, Union
 
 from ..protocol.lifecycle import LOG_LEVELS
+from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import LISTS
 from .base import Json, Wire, member, one_of
 
@@ -91,22 +92,31 @@ class Change(Wire):
         return made
 
 
-def covering(subscribed: AbstractSet[str], uri: str) -> Optional[str]:
-    """The subscription that a change of a resource is for: of the resource itself, or of a
-    collection that it lies in.
+def by_normalized(uris: Iterable[str]) -> dict[str, str]:
+    """Return these URIs by their normalized form. Of several that are equivalent the first counts."""
+    found: dict[str, str] = {}
+    for uri in uris:
+        found.setdefault(normalize_uri(uri), uri)
+    return found
+
+
+def covering(subscribed: Mapping[str, str], uri: str) -> Optional[str]:
+    """Return the subscription that a change of a resource is for: of the resource itself, or of a
+    collection that contains it.
 
     Args:
-        subscribed: URIs of resources and collections.
-        uri: Of the resource that changed.
+        subscribed: URIs of resources and collections, from `by_normalized`.
+        uri: The URI of the resource that changed.
 
     Returns:
-        The closest of them; None when there is none.
+        The closest of them, as it was subscribed to; None when there is none.
     """
+    uri = normalize_uri(uri)
     if uri in subscribed:
-        return uri
+        return subscribed[uri]
     while "/" in uri:
         uri = uri.rpartition("/")[0]
         for collection in (f"{uri}/", uri):
             if collection in subscribed:
-                return collection
+                return subscribed[collection]
     return None

@@ -182,7 +182,7 @@ class ElicitRequest(Question):
 
 
 def _check_file_uri(what: str, uri: str) -> None:
-    if not uri.startswith("file://"):
+    if uri[:7].lower() != "file://":
         raise ValueError(
             f"{what} must start with file://, unlike {uri!r}; for a path use from_path"
         )
@@ -197,8 +197,8 @@ class Root(Wire):
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: The URI is no ``file://`` URI. (One that a peer sent is kept; its `path` is
-            None.)
+        ValueError: The URI does not start with ``file://``. (`Context.list_roots` drops such a root
+            of a client and logs it.)
     """
 
     uri: str = member(check=_check_file_uri)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -28,15 +28,20 @@ from minimcp import (
     StdioServer,
     Tasks,
     ToolError,
+    __version__ as VERSION,
     connect,
 )
 from minimcp.cli.bridge import Bridge
 from minimcp.client.connect import Target
 from minimcp.http.client import HttpServer
 from minimcp.protocol.versions import BY_NAME, REVISIONS
+from minimcp.testing import ScriptedClient
 
+from ..answering import initialized, result
+from ..listening import Host
 from ..support import ROOT, WAIT, children_of, eventually
 from ..web import DONE, INITIALIZED, Heard, Peer, Wire
+from ..wire.messages import ABSENT, CLIENT_KEY, hello, modern
 from .conftest import Done, command_line, run_process
 
 NAMES = [each.name for each in REVISIONS]
@@ -598,6 +603,109 @@ def test_a_client_that_says_too_much_of_itself_is_refused() -> None:
             pytest.raises(Exception, match="at most 65536 bytes"),
         ):
             connect(url, revision=revision, client_info={"name": "x" * 70_000, "version": "0"})
+
+
+@contextmanager
+def scripted(behind: Any) -> Iterator[ScriptedClient]:
+    """A client of plain messages in front of a bridge to a server."""
+    with front(behind, "memory") as server, closing(ScriptedClient(server, timeout=WAIT)) as peer:
+        yield peer
+
+
+@pytest.mark.requirement("M:META-5")
+@pytest.mark.parametrize("revision", [OLD, "2024-11-05", NEW])
+@pytest.mark.parametrize("info", [ABSENT, None, {}, {"name": "raw", "version": "0"}])
+def test_a_client_need_not_say_who_it_is(revision: str, info: Any) -> None:
+    tools = {"tools/list": result(tools=[], ttlMs=0, cacheScope="private", resultType="complete")}
+    behind = Host(session=revision != NEW, **tools)
+    if revision not in (OLD, NEW):
+        behind.answers["initialize"] = initialized(revision, tools={})
+    with scripted(behind) as peer:
+        peer.send(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/list",
+                "params": modern(**{CLIENT_KEY: info}),
+            }
+        )
+        assert peer.expect()["result"]["tools"] == []
+    said = [
+        params["clientInfo"] if "clientInfo" in params else params["_meta"].get(CLIENT_KEY, ABSENT)
+        for params in (each.get("params", {}) for each in behind.pipe.messages)
+        if "clientInfo" in params or CLIENT_KEY in params.get("_meta", {})
+    ]
+    known = info if info is not ABSENT and info else {"name": "minimcp-bridge", "version": VERSION}
+    assert said and all(each == known for each in said), said
+
+
+@pytest.mark.parametrize("revision", [OLD, "2025-03-26"])
+def test_an_empty_client_info_of_a_handshake_is_not_passed_on(revision: str) -> None:
+    behind = Host(session=True)
+    with scripted(behind) as peer:
+        params = {**hello(revision), "clientInfo": {}}
+        peer.send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+        assert "result" in peer.expect()
+    (sent,) = behind.calls("initialize")
+    assert sent["params"]["clientInfo"] == {"name": "minimcp-bridge", "version": VERSION}
+
+
+# What a client of one era asks that only the other era has.
+FOREIGN = {
+    NEW: [
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "roots/list",
+        "sampling/createMessage",
+        "elicitation/create",
+    ],
+    OLD: ["server/discover", "subscriptions/listen", "roots/list", "sampling/createMessage"],
+}
+
+
+@pytest.mark.requirement("M:ERR-8", "BASE-18")
+@pytest.mark.parametrize("behind", [OLD, NEW])
+@pytest.mark.parametrize("revision", [OLD, NEW])
+def test_methods_of_other_revisions_are_unknown(revision: str, behind: str) -> None:
+    with scripted(Behind(behind).server) as peer:
+        if revision == OLD:
+            peer.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello(OLD)})
+            assert "result" in peer.expect()
+            peer.notify("notifications/initialized")
+        for number, method in enumerate(FOREIGN[revision], 1):
+            given: Dict[str, Any] = {"level": "info", "uri": "x://a", "notifications": {}}
+            params = modern(given) if revision == NEW else given
+            peer.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            answer = peer.expect()
+            assert answer["id"] == number and answer["error"]["code"] == -32601, (method, answer)
+
+
+@pytest.mark.requirement("M:RES-3", "RES-08", "LOG-07")
+@pytest.mark.parametrize(("revision", "behind"), [(OLD, NEW), (NEW, OLD)])
+def test_errors_are_those_of_the_revision_in_front(revision: str, behind: str) -> None:
+    with scripted(Behind(behind).server) as peer:
+        if revision == OLD:
+            peer.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello(OLD)})
+            assert "result" in peer.expect()
+            level = {"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel"}
+            peer.send({**level, "params": {"level": "loud"}})
+            assert peer.expect()["error"]["code"] == -32602
+        for uri, code in (("x://none", -32002 if revision == OLD else -32602), ("x://a", None)):
+            params = {"uri": uri} if revision == OLD else modern({"uri": uri})
+            peer.send({"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": params})
+            assert peer.expect().get("error", {}).get("code") == code
+        params = {} if revision == OLD else modern()
+        peer.send({"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": params})
+        assert peer.expect()["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("revision", [OLD, NEW])
+def test_check_finds_no_fault_of_the_bridge(revision: str, minimcp: Callable[..., Done]) -> None:
+    with front(Behind(revision).server, "http") as url:
+        done = minimcp("check", url, "--verbose")
+    assert done.code == 0 and "FAIL" not in done.out, done.out
 
 
 def test_an_older_client_gets_no_results_that_it_cannot_read() -> None:

@@ -14,6 +14,7 @@ import pytest
 from minimcp import HttpOptions, Server
 from minimcp.cli.check import Pipe
 from minimcp.cli.checks import CHECKS
+from minimcp.protocol.versions import REVISIONS
 
 from ..requirements import REQUIREMENTS
 from ..support import WAIT
@@ -77,7 +78,7 @@ for line in sys.stdin:
         error(id, -32601)
 """
 
-WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15"}
+WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15", "LIFE-16"}
 """What is no MUST there."""
 
 
@@ -145,6 +146,28 @@ def test_each_breach_is_found_and_none_invented(
     assert not _of(verdicts, "fail" if wrong in WARNINGS else "warn")
     found = next(each for each in verdicts if each["row"] == wrong)
     assert found["evidence"] and found["revision"] == "2025-11-25"
+
+
+# Why a breach is a failure: the specification says MUST or MUST NOT, JSON-RPC 2.0 prescribes it,
+# or the schema of the revision requires the member.
+FAILURES = {
+    "MUST": (
+        "BASE-01 BASE-05 BASE-10 BATCH-01 LIFE-02 LIFE-09 PING-01 SHTTP-02 SHTTP-10 SHTTP-11 SHTTP-12 SHTTP-32"
+        " SHTTP-63 SHTTP-66 SHTTP-83 M:BASE-1 M:BASE-5 M:BASE-6 M:BASE-8 M:BASE-21 M:CACHE-1 M:CMP-1 M:DISC-1 M:DISC-2"
+        " M:ERR-8 M:HDR-6 M:HDR-8 M:HDR-9 M:HTTP-5 M:HTTP-6 M:HTTP-10 M:META-4 M:META-5 M:PAG-1 M:PRM-1 M:RES-1"
+        " M:RES-3 M:TOOL-4 M:TOOL-6 M:VER-S1"
+    ),
+    "JSON-RPC": "BASE-17 BASE-18",
+    "schema": "PAGE-03 PRM-02 RES-03 RES-06 RES-10 TOOL-03 TOOL-17 M:RES-5 M:RES-9",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=lambda revision: revision.name)
+def test_a_breach_is_a_failure_only_where_something_demands_it(revision: Any) -> None:
+    demanded = {row for rows in FAILURES.values() for row in rows.split()}
+    for each in CHECKS:
+        row = each.row_in(revision)
+        assert row is None or each.failed_in(revision) == "warn" or row in demanded, each
 
 
 ODD_SERVER = str(Path(__file__).parent / "odd_server.py")

@@ -121,6 +121,17 @@ def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check:
         assert client.call("careful") == "short"
 
 
+@pytest.mark.requirement("ROOT-03", "M:ROOT-3")
+def test_a_root_that_is_no_file_is_dropped(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    uris = ["https://example.com/a", "file:///a/b", "ftp://x\x1b[2J", "/c", "FILE:///d", ""]
+    roots = {"roots": [{"uri": uri, "name": "r"} for uri in uris]}
+    with serving(revision, {"roots/list": roots}) as client:
+        assert client.call("look") == "r=/a/b, r=/d"
+    dropped = [each.getMessage() for each in caplog.records if "dropped" in each.getMessage()]
+    assert len(set(dropped)) == 4 and "https://example.com/a is not a file:// URI" in dropped[0]
+    assert "\x1b" not in "".join(dropped)
+
+
 @pytest.mark.requirement("X-03", "X-15")
 def test_choices_by_revision(revision: str) -> None:
     with serving(revision) as client:

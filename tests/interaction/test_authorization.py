@@ -346,7 +346,7 @@ def test_the_clock_stands_while_a_person_signs_in(
 
     auth, _ = sign_in(on_redirect=slowly, on_callback=browser.come)
     with (
-        protected(issuer) as running,
+        protected(issuer, scopes=("read",)) as running,
         minimcp.connect(running.url, auth=auth, timeout=WAIT) as client,
     ):
         assert client.call_tool("write").text == "written"

@@ -94,7 +94,7 @@ def test_how_long_it_stays_true(link: Link) -> None:
 ERRORS = [
     ("none://here", ResourceNotFound, "Resource not found: none://here", {"uri": "none://here"}),
     ("", ResourceNotFound, "", {"uri": ""}),
-    ("notes://ALL", ResourceNotFound, "", {"uri": "notes://ALL"}),
+    ("notes://all/ALL", ResourceNotFound, "", {"uri": "notes://all/ALL"}),
     ("file:///a/../../etc/passwd", ResourceNotFound, "", {"uri": "file:///a/../../etc/passwd"}),
     ("file:///%2e%2e/etc/passwd", ResourceNotFound, "", {"uri": "file:///%2e%2e/etc/passwd"}),
     ("file:///a%00b", ResourceNotFound, "", {"uri": "file:///a%00b"}),

@@ -205,7 +205,7 @@ def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
         "resource": RESOURCE,
         "authorization_servers": [ISSUER],
         "bearer_methods_supported": ["header"],
-        "scopes_supported": ["mcp"],
+        "scopes_supported": ["mcp", "files"],
     }
     assert ask(get(path, "POST")).status == 405
     for other in (
@@ -333,7 +333,7 @@ def test_the_state_of_a_question_belongs_to_who_was_asked(server: Server) -> Non
 
 @requirement("HSSE-08")
 def test_both_paths_of_the_older_transport_want_the_token(server: Server, calls: List[str]) -> None:
-    sse = SseServer(server.connect, HttpOptions(), 10, server._auth)
+    sse = SseServer(server.connect, server._registry, HttpOptions(), 10, server._auth)
     try:
         assert serve_older(sse, get("/sse")).status == 401
         assert serve_older(sse, get(WELL_KNOWN)).status == 200

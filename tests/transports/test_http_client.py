@@ -378,8 +378,11 @@ def test_arguments_are_mirrored_and_wrong_tools_left_out(caplog: pytest.LogCaptu
         client.call_tool("t0", {"region": "", "n": None})
         sent = peer.all("tools/call")[2].headers
         assert sent["mcp-param-region"] == "" and "mcp-param-n" not in sent
+        client.call_tool("t0", {"region": "a\tb", "n": 42.0})
+        sent = peer.all("tools/call")[3].headers
+        assert (sent["mcp-param-region"], sent["mcp-param-n"]) == ("=?base64?YQli?=", "42")
         client.call_tool("ツール\r\nX: y")
-        assert peer.all("tools/call")[3].headers["mcp-name"].startswith("=?base64?")
+        assert peer.all("tools/call")[4].headers["mcp-name"].startswith("=?base64?")
 
 
 def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ requirement = pytest.mark.requirement
 
 def sse_of(server: Server, **changes: Any) -> SseServer:
     streams = changes.pop("max_streams", 256)
-    return SseServer(server.connect, HttpOptions(**changes), streams)
+    return SseServer(server.connect, server._registry, HttpOptions(**changes), streams)
 
 
 @pytest.fixture

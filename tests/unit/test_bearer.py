@@ -3,12 +3,13 @@ resource."""
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any, Dict, Mapping, Optional
 
 import pytest
 
-from minimcp import AccessToken, Bearer
+from minimcp import AccessToken, Bearer, HttpRequest, Server
 from minimcp.http.headers import Headers, HttpError
 
 RESOURCE, ISSUER = "https://mcp.example.com/mcp", "https://as.example.com"
@@ -142,11 +143,84 @@ def test_fixed_tokens() -> None:
         'Bearer error="invalid_token", error_description="'
     )
     assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
-    assert bearer.documents.get(WELL_KNOWN) is None
+    assert bearer.metadata_paths == ()
     both = Bearer.static("one", scopes=["read"], **PUBLISHED)
     assert both.admit(sent("one")).scopes == {"read"}
     assert both.admit(sent("one")).audience == (RESOURCE,)
-    assert both.documents.get(WELL_KNOWN)
+    assert WELL_KNOWN in both.metadata_paths
+
+
+VERIFIERS: Dict[str, Any] = {
+    "Bearer": lambda **options: Bearer(lambda token: None, **PUBLISHED, **options),
+    "static": lambda **options: Bearer.static("one", **PUBLISHED, **options),
+    "introspection": lambda **options: Bearer.introspection(
+        f"{ISSUER}/i", "id", "secret", **PUBLISHED, **options
+    ),
+}
+
+
+@pytest.mark.requirement("AUTH-10")
+@pytest.mark.parametrize("make", VERIFIERS.values(), ids=list(VERIFIERS))
+@pytest.mark.parametrize(
+    ("options", "published"),
+    [
+        ({}, ["files", "write"]),
+        ({"scopes": ["read", "write"]}, ["read", "write", "files"]),
+        ({"scopes": ["read"], "scopes_supported": None}, ["read", "files", "write"]),
+        ({"scopes": ["read"], "scopes_supported": ["a", "read"]}, ["a", "read"]),
+        ({"scopes_supported": ["a", "a"]}, ["a"]),
+        ({"scopes": ["read"], "scopes_supported": []}, None),
+    ],
+)
+def test_the_published_scopes(make: Any, options: Any, published: Any) -> None:
+    bearer = make(**options)
+    server = Server("x", auth=bearer)
+    inner = Server("inner")
+
+    def erase() -> str:
+        """Erase."""
+        return ""
+
+    server.add_tool(erase, scopes=["files"])
+    inner.add_tool(erase, scopes=["write", "files"])
+    server.mount(inner, prefix="inner")
+    asked = HttpRequest("GET", WELL_KNOWN, {"Host": "localhost"})
+    document = json.loads(server.handle_http(asked).body)
+    assert document.get("scopes_supported") == published
+    refused = server.handle_http(HttpRequest("POST", "/mcp", {"Host": "localhost"}))
+    scope = f'scope="{" ".join(options["scopes"])}"' if "scopes" in options else ""
+    said = dict(refused.headers)["WWW-Authenticate"]
+    assert refused.status == 401 and scope in said and ("scope=" in said) is bool(scope)
+    server.close()
+
+
+def test_published_scopes_follow_what_is_registered() -> None:
+    server = Server("x", auth=VERIFIERS["static"]())
+
+    def published() -> Any:
+        asked = HttpRequest("GET", WELL_KNOWN, {"Host": "localhost"})
+        return json.loads(server.handle_http(asked).body).get("scopes_supported")
+
+    assert published() is None
+    server.add_tool(published, name="tool", scopes=["files"])
+    assert published() == ["files"]
+    server.remove_tool("tool")
+    assert published() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("read", TypeError),
+        ([1], TypeError),
+        (["a b"], ValueError),
+        (["offline_access"], ValueError),
+    ],
+)
+def test_scopes_supported_are_scopes(given: Any, error: Any) -> None:
+    for make in VERIFIERS.values():
+        with pytest.raises(error, match="scopes_supported"):
+            make(scopes_supported=given)
 
 
 def test_principals_are_told_apart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 from typing import Any
 
@@ -10,6 +11,14 @@ import pytest
 from minimcp.schema.header_params import LARGEST, from_header, header_value, mirrored
 
 from ..rows import for_each
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Place(str, enum.Enum):
+    HERE = "us-west1"
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -75,6 +84,11 @@ def test_32_000_properties_are_looked_through_at_once() -> None:
         ("file:///a%20b", "file:///a%20b"),
         (42, "42"),
         (-7, "-7"),
+        (42.0, "42"),
+        (-0.0, "0"),
+        (4.2e3, "4200"),
+        (Level.HIGH, "3"),
+        (Place.HERE, "us-west1"),
         (True, "true"),
         (False, "false"),
         ("", ""),
@@ -97,12 +111,13 @@ def test_values_are_written_and_read(value: Any, written: str) -> None:
 
 
 def test_what_is_not_written_or_read() -> None:
-    assert [header_value(value) for value in (None, 1.5, [], {})] == [None] * 4, (
+    assert [header_value(value) for value in (None, 1.5, float("inf"), [], {})] == [None] * 5, (
         "these get no header"
     )
-    assert header_value(-LARGEST) == str(-LARGEST)
-    with pytest.raises(ValueError, match="too large"):
-        header_value(LARGEST + 1)
+    assert header_value(-LARGEST) == str(-LARGEST) == header_value(float(-LARGEST))
+    for large in (LARGEST + 1, float(LARGEST + 1), -1e300):
+        with pytest.raises(ValueError, match="too large"):
+            header_value(large)
     with pytest.raises(ValueError):
         header_value("\ud800")
     for text in (
@@ -113,6 +128,7 @@ def test_what_is_not_written_or_read() -> None:
     ):
         with pytest.raises(ValueError, match="no Base64"):
             from_header(text)
-    for text in ("caf\xe9", "a\x01", "a\tb"):
+    assert from_header("a\tb") == "a\tb" and header_value("a\tb") != "a\tb"
+    for text in ("caf\xe9", "a\x01", "a\x7f", "a\x0b", "a\n"):
         with pytest.raises(ValueError, match="outside of ASCII"):
             from_header(text)

@@ -217,6 +217,11 @@ def test_conversations_that_are_none() -> None:
             SampleResult("t", "x"),
         ),
         (ListRoots(), {"roots": [{"uri": "file:///a", "name": "A"}]}, [Root("file:///a", "A")]),
+        (
+            ListRoots(),
+            {"roots": [{"uri": uri} for uri in ("FILE:///a", "file://host/b", "file:c", "x", "")]},
+            [Root("FILE:///a"), Root("file://host/b")],
+        ),
         (Elicit("m", {"n": int}), {"action": "accept", "content": {}}, None),
         (Elicit("m", {"n": int}), {"action": "accept", "content": {"n": "x"}}, None),
         (Elicit("m", {"n": int}), {"action": "accept", "content": []}, None),

@@ -18,6 +18,7 @@ import minimcp
 from minimcp import Client, InvalidParams, ResourceNotFound, Server, Skills
 from minimcp.extensions import skills
 
+from ..rows import for_each
 from ..scripted import Task
 from ..support import WAIT
 
@@ -143,7 +144,7 @@ def test_folders_are_read(folder: Path, client: Client) -> None:
     assert children(client, "skill://acme/a/empty") == []
     ours = (
         "skill://",
-        "skill://acme/",
+        "skill://acme/a/",
         "skill://acme/a/SKILL.md",
         "skill://acme/of-nobody",
         "skill://x",
@@ -154,13 +155,34 @@ def test_folders_are_read(folder: Path, client: Client) -> None:
 
 
 @pytest.mark.parametrize("uri", [
-    None, 1, "", "skill://", "skill://a", "skill://a/", "skill://a/skill.md", "skill://a/./SKILL.md", "skill:///SKILL.md",
-    "skill://a/SKILL%2Emd", "skill://b/../a/SKILL.md", "skill://a/SKILL.md/", "SKILL://a/SKILL.md", "skill://\ud800",
+    None, 1, "", "skill://", "skill://a", "skill://a/", "skill://a/skill.md", "skill:///SKILL.md",
+    "skill://b/../a/SKILL.md", "skill://a/SKILL.md/", "skill://\ud800",
 ])  # fmt: skip
 def test_a_skill_has_one_uri(folder: Path, client: Client, uri: Any) -> None:
     write(folder / "a")
     with pytest.raises(InvalidParams, match="SKILL.md"):
         client.request("skills/get", {"uri": uri})
+
+
+@for_each("uri", ["skill://a/./SKILL.md", "skill://a/b/../SKILL%2Emd", "SKILL://A/SKILL.md"])
+def test_equivalent_uris_name_the_same_skill(folder: Path, client: Client, uri: str) -> None:
+    write(folder / "a")
+    assert client.read_skill(uri).uri == "skill://a/SKILL.md"
+    assert client.read_resource(uri).text is not None
+    assert children(client, uri[: uri.rindex("/")]) == ["a"]
+
+
+def test_of_skills_whose_uris_are_equivalent_one_is_left_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(folder / "x" / "a")
+    if (folder / "X").exists():
+        return  # this file system has one folder for both
+    write(folder / "X" / "a")
+    with minimcp.connect(Server("s", extensions=[Skills(folder)]), timeout=WAIT) as client:
+        (skill,) = client.list_skills()
+    assert skill.uri == "skill://X/a/SKILL.md"
+    assert "its URI is equivalent to that of X/a/SKILL.md" in caplog.text
 
 
 def test_pages(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import string
 from typing import Any, Optional
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,6 +15,7 @@ from minimcp.protocol.uri_template import (
     check_uri,
     has_parent_segment,
     is_safe_segment,
+    normalize_uri,
     parse_web_url,
 )
 
@@ -125,7 +127,33 @@ MATCHES = [
     ("{/a:1,a}", "/v/value", {"a": "value"}), ("{a}/{a:2}", "value/va", {"a": "value"}),
     ("{a:2}/{a:4}", "va/valu", {"a": "valu"}), ("{a:2}", "%C3%9Fx", {"a": "ßx"}),
     ("caf\u00e9/{a}", "caf%c3%A9/1", {"a": "1"}), ("%7E/{a}", "%7e/1", {"a": "1"}),
-    ("\u00e9{a}", "%C3%A91", {"a": "1"}),
+    ("\u00e9{a}", "%C3%A91", {"a": "1"}), ("\u00e9{a}", "\u00e9\u00df", {"a": "\u00df"}),
+    # what a path segment and a query may contain as it is
+    ("x/{a}", "x/1,2", {"a": "1,2"}), ("x/{a}", "x/1:2", {"a": "1:2"}), ("x/{a}", "x/a b", {"a": "a b"}),
+    ("x/{a}", "x/ü", {"a": "ü"}), ("x/{a}", "x/a@b.c", {"a": "a@b.c"}), ("x/{a}", "x/c++", {"a": "c++"}),
+    ("x/{a}", "x/O'Brien;v=[1]!$&(*)", {"a": "O'Brien;v=[1]!$&(*)"}), ("x/{a}", "x/<{^|`>", {"a": "<{^|`>"}),
+    ("x{/a,b}", "x/1;2/3=4", {"a": "1;2", "b": "3=4"}), ("x{.a}", "x.a@b", {"a": "a@b"}), ("{a,b}", "1,2,3", {"a": "1,2", "b": "3"}),
+    ("x{;a}", "x;a=b=c", {"a": "b=c"}), ("x{;a}", "x;a=1,2:3@", {"a": "1,2:3@"}), ("x{;a*}", "x;a=1%2C2", {"a": "1,2"}),
+    ("x{?a}", "x?a=b=c", {"a": "b=c"}), ("x{?a}", "x?a=/b?c", {"a": "/b?c"}), ("x{?a}", "x?a=b+c%2B", {"a": "b+c+"}),
+    ("x{?a}", "x?a=ü b", {"a": "ü b"}), ("x{?a*}", "x?a=1%2C2", {"a": "1,2"}), ("x?a={b}", "x?a=1/2?3=4", {"b": "1/2?3=4"}),
+    ("x?a={b}&c={d}", "x?a=1&c=2", {"b": "1", "d": "2"}), ("x?a={b}", "x?a=1%262%23", {"b": "1&2#"}), ("x#{f}", "x#a/b?c", {"f": "a/b?c"}),
+    ("{a*}", "1%2C2", {"a": "1,2"}), ("x{.a*}", "x.1%2e2", {"a": "1.2"}),
+    # parameters and lists are not swallowed by what stands before them
+    ("x/{a}{;b}", "x/1;b=2", {"a": "1", "b": "2"}), ("x/{a}{;b}", "x/1", {"a": "1"}), ("x/{a}/y{;b}", "x/1;2/y;b=3", {"a": "1;2", "b": "3"}),
+    ("x/{a}.{b}{;c}", "x/1.2;c=3", {"a": "1", "b": "2", "c": "3"}), ("p:{+a}{;b}", "p:1/2;b=3", {"a": "1/2", "b": "3"}),
+    ("x?a={b}{&c}", "x?a=1&c=2", {"b": "1", "c": "2"}), ("x?a={+b}{&c}", "x?a=1&c=2", {"b": "1", "c": "2"}),
+    ("{a,b*}", "1,2,3", {"a": "1", "b": "2,3"}), ("{+a,b*}", "1,2,3", {"a": "1", "b": "2,3"}), ("{a*,b}", "1,2,3", {"a": "1,2", "b": "3"}),
+    ("x{/a,b*}", "x/1/2/3", {"a": "1", "b": "2/3"}), ("x{.a,b*}", "x.1.2.3", {"a": "1", "b": "2.3"}),
+    # equivalent URIs; a value keeps its case, and what only a whole URI is free to leave out
+    ("KB://{a}", "kb://Foo", {"a": "Foo"}), ("kb://{a}", "KB://Foo", {"a": "Foo"}), ("kb://{a}", "kb://Foo/", {"a": "Foo"}),
+    ("http://Example.com/Docs/{a}", "HTTP://eXample.COM/Docs/A", {"a": "A"}), ("http://{a}.Example.com/", "http://Me.eXample.com", {"a": "Me"}),
+    ("http://h:80/{a}", "http://h/1", {"a": "1"}), ("http://h/{a}", "http://h:80/1", {"a": "1"}), ("https://h/{a}", "https://h:/1", {"a": "1"}),
+    ("http://h:{a}/", "http://h:80/", {"a": "80"}), ("http://{+a}", "http://h:80/", {"a": "h:80/"}), ("x://{+a}/", "x://1/2/", {"a": "1/2"}),
+    ("https://h{?q}", "https://h/?q=1", {"q": "1"}), ("https://h/{?q}", "https://h?q=1", {"q": "1"}), ("https://h/{?q}", "https://h", {}),
+    ("https://h/./a/{b}", "https://h/a/./1", {"b": "1"}), ("f:///{+p}", "f:///a/./b", {"p": "a/./b"}), ("x:a/{b}", "x:./a/1", {"b": "1"}),
+    ("%7E/{a}", "~/1", {"a": "1"}), ("~/{a}", "%7e/1", {"a": "1"}), ("http://u@H/{a}", "http://u@h/1", {"a": "1"}),
+    ("http://[::A]:80/{a}", "http://[::a]/1", {"a": "1"}), ("{s}://Host/{a}", "HTTP://hOST/1", {"s": "HTTP", "a": "1"}),
+    ("x://%C3%9F/{a}", "X://\u00df/1", {"a": "1"}),
 ]  # fmt: skip
 
 
@@ -136,14 +164,15 @@ def test_match(template: str, uri: str, values: dict[str, str]) -> None:
 
 NO_MATCHES = [
     ("{a}/x", "a//x"), ("x:y", "x:z"), ("x:y", "x:y/"), ("", "x"), ("{a}", ""), ("x/{a}", "x/"), ("x/{a}", "x/1/2"),
-    ("x/{a}", "x/1?q=2"), ("x/{a}", "x/1#f"), ("x/{a}", "x/1,2"), ("x/{a}", "x/1:2"), ("x/{a}", "X/1"),
-    ("x/{a}y", "x/y"), ("x/{a}", "x/a b"), ("x/{a}", "x/a\n"), ("x/{a}", "x/ü"), ("x/{a}", "x/\ud800"),
+    ("x/{a}", "x/1?q=2"), ("x/{a}", "x/1#f"), ("x/{a}", "X/1"), ("x:{a}", "x:A/1"), ("http://h/X/{a}", "http://h/x/1"),
+    ("x/{a}y", "x/y"), ("x/{a}", "x/a\n"), ("x/{a}", "x/\x7f"), ("x/{a}", "x/\ud800"), ("x/{a}", "x/a\\b"), ("http://h/{a}", "http://h/."),
+    ("http://U@h/{a}", "http://u@h/1"), ("http://h/{a}", "http://h:81/1"), ("http://h/{a}", "https://h/1"), ("x://h/{a}", "x://h:80/1"),
     ("x/{a}", "x/%4"), ("x/{a}", "x/%zz"), ("{a}1", "x%41"), ("{+a}{b}", "%41"), ("%7E/{a}", "%7F/1"),
     ("x{/a,b}", "x/1"), ("x{/a*}", "x"), ("x{/a*}", "x/"), ("x{/a*}", "x/1//2"), ("x{/a*}", "x//etc"),
-    ("x{/a*}", "x/1%2F2"), ("x{.a*}", "x.1%2e2"), ("x{.a*}", "x.1..2"), ("{a*}", "1,2%2C3"), ("x{?a*}", "x?a=1%2C2"),
+    ("x{/a*}", "x/1%2F2"), ("x{.a*}", "x.1..2"), ("{a*}", "1,2%2C3"), ("x{?a*}", "x?a=1%2C2&a=3"), ("x?a={b}", "x?a=1&c=2"),
     ("x{?a*}", "x?a=%FF"), ("x{?a}", "x?"), ("x{?a}", "x?b=1"), ("x{?a}", "x?a=1&b=1"), ("x{?a}", "x?a=1&a=1"),
-    ("x{?a}", "x?a=1&"), ("x{?a}", "x?=1"), ("x{?a}", "x?A=1"), ("x{?a}", "x?a=b=c"), ("x{?a}", "x?a=/b"),
-    ("x{?a}", "x?a=b+c"), ("x{?a}", "x&a=1"), ("x{;a}", "x;a=1%2F2"), ("{a}/{a}", "1/2"), ("{/a:1,a}", "/w/value"),
+    ("x{?a}", "x?a=1&"), ("x{?a}", "x?=1"), ("x{?a}", "x?A=1"), ("x{?a}", "x?a=1#2"), ("x{;a}", "x;a=1/2"),
+    ("x{;a}", "x;a=1?2"), ("x?a={b}", "x?a=.."), ("x{?a}", "x&a=1"), ("x{;a}", "x;a=1%2F2"), ("{a}/{a}", "1/2"), ("{/a:1,a}", "/w/value"),
     ("{a:2}", "abc"), ("{a:2}/{a:4}", "va/xalu"),
 ]  # fmt: skip
 
@@ -235,7 +264,7 @@ def test_the_names_stand_in_order() -> None:
         ("", ""),
         ("{user}", "x"),
         ("f:/{a}/{+b}{#c}", "f:/x/x#x"),
-        ("f:/caf\u00e9/%7e{/a,b}{.c*}", "f:/caf%C3%A9/%7E/x/x.x"),
+        ("f:/caf\u00e9/%7e{/a,b}{.c*}", "f:/caf%C3%A9/%7e/x/x.x"),
         ("f:{;a}?b=1{&c}", "f:;x?b=1&x"),
         ("f:y{?a}{&b,c}", "f:y?x"),
         ("{?a}{&b}", "?x"),
@@ -243,6 +272,250 @@ def test_the_names_stand_in_order() -> None:
 )
 def test_an_example_shows_what_stands_around_the_variables(template: str, example: str) -> None:
     assert UriTemplate(template).example == example
+
+
+def _expand(template: str, values: dict[str, Any]) -> str:
+    """Expand a template with texts and lists, by section 3.2.1 of the RFC."""
+    signs = {
+        "": ("", ",", ""), "+": ("", ",", ""), "#": ("#", ",", ""), ".": (".", ".", ""), "/": ("/", "/", ""),
+        ";": (";", ";", ""), "?": ("?", "&", "="), "&": ("&", "&", "="),
+    }  # fmt: skip
+
+    def expression(found: re.Match[str]) -> str:
+        sign = found[1][0] if found[1][0] in signs else ""
+        first, separator, if_empty = signs[sign]
+        safe = ":/?#[]@!$&'()*+,;=" if sign in ("+", "#") else ""
+        pieces = []
+        for spec in found[1][len(sign) :].split(","):
+            name, explode = spec.rstrip("*"), spec.endswith("*")
+            name, _, limit = name.partition(":")
+            value = values.get(name)
+            if value is None or value == []:
+                continue
+            members = value if isinstance(value, list) else [value[: int(limit or 10_000)]]
+            texts = [quote(member, safe=safe) for member in members]
+            if explode and if_empty + sign.strip("+#./"):
+                pieces += [f"{name}={text}" if text else name + if_empty for text in texts]
+            elif if_empty or sign == ";":
+                pieces.append(f"{name}={','.join(texts)}" if any(texts) else name + if_empty)
+            else:
+                pieces.append((separator if explode else ",").join(texts))
+        return first + separator.join(pieces) if pieces else ""
+
+    return re.sub(r"\{([^{}]+)\}", expression, template)
+
+
+@for_each(
+    ("template", "uri"),
+    [
+        ("{a}-{b}", "1%20%2F-x%2Cy,z"),
+        ("{+a}{#b}", "1%20/#x,y,z"),
+        ("{+b*}{/b*}{.b*}{;b*}", "x,y,z/x%2Cy/z.x%2Cy.z;b=x%2Cy;b=z"),
+        ("{/b,none}{?a,e}{&e*,none}", "/x%2Cy,z?a=1%20%2F&e=&e="),
+        ("{;a:1,e}", ";a=1;e"),
+        ("{?none}", ""),
+    ],
+)
+def test_the_expansion_that_other_tests_rely_on(template: str, uri: str) -> None:
+    assert _expand(template, {"a": "1 /", "b": ["x,y", "z"], "e": ""}) == uri
+
+
+_CHARACTER = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="/\\")
+_SEGMENT = st.one_of(
+    st.text(string.printable[:94].replace("/", "").replace("\\", ""), min_size=1, max_size=8),
+    st.text(_CHARACTER, min_size=1, max_size=8),
+).filter(lambda text: text not in (".", ".."))
+_QUERY = st.one_of(
+    st.text(string.printable[:94], max_size=8),
+    st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=8),
+).filter(lambda text: not has_parent_segment(text))
+
+
+@drawn(400)
+@given(
+    template=st.sampled_from(
+        [
+            "users://{a}",
+            "x:{a}",
+            "http://h/x/{a}",
+            "x://h{/a}",
+            "x://h/n{.a}",
+            "x://h/n{;a}",
+            "x://h/{b}{;a}",
+            "x://h{/b}{?a}",
+            "x://h/{b,a}",
+            "x://h/{b};{a}",
+            "x://h{/b,a}{?c}",
+            "x://h/{b}/y{;a}",
+            "x://{b}/{a}{?c}{#d}",
+            "x://h{/a*}",
+            "x://h/{a*}",
+            "x://h/n{;a*}",
+            "x://h{?a*}",
+            "http://{b}.Example.com:80/{a}",
+            "{b}://h/{a}",
+        ]
+    ),
+    a=_SEGMENT,
+    b=_SEGMENT,
+    c=_QUERY,
+    d=_QUERY,
+)
+def test_each_value_comes_back_from_its_expansion(
+    template: str, a: str, b: str, c: str, d: str
+) -> None:
+    d = d.replace("#", "") or "d"
+    variables = UriTemplate(template).variables
+    values = {name: value for name, value in zip("abcd", (a, b, c, d)) if name in variables}
+    uri = _expand(template, values)
+    assert UriTemplate(template).match(uri) == values
+    if template.startswith("x://"):
+        assert UriTemplate(template).match("X" + uri[1:]) == values
+
+
+@drawn(300)
+@given(
+    template=st.sampled_from(
+        [
+            "x://h{?a}",
+            "x://h{?a,b}",
+            "x://h?y=1{&a}",
+            "x://h?y={a}",
+            "x://h?y={b}{&a}",
+            "x://h?y={b}&z={a}",
+            "x://h#{a}",
+            "x:{+a}",
+            "x:/{+a}",
+            "x://h/y{#a}",
+        ]
+    ),
+    a=_QUERY,
+    b=_QUERY,
+)
+def test_each_value_of_a_query_comes_back_from_its_expansion(template: str, a: str, b: str) -> None:
+    a, b = a or "a", b or "b"
+    if "+a" in template or "#a" in template:  # an escape in such a value is passed through
+        a = a.replace("%", "") or "a"
+    if template in ("x:{+a}", "x:/{+a}"):
+        a = "a" + a.strip(".")  # neither an authority nor a dot segment
+    values = {"a": a, "b": b} if "b" in UriTemplate(template).variables else {"a": a}
+    if not has_parent_segment(_expand(template, values)):
+        assert UriTemplate(template).match(_expand(template, values)) == values
+
+
+@drawn(200)
+@given(
+    template=st.sampled_from(
+        ["x{/a*}", "x{.a*}", "x/{a*}", "x{;a*}", "x{?a*}", "x/{b,a*}", "x{/b,a*}"]
+    ),
+    members=st.lists(
+        _SEGMENT.filter(lambda text: not set(text) & set(".,")), min_size=1, max_size=4
+    ),
+    b=_SEGMENT,
+)
+def test_a_list_comes_back_from_its_expansion(template: str, members: list[str], b: str) -> None:
+    values = {"a": {"x{/": "/", "x{.": "."}.get(template[:3], ",").join(members)}
+    if "b" in template:
+        values["b"] = b
+    uri = _expand(template, {"a": members, "b": b})
+    assert UriTemplate(template).match(uri) == values
+
+
+# What RFC 3986, 6.2.2 and 6.2.3, calls equivalent.
+EQUIVALENT = [
+    ("KBInfo://summary", "kbinfo://summary", "KBINFO://SUMMARY", "kbinfo://summary/"),
+    ("https://example.com", "https://example.com/", "HTTPS://Example.COM:443", "https://example.com:/"),
+    ("http://example.com/x", "http://Example.com:80/x", "http://example.com/%78", "http://example.com/y/../x"),
+    ("http://h/~a", "http://h/%7ea", "http://h/%7Ea"),
+    ("http://h/%C3%9F", "http://h/%c3%9f", "http://h/\u00df"),
+    ("x:/a/b", "X:/a/./b", "x:/a/c/../b", "x:/a/%2e/b", "x:/../a/b"),
+    ("http://[::a]/", "http://[::A]"),
+    ("x://h/a/", "x://h/a/.", "x://h/a/b/.."),
+    ("http://u:P@h", "http://u:P@H:80/"),
+    ("http://h?q=A", "http://h/?q=A"),
+    ("ws://h", "ws://h:80/"),
+    ("x://a%2fb", "X://A%2Fb"),
+    ("x:a b", "x:a%20b"),
+]  # fmt: skip
+
+
+@for_each("uris", EQUIVALENT)
+def test_equivalent_uris_are_normalized_alike(uris: tuple[str, ...]) -> None:
+    assert len({normalize_uri(uri) for uri in uris}) == 1
+
+
+DIFFERENT = [
+    ("x:A", "x:a"), ("x://h/A", "x://h/a"), ("x://h?A", "x://h?a"), ("x://h#A", "x://h#a"), ("http://U@h", "http://u@h"),
+    ("http://h/%2F", "http://h//"), ("http://h:81", "http://h"), ("https://h:80", "https://h"), ("x://h:80", "x://h"),
+    ("http://h/a/", "http://h/a"), ("x://", "x:///"), ("x:", "x:/"), ("http://h?", "http://h"), ("http://h/a%3Fb", "http://h/a?b"),
+    ("x:/.//h", "x://h"), ("x:/a/..//h", "x://h"), ("a/../b", "b"), ("A:", "A"), ("x:%41%zz", "x:A%z"), ("x:a+b", "x:a%20b"),
+]  # fmt: skip
+
+
+@for_each(("one", "other"), DIFFERENT)
+def test_other_uris_are_not(one: str, other: str) -> None:
+    assert normalize_uri(one) != normalize_uri(other)
+
+
+def test_values_in_a_host_can_keep_their_case() -> None:
+    assert normalize_uri("Hello://World/./x", keep_values=True) == "hello://World/x"
+    assert normalize_uri("HTTP://World:80", keep_values=True) == "http://world"
+
+
+@drawn(400)
+@given(
+    uri=st.one_of(
+        st.text("aB:/?#.@[]%24eF1&;=+-\\ \u00fc\ud800\0\n80", max_size=25),
+        st.lists(
+            st.sampled_from(
+                [
+                    "http",
+                    ":",
+                    "//",
+                    "/",
+                    "..",
+                    ".",
+                    "%2e",
+                    "%2F",
+                    "%41",
+                    "A",
+                    "?",
+                    "#",
+                    "@",
+                    ":80",
+                    "[::A]",
+                    "%",
+                    "4",
+                    "\\",
+                ]
+            ),
+            max_size=12,
+        ).map("".join),
+    )
+)
+def test_what_is_normalized_stays_as_it_is(uri: str) -> None:
+    normal = normalize_uri(uri)
+    assert normalize_uri(normal) == normal
+    kept = normalize_uri(uri, keep_values=True)
+    assert normalize_uri(kept, keep_values=True) == kept
+    assert normalize_uri(kept) == normal
+
+
+@for_each(
+    ("one", "other", "same"),
+    [
+        ("KB://{a}", "kb://{a}", True),
+        ("http://H:80/%7e{/a}{?b}", "http://h/~{/a}{?b}", True),
+        ("http://h{?a}", "http://h/{?a}", False),
+        ("x://{+a}", "x://{+a}/", False),
+        ("x:{a}", "x:{A}", False),
+        ("x:{a}", "x:{b}", False),
+        ("x:{a}", "x:{+a}", False),
+    ],
+)
+def test_templates_are_compared_by_their_texts(one: str, other: str, same: bool) -> None:
+    assert (UriTemplate(one).normalized == UriTemplate(other).normalized) is same
+    assert UriTemplate(UriTemplate(one).normalized).normalized == UriTemplate(one).normalized
 
 
 PARTS = {

@@ -155,6 +155,54 @@ def test_which_tokens_are_refused(issuer: Issuer, key: Any) -> None:
     assert [status_of(bearer, each) for each in refused] == [401] * len(refused)
 
 
+@pytest.mark.requirement("AUTH-06")
+@pytest.mark.parametrize(
+    ("accepted", "fits", "refused"),
+    [
+        (
+            None,
+            ["at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+jwt", "JWT", "jwt", "application/jwt", None],
+            ["id+jwt", "logout+jwt", "dpop+jwt", "at+jw", "x/at+jwt", "application/application/jwt", "JWT ", "jwt\n", "é"],
+        ),
+        ("at+jwt", ["at+jwt", "application/AT+JWT"], ["JWT", None, "id+jwt"]),
+        (["application/at+jwt"], ["at+jwt"], ["JWT", None]),
+        (("JWT",), ["JWT", None], ["at+jwt"]),
+        ("logout+jwt", ["logout+jwt"], ["JWT", "at+jwt", None]),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_token(
+    accepted: Any, fits: Any, refused: Any, key: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer, options = "https://login.example.com", {} if accepted is None else {"typ": accepted}
+    document = {"keys": [{"kid": "a", **public(key)}]}
+    bearer = Bearer.jwt(issuer, keys=document, resource=RESOURCE, **options)
+
+    def token(typ: Optional[str]) -> str:
+        claims = {"iss": issuer, "aud": RESOURCE, "sub": "ada", "exp": time.time() + 60}
+        return str(jwt.encode(claims, key, "ES256", headers={"kid": "a", "typ": typ}))
+
+    for typ in fits:
+        assert admit(bearer, token(typ)).subject == "ada", typ
+    caplog.set_level("INFO", "minimcp.auth")
+    for typ in refused:
+        caplog.clear()
+        with pytest.raises(HttpError) as caught:
+            admit(bearer, token(typ))
+        ((_, challenge),) = caught.value.headers
+        assert caught.value.status == 401 and 'error="invalid_token"' in challenge
+        assert "the type of the token is none of" in challenge and challenge.isascii()
+        assert "Bearer.jwt(typ=...) accepts" in caplog.text
+        assert "\n" not in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize(
+    "typ", [5, [], "", "a b", ["JWT", 5], ["JWT", ""], None, 'a"b', {"JWT": 1}]
+)
+def test_what_is_no_type_is_refused(typ: Any, key: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="typ"):
+        Bearer.jwt("https://x.example", keys={"keys": [public(key)]}, resource=RESOURCE, typ=typ)
+
+
 def test_a_key_serves_what_it_is_for(issuer: Issuer, key: Any) -> None:
     other, document = rsa(), {"keys": [{"kid": "a", "use": "enc", **public(key)}]}
     bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)

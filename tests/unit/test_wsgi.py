@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+import threading
 from contextlib import closing
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from weakref import WeakSet
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.validate import validator
 
 import pytest
 
-from minimcp import ConnectionLost, Context, HttpOptions, HttpRequest, Server
+import minimcp
+from minimcp import (
+    CapabilityNotSupported,
+    ConnectionLost,
+    Context,
+    HttpOptions,
+    HttpRequest,
+    Server,
+    SqliteStore,
+)
 from minimcp.http import endpoint, wsgi
 from minimcp.http.wsgi import PIECES, Mailbox
+from tests.rows import for_each
 from tests.scripted import Task
 from tests.streams import read_events
 from tests.support import WAIT, eventually
-from tests.transports.http_app import Stage, alone, call, message, post
+from tests.transports.http_app import HANDSHAKE, Stage, alone, call, message, post
 from tests.wire.messages import hello
 
 requirement = pytest.mark.requirement
@@ -107,19 +123,206 @@ def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> No
     assert eventually(lambda: not server._registry.subscriptions._streams)
 
 
-@pytest.mark.parametrize(
-    ("environ", "status"),
+@for_each(
+    ("path", "script_name", "path_info", "status"),
     [
-        ({"PATH_INFO": "/mcp"}, 200),
-        ({"SCRIPT_NAME": "/tools", "PATH_INFO": "/mcp"}, 200),
-        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": ""}, 200),
-        ({"SCRIPT_NAME": "/mcp", "PATH_INFO": "/"}, 404),
-        ({"PATH_INFO": "/other"}, 404),
-        ({"PATH_INFO": "/mcp", "QUERY_STRING": "a=1"}, 200),
+        ("/mcp", "", "/mcp", 200),
+        ("/mcp", "", "/mcp/", 200),
+        ("/mcp", "/tools", "/mcp", 200),
+        ("/mcp", "/tools", "/mcp/", 200),
+        ("/mcp", "/mcp", "", 200),
+        ("/mcp", "/mcp", "/", 200),  # Starlette, FastAPI, Bottle
+        ("/mcp/", "/mcp", "", 200),
+        ("/mcp/", "/mcp", "/", 200),
+        ("/mcp/", "", "/mcp", 200),
+        ("/api/mcp", "/api", "/mcp", 200),
+        ("/api/mcp", "/api/mcp", "/", 200),
+        ("/api/mcp", "", "/api/mcp", 200),
+        ("/", "", "/", 200),
+        ("/", "", "", 200),
+        ("/", "/mcp", "", 200),
+        ("/", "/mcp", "/", 200),
+        ("/mcp", "", "/other", 404),
+        ("/mcp", "", "", 404),
+        ("/mcp", "", "/", 404),
+        ("/mcp", "/api/mcp", "/", 404),
+        ("/mcp", "/mcp", "/other", 404),
+        ("/mcp", "", "/mcp//", 404),
+        ("/mcp", "", "//mcp", 404),
+        ("/mcp", "", "/MCP", 404),
+        ("/mcp", "", "/mcp?x=1", 404),
+        ("/mcp", "", "/mcp#x", 404),
+        ("/mcp", "", "/mcp;x", 404),
+        ("/mcp", "", "/./mcp", 404),
+        ("/mcp", "/mcp", "/../mcp", 404),
+        ("/mcp", "", "/mcp\x00", 404),
+        ("/mcp", "", "/mcp\xff\u20ac", 404),
+        ("/", "/mcp", "/other", 404),
     ],
 )
-def test_it_answers_wherever_it_is_mounted(server: Server, environ: Any, status: int) -> None:
-    assert whole(Host(server.wsgi(), **environ)(alone("server/discover")))[0] == status
+def test_it_answers_wherever_it_is_mounted(
+    server: Server, path: str, script_name: str, path_info: str, status: int
+) -> None:
+    host = Host(server.wsgi(path), SCRIPT_NAME=script_name, PATH_INFO=path_info)
+    assert whole(host(alone("server/discover")))[0] == status
+    assert whole(host(alone("server/discover"), QUERY_STRING="a=1"))[0] == status
+
+
+@for_each(
+    ("script_name", "path_info", "status"),
+    [
+        ("", "/.well-known/oauth-protected-resource", 200),
+        ("", "/.well-known/oauth-protected-resource/mcp", 200),
+        ("", "/.well-known/oauth-protected-resource/mcp/", 404),
+        ("/.well-known/oauth-protected-resource", "", 200),
+        ("/.well-known/oauth-protected-resource", "/", 200),
+        ("/.well-known/oauth-protected-resource", "/mcp", 200),
+        ("/.well-known/oauth-protected-resource/mcp", "", 200),
+        ("/.well-known/oauth-protected-resource/mcp", "/", 200),
+        ("/mcp", "/", 401),
+        ("/.well-known", "/mcp", 401),
+        ("", "/.well-known/oauth-protected-resource/other", 404),
+        ("", "/.well-known/oauth-protected-resource/mcp/x", 404),
+    ],
+)
+def test_metadata_is_found_wherever_it_is_mounted(
+    script_name: str, path_info: str, status: int
+) -> None:
+    auth = minimcp.Bearer.static(
+        "secret",
+        resource="https://example.com/mcp",
+        authorization_servers=["https://login.example.com"],
+    )
+    host = Host(Server("x", auth=auth).wsgi(), SCRIPT_NAME=script_name, PATH_INFO=path_info)
+    asked = HttpRequest("GET", "/", {"Host": "localhost", "Accept": "text/event-stream"})
+    assert whole(host(asked))[0] == status
+
+
+# ------------------------------------------------------------ hosts with one thread
+
+
+ASKS = {
+    "elicit": lambda ctx: ctx.elicit("Your name?", {"name": str}),
+    "sample": lambda ctx: ctx.sample("Hello", max_tokens=10),
+    "list_roots": lambda ctx: ctx.list_roots(),
+}
+
+
+def asking_server(**options: Any) -> Server:
+    server = Server("asking", **options)
+
+    @server.tool
+    def ask(how: str, ctx: Context) -> str:
+        """Ask."""
+        try:
+            ASKS[how](ctx)
+        except CapabilityNotSupported as error:
+            return f"refused: {error}"
+        return "answered"
+
+    return server
+
+
+def call_in_session(host: Host, how: str) -> Tuple[Dict[str, str], Any]:
+    """Begin a session, and call the tool in it; the session's headers and the response."""
+    capabilities = {"elicitation": {}, "sampling": {}, "roots": {}}
+    status, headers, _ = whole(host(post(message("initialize", hello(HANDSHAKE, **capabilities)))))
+    assert status == 200
+    session = {**headers, "MCP-Protocol-Version": HANDSHAKE}
+    session = {name: session[name] for name in ("Mcp-Session-Id", "MCP-Protocol-Version")}
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert whole(host(post(initialized, session)))[0] == 202
+    asked = message("tools/call", {"name": "ask", "arguments": {"how": how}})
+    return session, host(post(asked, session))
+
+
+@pytest.mark.parametrize("how", sorted(ASKS))
+def test_a_host_with_one_thread_is_not_waited_for(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Host(asking_server().wsgi(), **{"wsgi.multithread": False})
+    for _ in range(2):
+        _, _, body = whole(call_in_session(host, how)[1])
+        assert b"refused: this WSGI host serves one request at a time" in body
+        assert b"gunicorn --threads" in body
+    (record,) = [each for each in caplog.records if "one request at a time" in each.getMessage()]
+    assert record.levelname == "WARNING"
+    # In a revision without a handshake nothing waits.
+    arguments = {"how": how}
+    asked = call("ask", arguments, capabilities={"elicitation": {}, "sampling": {}, "roots": {}})
+    assert json.loads(whole(host(asked))[2])["result"]["resultType"] == "input_required"
+
+
+def threads(**environ: Any) -> Dict[str, Any]:
+    return {f"wsgi.{name}": value for name, value in environ.items()}
+
+
+@pytest.mark.parametrize(
+    ("environ", "shares", "greenlets"),
+    [
+        (threads(multithread=True), False, False),
+        (threads(multithread=1, multiprocess=True), False, False),
+        (threads(multithread=False, multiprocess=True), True, False),
+        (threads(multithread=False), False, True),
+    ],
+)
+def test_other_hosts_are_waited_for(
+    environ: Dict[str, Any],
+    shares: bool,
+    greenlets: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkey = SimpleNamespace(is_module_patched=lambda name: greenlets and name == "threading")
+    monkeypatch.setitem(sys.modules, "gevent.monkey", monkey)
+    store = SqliteStore(tmp_path / "store.db") if shares else None
+    with closing(store or io.StringIO()), closing(asking_server(store=store)) as server:
+        host = Host(server.wsgi(), **environ)
+        session, (_, _, body) = call_in_session(host, "list_roots")
+        question = b""
+        while b"roots/list" not in question:
+            question += next(body)
+        asked = next(
+            json.loads(event.data) for event in read_events(question) if "roots/list" in event.data
+        )
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}
+        assert whole(host(post(answer, session)))[0] == 202
+        assert b"answered" in whole((200, {}, body))[2]
+
+
+class Threading(ThreadingMixIn, WSGIServer):
+    """wsgiref, with a thread for each request."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [(WSGIServer, "refused: this WSGI"), (Threading, "answered")]
+)
+def test_wsgiref_with_and_without_threads(kind: Any, said: str) -> None:
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with (
+        closing(asking_server()) as server,
+        make_server("127.0.0.1", 0, server.wsgi(), kind, Quiet) as host,
+    ):
+        thread = threading.Thread(target=host.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{host.server_port}/mcp"
+            with minimcp.connect(url, revision=HANDSHAKE, timeout=WAIT, roots=[]) as client:
+                assert client.call_tool("ask", {"how": "list_roots"}).text.startswith(said)
+        finally:
+            host.shutdown()
+            thread.join(WAIT)
+
+
+@pytest.mark.parametrize("environ", [threads(multiprocess=True), threads(), threads(run_once=True)])
+def test_one_thread_and_one_process_or_no_store(environ: Dict[str, Any], tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db") if not environ else None
+    with closing(store or io.StringIO()), closing(asking_server(store=store)) as server:
+        host = Host(server.wsgi(), **threads(multithread=False), **environ)
+        assert b"refused" in whole(call_in_session(host, "list_roots")[1])[2]
 
 
 def test_the_answer_to_head_has_no_body_whatever_the_host_would_do_with_one(server: Server) -> None:
