@@ -724,7 +724,9 @@ class Tasks(Extension):
             raise MethodNotFound(
                 "tasks are listed for clients that are authenticated, and this one is not"
             )
-        prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor", "")
+        prefix, cursor = _key(incoming, ""), incoming.request.params.get("cursor")
+        if cursor is None:
+            cursor = ""
         if not isinstance(cursor, str) or (cursor and len(cursor) > 64):
             raise InvalidParams("this cursor came with no page of this list")
         entries = self.store.list(prefix, prefix + cursor, PAGE + 1)
