@@ -796,6 +796,9 @@ class Bridge(Registry):
         self.role = partial(Front, self)
         front._registry = self
 
+    def warn_if_empty(self) -> None:
+        """Log nothing: the tools are those of the server behind."""
+
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
         """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
         key = None if self.shared else key

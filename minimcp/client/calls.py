@@ -298,8 +298,10 @@ class Call:
 
     def _question(self, method: str, one: Any, asked: CancelToken) -> Answerer:
         kind, params = (
-            (one.get("method"), one.get("params", {})) if isinstance(one, dict) else (None, None)
+            (one.get("method"), one.get("params")) if isinstance(one, dict) else (None, None)
         )
+        if kind is not None and params is None:
+            params = {}
         if not isinstance(kind, str) or not isinstance(params, dict):
             raise ProtocolViolation(f"{method} asks with a method and params", one)
         try:

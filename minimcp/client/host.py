@@ -32,7 +32,7 @@ from ..protocol.messages import Json, Notification, size_of
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import LISTS, Revision
 from ..schema.checker import MAX_SECONDS, TOO_MUCH
-from ..schema.mismatch import Mismatch, nearest, unknown_field
+from ..schema.mismatch import Mismatch, nearest, plain_json, unknown_field
 from ..schema.signature import refuse_async
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions
@@ -130,7 +130,8 @@ class Host:
         if len(by_name) < len(objects):
             raise ValueError("two of the extensions have one identifier")
         declared = extensions if isinstance(extensions, Mapping) else by_name
-        self._extensions = None if extensions is None else check_extensions(declared)
+        checked = None if extensions is None else check_extensions(declared)
+        self._extensions = plain_json(checked, "extensions")
         # Runs questions as tasks that a server asks so; None lets it ask none so.
         self.asked_tasks: Any = next(
             (each.for_host(limits) for each in objects if hasattr(each, "for_host")), None

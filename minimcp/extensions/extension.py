@@ -17,6 +17,7 @@ from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
+from ..schema.mismatch import plain_json
 from ..schema.signature import refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
@@ -80,6 +81,7 @@ class Extension:
             ValueError: This object serves another server.
         """
         check_extensions({self.identifier: self.settings})
+        self.settings = plain_json(self.settings, f"the settings of {self.identifier}")
         if self.server is not None:
             raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
         self._config, self.subscriptions = server._registry.config, server._registry.subscriptions

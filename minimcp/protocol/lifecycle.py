@@ -109,7 +109,7 @@ class Peer:
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
             return isinstance(modes, dict) and (
-                isinstance(modes.get("form"), dict) or "url" not in modes
+                isinstance(modes.get("form"), dict) or modes.get("url") is None
             )
         path = _path(name)
         value: Any = self.capabilities
@@ -452,7 +452,8 @@ class ServerSession:
             supported = [name for name in self.offer.names if name != version]
             data = {"supported": supported, "requested": version}
             raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
-        rank = log_rank(meta[LOG_LEVEL_KEY]) if LOG_LEVEL_KEY in meta else None
+        level = meta.get(LOG_LEVEL_KEY)
+        rank = None if level is None else log_rank(level)
         if request.method == LISTEN:  # which may stay open for ever
             info, capabilities = (
                 _bounded(info) if type(info) is dict else None,

@@ -226,7 +226,11 @@ def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]
     if value.get("jsonrpc") != "2.0":
         return _invalid(value, INVALID_REQUEST, 'a message has "jsonrpc": "2.0"')
     if type(method) is str:
-        params = value.get("params", {})
+        params = value.get("params")
+        if (
+            params is None
+        ):  # null stands for an absent member, as in the clients of several languages
+            params = {}
         if not method:
             return _invalid(value, INVALID_REQUEST, "a method is a non-empty string")
         if type(params) is not dict:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import typing
 from dataclasses import dataclass, replace
@@ -17,7 +16,9 @@ from . import introspection, kinds
 from .checker import WORDS, compile_require, is_exact_step
 from .introspection import Scope, is_union
 from .kinds import JSON_TYPES, OBJECTS, Convert, Kind
-from .mismatch import NOTHING, Mismatch, cut, no_class, no_type
+from .mismatch import NOTHING, Mismatch, no_class, no_type, plain_json
+from .published import mapped, published
+from .validators import field_words, is_field, refusal, validated, validators_in, whole
 
 Schema = dict[str, Any]
 
@@ -29,9 +30,6 @@ _ABSTRACT: dict[str, type] = {
     **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
 }  # fmt: skip
 
-# In a schema that is written as JSON.
-_REFERENCE = r'"\$ref": "#/\$defs/([^"]*)"'
-
 
 def kind_of(
     annotation: Any,
@@ -39,6 +37,7 @@ def kind_of(
     scope: Optional[Scope] = None,
     writing: bool = False,
     content: tuple[type, ...] = (),
+    strict: bool = False,
 ) -> Kind:
     """The kind of an annotation, its schema complete with ``$defs``.
 
@@ -49,12 +48,13 @@ def kind_of(
             arguments.
         content: Classes whose instances are sent as they are: ContentClass is raised for what is
             made of them.
+        strict: Whether every object in the schema says that it has no other members.
 
     Raises:
         TypeError: The type has no JSON form (the message says which part and what to write
             instead), or a name cannot be resolved.
     """
-    builder = Builder(writing=writing, content=content)
+    builder = Builder(writing=writing, content=content, strict=strict)
     kind = builder.kind(annotation, scope or Scope())
     return replace(kind, schema=builder.complete(kind.schema))
 
@@ -117,10 +117,17 @@ class Builder:
     Args:
         writing: As in `kind_of`.
         content: As in `kind_of`.
+        strict: As in `kind_of`.
     """
 
-    def __init__(self, *, writing: bool = False, content: tuple[type, ...] = ()) -> None:
-        self.writing, self.content = writing, content
+    def __init__(
+        self, *, writing: bool = False, content: tuple[type, ...] = (), strict: bool = False
+    ) -> None:
+        self.writing = writing
+        self.content = content
+        self.strict = strict
+        # Whether a type that was read has validators.
+        self.has_validators = False
         self.definitions: dict[str, Schema] = {}
         self._named: dict[Any, Kind] = {}
 
@@ -143,7 +150,7 @@ class Builder:
         if origin is None and isinstance(annotation, type):
             return self._class(annotation, (), scope)
         if hasattr(annotation, "__metadata__"):
-            return narrowed(self.kind(annotation.__origin__, scope), annotation.__metadata__)
+            return self._annotated(annotation, scope)
         if is_union(annotation):
             return kinds.union([self.kind(member, scope) for member in arguments])
         name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
@@ -193,6 +200,21 @@ class Builder:
         except (Mismatch, TypeError):
             return kind
 
+    def _annotated(self, annotation: Any, scope: Scope) -> Kind:
+        metadata = list(_flat(annotation.__metadata__))
+        after, is_whole = validators_in(metadata)
+        self.has_validators = self.has_validators or is_whole or bool(after)
+        if is_whole:
+            label = getattr(annotation.__origin__, "__name__", str(annotation.__origin__))
+            kind = self._by_pydantic(annotation, f"a value ({label})")
+            return narrowed(kind, [each for each in metadata if isinstance(each, (str, Limits))])
+        kind = narrowed(self.kind(annotation.__origin__, scope), metadata)
+        return validated(kind, after, writing=self.writing) if after else kind
+
+    def _by_pydantic(self, annotation: Any, label: str) -> Kind:
+        kind = whole(annotation, label, writing=self.writing)
+        return replace(kind, schema=self._adopted(kind.schema, label))
+
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
         """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str,
         list["Json"]]``."""
@@ -226,7 +248,9 @@ class Builder:
         if known is not None:
             return known
         if cls.__module__ == "collections.abc":
-            cls = _ABSTRACT.get(cls.__name__, cls)
+            if cls.__name__ not in _ABSTRACT:
+                raise TypeError(no_class(cls))
+            cls = _ABSTRACT[cls.__name__]
         try:
             if cls is tuple and arguments and arguments[-1] is not Ellipsis:
                 return kinds.fixed([self.kind(each, scope) for each in arguments])
@@ -275,6 +299,8 @@ class Builder:
         Raises:
             TypeError: It is no such class, or one of its fields has no JSON form.
         """
+        if issubclass(cls, type):
+            raise TypeError(no_class(cls))
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
         if "pydantic" in sys.modules:
             from .pydantic_types import has_fields, is_pydantic
@@ -304,6 +330,9 @@ class Builder:
         ) -> Kind:
             annotation, scope = annotations.get(name, (type_, Scope()))
             try:
+                if is_field(default):
+                    way = f"{name}: Annotated[<type>, Field(...)] = <default>"
+                    raise TypeError(f"a Field is not a default of {cls.__name__}: write {way}")
                 return self.field(
                     annotation,
                     scope,
@@ -349,7 +378,7 @@ class Builder:
             try:  # as JSON, so that the strict mode takes what JSON has for a date or a tuple
                 return adapter.validate_json(json.dumps(value))
             except ValueError as error:
-                raise refused(value, error) from error
+                raise refusal(label, value, error) from error
 
         def write(value: Any) -> Any:
             if own and not isinstance(value, cls):
@@ -361,33 +390,52 @@ class Builder:
                     checked = value if own else adapter.validate_python(value)
                     written = adapter.dump_python(checked, mode="json", by_alias=True)
             except ValueError as error:
-                raise refused(value, error) from error
+                raise refusal(label, value, error) from error
             require(written)
             return written
 
-        def refused(value: Any, error: ValueError) -> Mismatch:
-            if not hasattr(error, "errors"):
-                return Mismatch(label, value, instead=cut(str(error), 200))
-            first = error.errors()[0]
-            mismatch = Mismatch(label, value, instead=str(first["msg"]))
-            mismatch.path = [key for key in first["loc"] if isinstance(key, (str, int))]
-            return mismatch
-
         itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
-        names = {
-            name: own if name == itself else self.reserve(name) for name in schema.get("$defs", ())
-        }
-        text = re.sub(
-            _REFERENCE, lambda found: f'"$ref": "#/$defs/{names[found[1]]}"', json.dumps(schema)
-        )
-        schema = json.loads(text)
-        for name, definition in schema.pop("$defs", {}).items():
-            self.definitions[names[name]] = definition
-        schema.pop("$ref", None)
+        schema = self._adopted(schema, cls.__qualname__, {itself: own} if itself and own else None)
+        if own:
+            schema.pop("$ref", None)
         shown = {**self.definitions.get(own, {}), **schema}
         accepts = _TYPES.get(shown.get("type", ""), JSON_TYPES)
         hashable = cls.__hash__ is not None
         return Kind(shown, read, write, label, accepts, writes=cls, hashable=hashable)
+
+    def _adopted(
+        self, schema: Schema, owner: str, names: Optional[Mapping[str, str]] = None
+    ) -> Schema:
+        """A schema that pydantic made, whose definitions become those of this schema.
+
+        Args:
+            schema: The schema.
+            owner: What messages call it.
+            names: New names of its definitions; those that are missing are chosen.
+
+        Raises:
+            TypeError, ValueError: It holds what JSON does not have, such as an infinite default.
+        """
+        schema = plain_json(schema, owner)
+        definitions = schema.pop("$defs", {})
+        chosen = {**(names or {})}
+        for name in definitions:
+            if name not in chosen:
+                chosen[name] = self.reserve(name)
+
+        def renamed(part: Schema) -> Schema:
+            part = dict(part)
+            name = str(part.get("$ref")).partition("#/$defs/")[2]
+            if name in chosen:
+                part["$ref"] = f"#/$defs/{chosen[name]}"
+            part.pop("discriminator", None)  # a word of OpenAPI, which leads to definitions too
+            if not self.strict and isinstance(part.get("additionalProperties"), bool):
+                del part["additionalProperties"]
+            return part
+
+        for name, definition in definitions.items():
+            self.definitions[chosen[name]] = mapped(definition, renamed)
+        return mapped(schema, renamed)
 
     def named(
         self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
@@ -432,17 +480,10 @@ class Builder:
         return candidate
 
     def complete(self, schema: Schema) -> Schema:
-        """`schema` with the definitions that it needs; a schema that only refers to one becomes
-        that one."""
-        definitions, name = dict(self.definitions), schema.get("$ref", "").rpartition("/")[2]
-        if name:
-            schema = {
-                **definitions[name],
-                **{word: rule for word, rule in schema.items() if word != "$ref"},
-            }
-            if name not in re.findall(_REFERENCE, json.dumps(definitions)):  # it is not recursive
-                del definitions[name]
-        return {**schema, "$defs": definitions} if definitions else schema
+        """`schema` as it is published: complete, with ``$defs`` for recursive types only."""
+        if not self.definitions and not self.strict:
+            return schema
+        return published(schema, self.definitions, strict=self.strict)
 
 
 def _name_part(argument: Any) -> str:
@@ -514,6 +555,8 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         )
         if isinstance(text, str):
             kind = kind.with_words(description=text)
+        if is_field(each):
+            kind = kind.with_words(**field_words(each))
         for name, meant in _BOUNDS.items():
             bound = None if isinstance(each, str) else getattr(each, name, None)
             if (

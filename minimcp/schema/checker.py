@@ -13,6 +13,7 @@ import json
 import operator
 import re
 import threading
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -25,6 +26,7 @@ from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTu
 from ..errors import logger
 from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
 from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
+from .published import mapped
 
 log = logger("minimcp.schema")
 
@@ -236,6 +238,35 @@ def _target(reference: str, root: Schema) -> Schema:
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise ValueError(f"$ref {reference!r:.100} leads nowhere") from error
     return part
+
+
+def types_of(schema: Schema, root: Schema = None, levels: int = 20) -> frozenset[str]:
+    """The JSON types of which values may fit a valid schema, as far as its common words say it.
+
+    Args:
+        schema: The schema.
+        root: Where its references lead; None for the schema itself.
+        levels: How many schemas in one another are looked at.
+    """
+    types = frozenset(LABELS)
+    if levels == 0 or not isinstance(schema, dict):
+        return types if schema is not False else frozenset()
+    look = partial(types_of, root=schema if root is None else root, levels=levels - 1)
+    if "type" in schema:
+        said = schema["type"]
+        types &= {said} if isinstance(said, str) else set(said)
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if values is not None:
+        types &= frozenset().union(*(_NAMES[type(value)] for value in values))
+    if "$ref" in schema:
+        with suppress(ValueError, _NotCommon):
+            types &= look(_target(schema["$ref"], schema if root is None else root))
+    for part in schema.get("allOf", ()):
+        types &= look(part)
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            types &= frozenset().union(*map(look, schema[word]))
+    return types
 
 
 @dataclass(eq=False, repr=False)
@@ -667,6 +698,11 @@ _NOT_COMMON = frozenset({
     "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
+# Words that decide which values fit, in any dialect.
+ASSERTIONS = _NOT_COMMON.union(
+    WORDS, ("format", "contentEncoding", "contentMediaType", "contentSchema", "nullable")
+)
+
 
 # ------------------------------------------------------------ jsonschema
 
@@ -674,6 +710,16 @@ _NAMING = r'"(?:\$?id|\$anchor|\$dynamicAnchor)":'
 # Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or
 # would always run.
 _OURS = ("uniqueItems", "multipleOf", "pattern")
+
+
+def _even_dependencies(schema: Schema) -> Schema:
+    """A schema whose ``dependencies`` are all schemas if some are: `jsonschema` fails at both forms
+    side by side, which the drafts allow."""
+    rules = schema.get("dependencies")
+    if not isinstance(rules, dict) or not any(isinstance(each, dict) for each in rules.values()):
+        return schema
+    even = {name: {"required": r} if isinstance(r, list) else r for name, r in rules.items()}
+    return {**schema, "dependencies": even}
 
 
 def _by_jsonschema(schema: Schema, peer: bool) -> Check:
@@ -699,6 +745,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
             what = "a peer's schema that is so large, or has patternProperties, is not given to jsonschema"
             raise SchemaNotSupported(what)
     base = getattr(jsonschema, name)
+    if isinstance(schema, dict):
+        schema = mapped(schema, _even_dependencies)
     try:
         base.check_schema(schema, format_checker=jsonschema.FormatChecker(() if peer else None))
         resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)

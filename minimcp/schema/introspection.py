@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 import typing
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .kinds import Field, Kind
 from .mismatch import NOTHING
@@ -118,6 +118,8 @@ def _with_unions(text: str) -> Any:
 def annotations_of(cls: type) -> Mapping[str, Any]:
     """The annotations of a class's own body, as they are written; names in them need not be known
     yet."""
+    if cls is type:
+        return {}  # what it has under this name is no mapping
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -237,13 +239,22 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
     parameters: dict[str, list[str]] = {}
     section, underlined, margin = "", False, -1
     entry: list[str] = []  # the names that the line before told about
-    for line, after in zip(lines, [*lines[1:], ""]):
+    is_sphinx, is_code = False, False
+    for place, line in enumerate(lines):
+        after = lines[place + 1] if place + 1 < len(lines) else ""
         heads = bool(line.strip()) and not line.startswith(" ")
         next_is_underline = _is_underline(after)
-        found = re.match(_SPHINX, line) if heads and line[0] in ":@" else None
+        if line.startswith(("```", "~~~")) and not section:
+            is_code = not is_code
+        found = re.match(_SPHINX, line) if heads and line[0] in ":@" and not is_code else None
         title = "params" if found else _section_at(line, next_is_underline) if heads else ""
+        is_plain = bool(title) and not found and not next_is_underline
+        if is_plain and (is_code or not _has_body(title, lines[place + 1 :])):
+            title = section = ""  # the model reads the header and what stands below it
         if title:
             section, underlined, margin, entry = title, next_is_underline and not found, -1, []
+            # prose may go on at the margin, a type does not
+            is_sphinx = found is not None and not re.match(r"[:@](r|y|var)?type\b", line)
             if found and found[1] and found[2]:
                 entry = [found[2].split()[-1].lstrip("*")]
                 parameters[entry[0]] = [found[3]]
@@ -257,7 +268,7 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
             and heads
             and not underlined
             and bool(margin == 0 and re.match(_GOOGLE, line))
-        )
+        ) or (is_sphinx and bool(lines[place - 1].strip()))
         if section and (
             next_is_underline if underlined and heads else heads and not underlined and not flush
         ):
@@ -279,6 +290,12 @@ def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
                     parameters[name].append(line)
     joined = {name: " ".join(" ".join(texts).split()) for name, texts in parameters.items()}
     return "\n".join(description).strip(), {name: text for name, text in joined.items() if text}
+
+
+def _has_body(title: str, lines: Sequence[str]) -> bool:
+    """Whether the lines below a header belong to it: they are indented, or they are parameters."""
+    first = next((line for line in lines if line.strip()), "")
+    return first[:1] in ("", " ") or (title in _PARAMETERS and bool(re.match(_GOOGLE, first)))
 
 
 def _is_underline(line: str) -> bool:

@@ -588,17 +588,17 @@ class Field(NamedTuple):
 
 
 def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dict[str, Any]:
-    """The JSON Schema of an object with exactly these fields. ``properties`` is there even without
-    any.
+    """The JSON Schema of an object with these fields. ``properties`` is there even without any.
 
-    Clients exist that cannot read the schema of a tool without it.
+    Clients exist that cannot read the schema of a tool without it, and others that cannot read
+    ``additionalProperties``: other fields are rejected, but the schema does not say so.
     """
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {field.name: field.kind.schema for field in fields},
     }
     required = [field.name for field in fields if field.required or all_required]
-    return {**schema, **({"required": required} if required else {}), "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
 
 
 def record_label(fields: Sequence[Field]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import wraps
@@ -198,6 +199,9 @@ def _plain(name: str) -> str:
 
 # ------------------------------------------------------------ values that JSON does not have
 
+# Bits of the largest number that Python writes as text.
+MAX_BITS = 13_000
+
 # How deep a value is searched; what nests deeper has an error of its own.
 MOST_LEVELS = 100
 
@@ -262,6 +266,55 @@ def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optiona
         return f"{path or 'this'} is {shown(value)}: {json_hint(value)}"
     found = (unwritable(each, place, levels - 1) for each, place in parts if levels)
     return next(filter(None, found), None)
+
+
+# How deep a dict of an author may nest, so that the list that it becomes a part of is within the
+# 256 levels that a message may have.
+MAX_LEVELS = 200
+
+
+def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
+    """Return a copy of an author's value that consists of dict, list, str, int, float, bool and None.
+
+    A tuple becomes a list, as `json.dumps` writes it, and a member of an `IntEnum` its number.
+
+    Args:
+        value: The value, such as a JSON Schema.
+        path: What messages call it: "input_schema".
+        levels: How many levels it may nest.
+
+    Raises:
+        TypeError: A part of it has no JSON form; the message names the place and the value.
+        ValueError: A number or text that JSON does not have, or it nests too deep or contains
+            itself.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = str.__str__(value)
+        if not text.isascii() and not text.isprintable() and re.search("[\ud800-\udfff]", text):
+            raise ValueError(f"{path} is {text!r:.60}, which has half of a surrogate pair")
+        return text
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise ValueError(f"{path} is a number of more than 4,000 digits: write it as text")
+        return int(value)
+    if isinstance(value, float) and value - value == 0.0:
+        return float(value)
+    if levels == 0:
+        raise ValueError(f"{path:.100} nests deeper than {MAX_LEVELS} levels, or contains itself")
+    if isinstance(value, Mapping):
+        made = {}
+        for name, part in value.items():
+            if not isinstance(name, str):
+                raise TypeError(f"a key of {path} is {shown(name)}: keys are text")
+            key = plain_json(name, f"a key of {path}")
+            made[key] = plain_json(part, f"{path}.{cut(key)}", levels - 1)
+        return made
+    if isinstance(value, (list, tuple)):
+        return [plain_json(part, f"{path}[{at}]", levels - 1) for at, part in enumerate(value)]
+    kind = ValueError if isinstance(value, float) else TypeError
+    raise kind(f"{path} is {shown(value)}: {json_hint(value)}")
 
 
 def explained(method: str, params: Any, error: Exception) -> Exception:
@@ -391,6 +444,8 @@ def no_class(cls: type) -> str:
             f"{cls.__qualname__} is a part of a message and cannot stand inside of a value: "
             "return it alone, or in a list beside other values"
         )
+    if issubclass(cls, type):
+        return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
     if issubclass(cls, IOBase):
         return f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, file.read(), or its path"
     return f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it a dataclass"

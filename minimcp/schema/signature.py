@@ -6,17 +6,19 @@ Read once, when the function is registered.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Iterator, Optional
+from functools import cached_property, partial
+from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
 from .annotations import Builder, ContentClass, kind_of
 from .introspection import HIDEABLE, Scope, hidden_by, is_union, read_docstring, signature_of
 from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch
+from .validators import field_default, is_field
 
 
 @dataclass(eq=False, repr=False)
@@ -33,6 +35,9 @@ class Signature:
         returns: The return annotation, resolved; `NOTHING` when there is none.
         description: The docstring without its sections, empty when there is none.
         doubts: What is probably not meant as it is written.
+        validated: The parameters whose types have validators.
+        defaults: By parameter, what makes the value of an argument that was not sent and whose
+            default is a ``Field(...)``; called with the arguments that were read before.
     """
 
     parameters: list[Field]
@@ -42,14 +47,15 @@ class Signature:
     returns: Any
     description: str
     doubts: list[str]
+    validated: list[str]
+    defaults: Mapping[str, Callable[[dict[str, Any]], Any]]
 
     @cached_property
     def _read(self) -> Convert:  # a tool that is only listed needs none
         return record_reader(self.parameters, dict)
 
     def read_arguments(self, arguments: Any) -> dict[str, Any]:
-        """The keyword arguments for the call, converted; what was not sent is left to the
-        function's defaults.
+        """The keyword arguments for the call, converted, without those that were not sent.
 
         Args:
             arguments: The decoded object that the caller sent.
@@ -62,6 +68,13 @@ class Signature:
         except RecursionError:
             raise Mismatch("", arguments, instead="the arguments nest too deep") from None
 
+    def completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Add the defaults of arguments that were not sent, except the function's own."""
+        for name, make in self.defaults.items():
+            if name not in arguments:
+                arguments[name] = make(arguments)
+        return arguments
+
 
 def read_signature(
     function: Any,
@@ -70,8 +83,9 @@ def read_signature(
     owner: str,
     content_types: tuple[type, ...] = (),
     alone_types: tuple[type, ...] = (),
+    strict: bool = False,
 ) -> Signature:
-    """The signature of a function or bound method.
+    """The signature of a function, a bound method, a `functools.partial` or a callable object.
 
     Args:
         function: What will be called.
@@ -80,19 +94,21 @@ def read_signature(
         content_types: Classes that are sent as they are: a result made of them (alone, in a list, a
             tuple, a Union or an Optional, with str beside them) has no output kind.
         alone_types: Those of them that cannot stand in a list.
+        strict: Whether every object in the schemas says that it has no other members.
 
     Raises:
         TypeError: It cannot be a handler as it is written; the message says what to write instead.
     """
-    plain = _plain_function(function, owner)
-    written, scope = signature_of(plain), _scope_of(function, plain)
-    description, texts = read_docstring(function.__doc__)
-    builder = Builder()
+    plain, written, documentation = _call_of(function, owner)
+    scope = _scope_of(function, plain)
+    description, texts = read_docstring(documentation)
+    builder = Builder(strict=strict)
+    defaults: dict[str, Callable[[dict[str, Any]], Any]] = {}
     parameters: list[Field] = []
     contexts: list[str] = []
     doubts: list[str] = []
-    bound = int(hasattr(function, "__self__"))
-    for name, each in list(written.parameters.items())[bound:]:
+    validated: list[str] = []
+    for name, each in written.parameters.items():
         _refuse_parameter(each, owner, first=not parameters)
         default = NOTHING if each.default is each.empty else each.default
         with _errors_at(f"{owner}: parameter {name!r}"):
@@ -100,10 +116,21 @@ def read_signature(
             if _is_context(annotation, context_type, scope):
                 contexts.append(name)
                 continue
+            if is_field(default):
+                annotation = Annotated[annotation, default]
+            field = default if is_field(default) else _field_in(annotation, default)
+            if field is not None:
+                default, make = field_default(field)
+                if make is not None:
+                    defaults[name] = make
             kind = builder.field(
                 annotation, scope, default=default, description=texts.get(name, "")
             )
-        parameters.append(Field(name, default is NOTHING, kind))
+        if builder.has_validators:
+            validated.append(name)
+            builder.has_validators = False
+        required = default is NOTHING and name not in defaults
+        parameters.append(Field(name, required, kind))
         if isinstance(default, (str, int, list, dict, tuple)) and "default" not in kind.schema:
             doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
     if len(contexts) > 1:
@@ -119,12 +146,16 @@ def read_signature(
     if plain.__qualname__ in HIDEABLE:
         doubts.append(f"needs another name: {hidden_by(plain.__name__)}")
     schema = builder.complete(record_schema(parameters))
+    if not parameters:
+        schema["additionalProperties"] = False
     returns, output_kind = NOTHING, None
     if written.return_annotation is not written.empty:
         with _errors_at(f"{owner}: the return type"):
             returns = scope.resolve(written.return_annotation)
             try:
-                output_kind = kind_of(returns, scope=scope, writing=True, content=content_types)
+                output_kind = kind_of(
+                    returns, scope=scope, writing=True, content=content_types, strict=strict
+                )
             except ContentClass as error:
                 if error.in_list and issubclass(error.cls, alone_types):
                     raise TypeError(f"a list cannot hold {error.cls.__name__}: {error}") from error
@@ -136,7 +167,17 @@ def read_signature(
         returns,
         description,
         doubts,
+        validated,
+        defaults,
     )
+
+
+def _field_in(annotation: Any, default: Any) -> Any:
+    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without one."""
+    for each in getattr(annotation, "__metadata__", ()) if default is NOTHING else ():
+        if is_field(each) and (each.default_factory is not None or not each.is_required()):
+            return each
+    return None
 
 
 @contextmanager
@@ -150,20 +191,139 @@ def _errors_at(where: str) -> Iterator[None]:
 # ------------------------------------------------------------ functions
 
 
-def _plain_function(function: Any, owner: str) -> Any:
-    """The function that a bound method and wrappers made with `functools.wraps` stand for.
+# Wrappers inside wrappers that are looked through.
+MAX_WRAPPERS = 100
+
+
+class _Call(NamedTuple):
+    """What a call of a function takes.
+
+    Args:
+        plain: The Python function whose names the annotations use.
+        signature: The parameters that can still be passed, and the return annotation.
+        documentation: The docstring; None without one.
+    """
+
+    plain: Any
+    signature: inspect.Signature
+    documentation: Optional[str]
+
+
+def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _Call:
+    """Read a function, a method, a partial or a callable object.
+
+    The arguments of a partial are bound first. Otherwise ``__signature__`` counts, then
+    ``__wrapped__``, as in `inspect.signature`, which does not look at what a partial binds if it
+    has ``__wrapped__``.
+
+    Args:
+        function: What is called.
+        owner: What messages call it.
+        bound: How many positional parameters are bound, as ``self`` is.
+        depth: How many wrappers it stands in.
 
     Raises:
-        TypeError: What is called is no such function.
+        TypeError: It is not made of Python functions, or it cannot be called with the arguments
+            that its signature names.
     """
     if isinstance(function, type):
         raise TypeError(f"{owner} is a class: pass a function, or a method of an instance")
+    if depth > MAX_WRAPPERS:
+        raise TypeError(f"{owner} wraps itself")
+    if isinstance(function, partial):
+        call = _call_of(function.func, owner, bound=bound, depth=depth + 1)
+        own = vars(function).get("__doc__")
+        return call._replace(
+            signature=_without_bound(call.signature, function, owner),
+            documentation=call.documentation if own is None else own,
+        )
+    if inspect.ismethod(function):
+        return _without_self(_call_of(function.__func__, owner, bound=1, depth=depth + 1), owner)
     refuse_async_and_stars(function, owner)
-    plain = inspect.unwrap(getattr(function, "__func__", function))
+    signature, inner = getattr(function, "__signature__", None), None
+    if isinstance(signature, inspect.Signature):
+        inner = _Call(_plain_function(function, owner), signature, None)
+    elif hasattr(function, "__wrapped__"):
+        inner = _call_of(function.__wrapped__, owner, depth=depth + 1)
+    if not inspect.isfunction(function) and inner is None:
+        called = type(function).__call__
+        if not inspect.isfunction(called):
+            raise TypeError(f"{owner} is no Python function: write a def that calls it")
+        call = _without_self(_call_of(called, owner, bound=1, depth=depth + 1), owner)
+        return call._replace(documentation=call.documentation or type(function).__doc__)
+    if inner is None:
+        return _Call(function, signature_of(function), function.__doc__)
+    if inspect.isfunction(function):
+        _refuse_uncallable(function, inner.signature, owner, bound)
+    return inner._replace(documentation=function.__doc__)
+
+
+def _plain_function(function: Any, owner: str) -> Any:
+    """The Python function that wrappers stand for.
+
+    Raises:
+        TypeError: There is none, or one of them is async.
+    """
+    for _ in range(MAX_WRAPPERS):
+        refuse_async(function, owner)
+        if not hasattr(function, "__wrapped__"):
+            break
+        function = function.__wrapped__
+    plain = function if inspect.isfunction(function) else type(function).__call__
     if not inspect.isfunction(plain):
         raise TypeError(f"{owner} is no Python function: write a def that calls it")
-    refuse_async_and_stars(plain, owner)
     return plain
+
+
+def _without_self(call: _Call, owner: str) -> _Call:
+    parameters = list(call.signature.parameters.values())
+    if not parameters:
+        raise TypeError(f"{owner} is a method without the parameter self")
+    if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+        del parameters[0]
+    return call._replace(signature=call.signature.replace(parameters=parameters))
+
+
+def _without_bound(written: inspect.Signature, function: Any, owner: str) -> inspect.Signature:
+    """The signature of a partial: without the parameters that it binds.
+
+    Raises:
+        TypeError: It can never be called.
+    """
+    try:
+        found = written.bind_partial(*function.args, **function.keywords).arguments
+    except TypeError as error:
+        raise TypeError(f"{owner} is a partial that cannot be called: {error}") from None
+    placeholder = getattr(functools, "Placeholder", NOTHING)
+    if any(each is placeholder for each in function.args):
+        raise TypeError(f"{owner} is a partial with a Placeholder: bind arguments by name")
+    left = []
+    for name, each in written.parameters.items():
+        if name not in found or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            left.append(each)
+    return written.replace(parameters=left)
+
+
+def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bound: int) -> None:
+    """Refuse a wrapper that does not take the arguments that its signature names.
+
+    Raises:
+        TypeError: It does not; the message names the parameter.
+    """
+    code, names = wrapper.__code__, list(written.parameters)[bound:]
+    positional = code.co_varnames[: code.co_argcount]
+    by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    taken = [*positional[max(bound, code.co_posonlyargcount) :], *by_name]
+    needed = list(positional[bound : len(positional) - len(wrapper.__defaults__ or ())])
+    needed += [name for name in by_name if name not in (wrapper.__kwdefaults__ or {})]
+    for name in names:
+        if name not in taken and not code.co_flags & inspect.CO_VARKEYWORDS:
+            problem = f"the wrapper of {owner} does not take {name!r}"
+            raise TypeError(f"{problem}: write **kwargs in the wrapper, and pass them on")
+    for name in needed:
+        if name not in names or name not in (*taken, *by_name):
+            problem = f"the wrapper of {owner} needs {name!r}, which its signature does not name"
+            raise TypeError(f"{problem}: give it a default")
 
 
 def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
@@ -174,6 +334,7 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
             "or prompt) and add an object of its class, or register the method of an object"
         )
+    _refuse_star(parameter, owner)
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
             f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'"
@@ -187,12 +348,6 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             else "give it a type, such as "
         )
         raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
-    if (
-        type(parameter.default).__module__ == "pydantic.fields"
-    ):  # a description for pydantic, which nobody reads here
-        raise TypeError(
-            f"{where}: a Field is no default: write {name}: Annotated[<type>, Field(...)] = <default>"
-        )
 
 
 def refuse_async(function: Any, owner: str) -> None:
@@ -224,17 +379,23 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
         plain, "__wrapped__"
     ):  # a wrapper takes and passes on anything
         return
-    for name, each in signature_of(plain).parameters.items():
-        said = "str" if each.annotation is each.empty else each.annotation
-        item = said if isinstance(said, str) else inspect.formatannotation(said)
-        if each.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(
-                f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]"
-            )
-        if each.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(
-                f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, {item}]"
-            )
+    for each in signature_of(plain).parameters.values():
+        _refuse_star(each, owner)
+
+
+def _refuse_star(parameter: inspect.Parameter, owner: str) -> None:
+    name = parameter.name
+    if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return
+    said = "str" if parameter.annotation is parameter.empty else parameter.annotation
+    item = said if isinstance(said, str) else inspect.formatannotation(said)
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        raise TypeError(
+            f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]"
+        )
+    raise TypeError(
+        f"{owner} takes **{name}: name each parameter, or take one dict: {name}: dict[str, {item}]"
+    )
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:
@@ -250,6 +411,18 @@ def _scope_of(function: Any, plain: Any) -> Scope:
     return Scope(names)
 
 
+def _plain_type(annotation: Any, scope: Scope) -> Any:
+    """The type in an annotation, without what `Annotated` adds, behind the name of an alias."""
+    annotation = scope.resolve(annotation)
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            annotation = scope.resolve(annotation.__origin__)
+        elif hasattr(annotation, "__value__") and not hasattr(annotation, "__origin__"):
+            annotation = scope.resolve(annotation.__value__)  # the statement ``type X = ...``
+        else:
+            return annotation
+
+
 def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
     """Whether it is the context's class, or Optional.
 
@@ -257,8 +430,10 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
         TypeError: It is the context of another copy of this package: no request will ever bring
             one.
     """
+    annotation = _plain_type(annotation, scope)
     members = typing.get_args(annotation) if is_union(annotation) else (annotation,)
-    classes = [each for each in map(scope.resolve, members) if each is not NONE_TYPE]
+    classes = [_plain_type(each, scope) for each in members]
+    classes = [each for each in classes if each is not NONE_TYPE]
     if len(classes) != 1 or not isinstance(classes[0], type):
         return False
     cls, own = classes[0], context_type.__module__.split(".")

@@ -371,7 +371,9 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
 
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
     """What a client answers, by key. Raises InvalidParams: it is no object of objects."""
-    responses = incoming.request.params.get("inputResponses", {})
+    responses = incoming.request.params.get("inputResponses")
+    if responses is None:
+        return {}
     if not isinstance(responses, dict) or not all(
         isinstance(each, dict) for each in responses.values()
     ):

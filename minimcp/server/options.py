@@ -128,6 +128,8 @@ OPTIONS: Mapping[str, Any] = {
 def where(function: Any) -> str:
     """Where a function stands, for messages: its name (a method's with the class of its object),
     file and line."""
+    if isinstance(function, partial):
+        return f"a partial of {where(function.func)}"
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     owner = getattr(function, "__self__", None)
@@ -150,7 +152,8 @@ def name_of(function: Any, name: Any, kind: str) -> str:
         raise ValueError(f"the name of a {kind} is not empty")
     found: str = getattr(function, "__name__", "") if name is None else name
     if found in ("", "<lambda>"):
-        raise TypeError(f"a lambda has no name: say name=... of the {kind}")
+        what = "a lambda" if found else f"a {type(function).__name__}"
+        raise TypeError(f"{what} has no name: say name=... of the {kind}")
     return found
 
 
@@ -191,6 +194,7 @@ _FLAGS = (
     "replace",
     "strict_version",
     "strict_arguments",
+    "strict_schemas",
     "accept_batches",
     "mask_errors",
     "logging",
@@ -314,7 +318,9 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
         raise TypeError(
             f"{owner} is {function!r}, which is no Python function: write a def that calls it"
         )
-    signature = inspect.signature(function)
+    signature = inspect.signature(function, follow_wrapped=False)
+    if any(each.kind is each.VAR_POSITIONAL for each in signature.parameters.values()):
+        signature = inspect.signature(function)  # what a wrapper passes everything on to
     for count in range(len(names), least - 1, -1):
         with suppress(TypeError):
             signature.bind(*names[:count])

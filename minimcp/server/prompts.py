@@ -81,8 +81,26 @@ class TextHandler(RegisteredFunction):
         values = {
             name: value_of(text, kinds[name]) if name in kinds else text
             for name, text in texts.items()
+            if text or not self._may_lack(name)
         }
-        return self.signature.read_arguments(values)
+        return self.signature.completed(self.signature.read_arguments(values))
+
+    def _may_lack(self, name: str) -> bool:
+        """Whether an empty text for an argument means that it was not given.
+
+        Hosts send one for each field of a form that the user leaves empty. It counts as a value if
+        the argument is required or an empty text is one of its values.
+        """
+        field = next((each for each in self.signature.parameters if each.name == name), None)
+        if field is None or field.required:
+            return False
+        if str not in field.kind.accepts:
+            return True
+        try:
+            field.kind.read("")
+        except Mismatch:
+            return True
+        return False
 
     def invoke(
         self,

@@ -3,6 +3,7 @@ things."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from copy import copy
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from ..errors import InvalidParams, ToolError, logger, one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
-from ..schema.mismatch import described, nearest
+from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from .context import Context
 from .executors import Executor, Main, executor_of, route_to
@@ -63,6 +64,7 @@ class ServerConfig:
     logging: bool = True
     mask_errors: bool = False
     strict_arguments: bool = False
+    strict_schemas: bool = False
     page_size: Optional[int] = None
     list_ttl: float = 0
     list_cache_scope: str = "private"
@@ -298,6 +300,7 @@ class RegisteredFunction(Registered):
             owner=where(function),
             content_types=content,
             alone_types=self.returned_alone,
+            strict=config.strict_schemas,
         )
         name = name_of(function, options.get("name"), self.kind)
         key = name if uri is None else uri
@@ -328,10 +331,17 @@ class RegisteredFunction(Registered):
         """Set how it is listed.
 
         Raises:
-            TypeError, ValueError: A member cannot be what the author said.
+            TypeError, ValueError: A member cannot be what the author said, or is not JSON: one
+                such member would make the whole list unreadable.
         """
         try:
             self.shown = cls(**self._listing, **members)
+            names = {member: name for name, member, *_ in self.shown._plan}
+            wire = {
+                member: plain_json(value, names.get(member, member))
+                for member, value in self.shown.to_wire().items()
+            }
+            self.shown = type(self.shown).from_wire(wire)  # which the author cannot change any more
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.owner}: {error}") from error
 
@@ -412,11 +422,11 @@ class Table(Generic[R]):
         """Return what has this name or one that means the same, or None."""
         return self.items.get(self._normalize(name))
 
-    def warn_once(self, name: str, problem: str) -> None:
+    def warn_once(self, name: str, problem: str, to: logging.Logger = log) -> None:
         """Log what could be better."""
         if (name, problem) not in self._told:
             self._told.add((name, problem))
-            log.warning("%s %s %s", self.kind, name, problem)
+            to.warning("%s %s %s", self.kind, name, problem)
 
     def unknown(self, name: Any) -> str:
         """The message about a name that is none of these, with the one that was probably meant. Its

@@ -3,6 +3,7 @@ connection's part."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Union
 from weakref import WeakSet
@@ -21,9 +22,17 @@ from .prompts import Completions, RegisteredPrompt, TextHandler
 from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
 from .resources import Readable, Resources
 from .subscriptions import Subscriptions
-from .tools import GOOD_NAME, ODD_NAME, RegisteredTool
+from .tools import (
+    GOOD_NAME,
+    GOOD_PARAMETER,
+    ODD_NAME,
+    ODD_PARAMETER,
+    REPLACED,
+    RegisteredTool,
+)
 
 log = logger("minimcp.server")
+hosts_log = logger("minimcp.hosts")
 
 # Between the prefix of a mounted server and a name.
 SEPARATOR = "__"
@@ -113,6 +122,7 @@ class Registry:
         self._offered = {
             kind for kind in config.capabilities if kind != "logging" or config.logging
         }
+        self._plain_names: dict[str, str] = {}  # to hosts: the tool that was first called so
         self._mounted: list[Registry] = []
         self._mounted_by: WeakSet[Registry] = WeakSet()
         self.subscriptions = subscriptions = Subscriptions(config, self.offers)
@@ -274,10 +284,34 @@ class Registry:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         for doubt in made.signature.doubts if isinstance(made, RegisteredFunction) else ():
             table.warn_once(made.key, f"{doubt}: {where(function)}")
-        if kind == "tool" and not GOOD_NAME.fullmatch(made.key):
-            table.warn_once(made.key, ODD_NAME)
+        if isinstance(made, RegisteredTool):
+            self._warn_of_hosts(made)
         self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
         return table.kind, made.key
+
+    def _warn_of_hosts(self, tool: RegisteredTool) -> None:
+        """Log what hosts do not take of a tool: they drop it without a word."""
+        if not GOOD_NAME.fullmatch(tool.key):
+            self.tools.warn_once(tool.key, ODD_NAME, hosts_log)
+        for name in tool.shown.input_schema.get("properties", ()):
+            if not GOOD_PARAMETER.fullmatch(name):
+                self.tools.warn_once(tool.key, ODD_PARAMETER.format(name), hosts_log)
+        plain = re.sub(REPLACED, "_", tool.key)
+        first = self._plain_names.setdefault(plain, tool.key)
+        if first != tool.key and first in self.tools.items:
+            problem = f"is {plain!r:.80} to some hosts, and so is {first!r:.80}: rename one"
+            self.tools.warn_once(tool.key, problem, hosts_log)
+
+    def warn_if_empty(self) -> None:
+        """Log that there is nothing to serve, with the likely cause."""
+        if self.config.extensions or not self._offered.isdisjoint(CHANGING):
+            return
+        log.warning(
+            "the server %r has no tools, resources or prompts. If they are registered in a file"
+            " that imports this one, there are two servers: a script that is run and also imported"
+            " exists twice. Make the server in a file of its own, and import it in both",
+            self.config.info["name"],
+        )
 
     def remove(self, kind: str, name: str) -> None:
         """Take a tool, a resource, a template or a prompt away; what runs goes on.

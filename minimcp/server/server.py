@@ -25,7 +25,7 @@ from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
-from ..schema.mismatch import keywords_shown, refuse_options
+from ..schema.mismatch import keywords_shown, plain_json, refuse_options
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
 from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
@@ -84,6 +84,10 @@ class Server:
         strict_version: Refuse an unknown revision at `initialize` instead of offering another.
         strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older
             than 2025-11-25.
+        strict_schemas: Publish ``"additionalProperties": false`` at every level of the schemas that
+            are made from annotations, as some models' APIs want it. Some hosts cannot read it, so
+            without this option only a tool without parameters has it. Unknown arguments are
+            rejected either way.
         accept_batches: Take arrays of messages in every revision, not only where they exist.
         page_size: Items on a page of a list; None puts all on one.
         list_ttl: Seconds that clients may keep lists.
@@ -145,6 +149,7 @@ class Server:
         revisions: Optional[Sequence[str]] = None,
         strict_version: bool = False,
         strict_arguments: bool = False,
+        strict_schemas: bool = False,
         accept_batches: bool = False,
         page_size: Optional[int] = None,
         list_ttl: float = 0,
@@ -180,15 +185,17 @@ class Server:
         executors: set[Executor] = {main}
         if not isinstance(capabilities, Mapping):
             capabilities = dict.fromkeys(capabilities or (), {})
+        declared = plain_json(capabilities, "capabilities")
+        for kind, members in declared.items():
+            if not isinstance(members, dict):
+                raise TypeError(f"capabilities: {kind!r:.60} is an object: write {{}} for none")
         if isinstance(extensions, Mapping):
-            capabilities, extensions = (
-                {**capabilities, "extensions": check_extensions(extensions)},
-                None,
-            )
+            declared["extensions"] = plain_json(check_extensions(extensions), "extensions")
+            extensions = None
         given.update(
             limits=limits,
             executor=executor_of(executor, executors),
-            capabilities=capabilities,
+            capabilities=declared,
             extensions=[],
         )
         options = {
@@ -665,6 +672,7 @@ class Server:
 
             if os.isatty(0):
                 log.warning(FOR_A_PERSON)
+            self._registry.warn_if_empty()
             streams = StandardStreams.take(self._limits.message_bytes)
             try:
                 self._run(
@@ -678,6 +686,7 @@ class Server:
 
             newer, older = transport != "sse", legacy_sse or transport == "sse"
             return_freed_memory()  # here only, for the process is the server's own
+            self._registry.warn_if_empty()
 
             def start(run: Run) -> RunningHttp:
                 at = "/mcp" if path is None else path

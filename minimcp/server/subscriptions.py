@@ -373,7 +373,7 @@ class Subscriptions:
         if not isinstance(wanted, dict):
             raise InvalidParams("notifications is an object that says what to listen to")
         for member in LISTS.values():
-            if not isinstance(wanted.get(member, False), bool):
+            if not isinstance(wanted.get(member), (bool, type(None))):
                 raise InvalidParams(f"{member} is true or false")
         honoured: dict[str, Json] = {
             member: True

@@ -16,9 +16,10 @@ from ..errors import logger
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
-from ..schema.checker import compile_check
+from ..schema.checker import Check, compile_check, types_of
 from ..schema.header_params import in_headers, mirrored
-from ..schema.mismatch import NOTHING, Mismatch, cut
+from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
+from ..schema.published import mapped
 from ..types.base import Wire
 from ..types.content import (
     Audio,
@@ -43,8 +44,17 @@ CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-ODD_NAME = "has a name that not every client takes: use 1 to 128 of A-Z a-z 0-9 _ . -"
+# Hosts prepend "mcp__server__", and models take names of 64 characters.
+GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
+ODD_NAME = "has a name that some hosts cut or drop: use 1 to 45 of A-Z a-z 0-9 _ -"
+GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+ODD_PARAMETER = (
+    "has the parameter {!r:.80}, for which some hosts drop the tool: use A-Z a-z 0-9 _ -"
+)
+# What hosts replace by "_" in names.
+REPLACED = r"[^A-Za-z0-9_-]"
+# Words of a root by which an author says that a value is an object.
+_MEMBERS = frozenset({"properties", "required", "patternProperties", "additionalProperties"})
 # Words that stay where references from inside look for them.
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
 
@@ -117,13 +127,42 @@ def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     ``result``."""
     if schema.get("type") == "object":
         return dict(schema)
-    inner = {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}
+    inner = mapped(
+        {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}, _one_deeper
+    )
     outer: dict[str, Json] = {
         "type": "object",
         "properties": {"result": inner},
         "required": ["result"],
     }
     return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
+
+
+def _one_deeper(schema: dict[str, Json]) -> dict[str, Json]:
+    """A schema whose references still lead to the same places once its root is a property."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not re.match("#(/|$)", reference):
+        return schema
+    if reference.split("/")[1:2] in (["$defs"], ["definitions"]):
+        return schema
+    return {**schema, "$ref": f"#/properties/result{reference[1:]}"}
+
+
+def object_root(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """A schema of objects whose root says so, in the one form that every client reads.
+
+    Clients read ``type`` and ``properties`` of the root only if they are the word "object" and
+    objects.
+    """
+    made: dict[str, Json] = (
+        {**schema, "type": "object"} if "type" in schema else {"type": "object", **schema}
+    )
+    if "properties" in made:
+        made["properties"] = {
+            name: {} if each is True else {"not": {}} if each is False else each
+            for name, each in made["properties"].items()
+        }
+    return made
 
 
 def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
@@ -147,12 +186,9 @@ class RegisteredTool(RegisteredFunction):
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> None:
         super().__init__(config, function, options)
-        given_input, given_output = options.get("input_schema"), options.get("output_schema")
+        given_input, self._check_input = self._given("input_schema")
+        given_output, self._check_output = self._given("output_schema")
         self.structured: Optional[bool] = options.get("structured")
-        if given_input is not None and given_input.get("type", "object") != "object":
-            raise ValueError(
-                f"{self.owner}: arguments are an object: input_schema has no type {given_input['type']!r}"
-            )
         if self.structured is False and given_output is not None:
             raise ValueError(
                 f"{self.owner}: structured=False and an output_schema contradict each other"
@@ -168,18 +204,13 @@ class RegisteredTool(RegisteredFunction):
         self.show(
             Tool,
             input_schema=in_headers(taken, options.get("headers") or {}),
-            output_schema=schema if given_output is None else dict(given_output),
+            output_schema=schema if given_output is None else given_output,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
             ),
         )
-        self._check_input = self._check_output = None
         if given_input is not None:
-            self._check_input = compile_check(
-                dict(self.shown.input_schema), where=f"{self.key} input"
-            )
-        if given_output is not None:
-            self._check_output = compile_check(dict(given_output), where=f"{self.key} output")
+            self._refuse_uncallable(given_input)
         self.mirrored = mirrored(self.shown.input_schema)
         self.scopes = tuple(options.get("scopes", ()))
         for scope in self.scopes:
@@ -197,6 +228,50 @@ class RegisteredTool(RegisteredFunction):
         self._says_blocks = (
             self.signature.output_kind is None and self.signature.returns is not NOTHING
         )
+
+    def _given(self, option: str) -> tuple[Optional[dict[str, Json]], Optional[Check]]:
+        """A schema that the author gave, with the root that clients need, and its check; or None.
+
+        Raises:
+            TypeError: It is not JSON; the message names the place.
+            ValueError: It is not a valid schema, or no object fits an input schema.
+        """
+        given = self.options.get(option)
+        if given is None:
+            return None, None
+        where = f"{self.owner}: {option}"
+        schema: dict[str, Json] = plain_json(given, where)
+        check = compile_check(schema, where=where)
+        types = types_of(schema)
+        if option == "input_schema" and "object" not in types:
+            raise ValueError(
+                f'{where} fits no object, but arguments are an object: write "type": "object"'
+            )
+        says_members = "type" not in schema and not _MEMBERS.isdisjoint(schema)
+        if option == "input_schema" or types == {"object"} or says_members:
+            schema = object_root(schema)
+            check = compile_check(schema, where=where)
+        return schema, check
+
+    def _refuse_uncallable(self, schema: Mapping[str, Json]) -> None:
+        """Refuse a function that cannot be called with what its input schema lets pass.
+
+        Raises:
+            TypeError: It has a required parameter that the schema does not let pass, or one with
+                validators: the arguments are checked by the schema alone.
+        """
+        if self.signature.validated:
+            name = self.signature.validated[0]
+            problem = f"{self.owner}: input_schema replaces the annotations, so the validators of"
+            raise TypeError(f"{problem} {name!r} would not run: call them in the function")
+        properties = schema.get("properties")
+        is_closed = (
+            schema.get("additionalProperties") is False and "patternProperties" not in schema
+        )
+        for each in self.signature.parameters if is_closed else ():
+            if each.required and each.name not in (properties or ()):
+                problem = f"{self.owner}: input_schema does not allow {each.name!r}"
+                raise TypeError(f"{problem}, which the function requires")
 
     def _find_route(self) -> None:
         super()._find_route()
@@ -225,6 +300,7 @@ class RegisteredTool(RegisteredFunction):
                 if problem is not None:
                     raise problem
                 keywords = dict(arguments)
+            self.signature.completed(keywords)
         except Mismatch as error:
             if (
                 incoming.server.strict_arguments

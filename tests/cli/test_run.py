@@ -29,7 +29,7 @@ INITIALIZE = {
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}},
 }  # fmt: skip
 
-TWO = "from minimcp import Server\nprint('noise')\nfirst = Server('one')\nsame = first\nsecond = Server('two')\n"
+TWO = "from minimcp import Server\nprint('noise')\nfirst = Server('one')\nsame = first\nsecond = Server('two', capabilities=['tools'])\n"
 
 PLAIN = """
 import minimcp

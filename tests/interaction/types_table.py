@@ -5,6 +5,8 @@ does not and why."""
 from __future__ import annotations
 import __future__
 
+import json
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -110,12 +112,11 @@ def ref(name: str) -> Schema:
 
 
 def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
-    """An object of these fields and no others."""
+    """An object of these fields."""
     schema: Schema = {
         "type": "object",
         **words,
         "properties": fields,
-        "additionalProperties": False,
     }
     if required:
         schema["required"] = required.split()
@@ -150,25 +151,44 @@ def wrong(expected: str, *values: Any) -> List[Tuple[Any, str]]:
 
 
 def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
-    """The schema of a row, and the definitions that it needs."""
+    """The schema of a row, and the definitions that it needs: those that refer to themselves."""
     schema = row.out if leaving and row.out is not None else row.schema
-    target = schema.get("$ref")
-    if leaving and target is not None:
+    if leaving and "$ref" in schema and is_recursive(schema["$ref"]):
         beside = {word: rule for word, rule in schema.items() if word != "$ref"}
-        schema = {**DEFINITIONS[target[len("#/$defs/") :]][1], **beside}
+        schema = {**DEFINITIONS[schema["$ref"][len("#/$defs/") :]][1], **beside}
     found: Dict[str, Schema] = {}
-    waiting: List[Any] = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            name = part.get("$ref", "")[len("#/$defs/") :]
-            if name and name not in found:
-                found[name] = DEFINITIONS[name][leaving]
-                waiting.append(found[name])
-        waiting.extend(
-            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        )
-    return schema, found
+    return inlined(schema, leaving, found), found
+
+
+def inlined(part: Any, leaving: bool, found: Dict[str, Schema]) -> Any:
+    """A part of a schema with its definitions in place of references, but for the recursive ones,
+    which are added to `found`."""
+    if isinstance(part, list):
+        return [inlined(each, leaving, found) for each in part]
+    if not isinstance(part, dict):
+        return part
+    made = {name: inlined(each, leaving, found) for name, each in part.items()}
+    if "$ref" not in part:
+        return made
+    name = part["$ref"][len("#/$defs/") :]
+    if not is_recursive(part["$ref"]):
+        del made["$ref"]
+        return {**inlined(DEFINITIONS[name][leaving], leaving, found), **made}
+    if name not in found:
+        found[name] = {}
+        found[name] = inlined(DEFINITIONS[name][leaving], leaving, found)
+    return made
+
+
+def is_recursive(reference: str) -> bool:
+    """Whether a definition leads back to itself."""
+    waiting, seen = [json.dumps(DEFINITIONS[reference[len("#/$defs/") :]])], set()
+    for text in waiting:
+        for name in re.findall(r'"#/\$defs/(\w+)"', text):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(json.dumps(DEFINITIONS[name]))
+    return reference[len("#/$defs/") :] in seen
 
 
 ID = "123e4567-e89b-12d3-a456-426614174000"
@@ -214,12 +234,12 @@ DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
     "Keyed": (record({"amount": union(NUM, DIGITS), "unitName": {**TEXT, "description": "In which.", "default": "kg"}}, "amount", description="By keyword."), record({"amount": DIGITS, "unitName": {**TEXT, "description": "In which."}}, "amount unitName", description="By keyword.")),
     "Below": (record({"a": INT, "b": {**TEXT, "default": "x"}, "c": filled(INT), "e": {**union(ref("Below"), NULL), "default": None}}, "a"), record({"a": INT, "b": TEXT, "c": many(INT), "d": INT, "e": union(ref("Below"), NULL)}, "a b c d e")),
     "Renamed": alike({"properties": {"kind": {**TEXT, "const": "renamed", "default": "renamed", "title": "Kind"}, "theSize": {**INT, "minimum": 1, "title": "Thesize"}}, "required": ["theSize"], "title": "Renamed", "type": "object"}),
-    "Owner": alike({"properties": {"pet": {"discriminator": {"mapping": {"cat": "#/$defs/Cat", "renamed": "#/$defs/Renamed"}, "propertyName": "kind"}, "oneOf": [ref("Cat"), ref("Renamed")], "title": "Pet"}}, "required": ["pet"], "title": "Owner", "type": "object"}),
+    "Owner": alike({"properties": {"pet": {"oneOf": [ref("Cat"), ref("Renamed")], "title": "Pet"}}, "required": ["pet"], "title": "Owner", "type": "object"}),
     "Cat": alike({"properties": {"kind": {**TEXT, "const": "cat", "title": "Kind"}, "lives": {**INT, "default": 9, "title": "Lives"}}, "required": ["kind"], "title": "Cat", "type": "object"}),
     "Crate_int_": alike({"properties": {"inside": {**INT, "title": "Inside"}}, "required": ["inside"], "title": "Crate[int]", "type": "object"}),
     "Pair_int": alike(record({"left": ref("Box_int"), "right": ref("Box_list_int")}, "left right")),
     "Box_list_int": both(record({"content": many(INT), "more": filled(many(INT))}, "content")),
-    "Strict": alike({"additionalProperties": False, "properties": {"n": {**INT, "title": "N"}}, "required": ["n"], "title": "Strict", "type": "object"}),
+    "Strict": alike({"properties": {"n": {**INT, "title": "N"}}, "required": ["n"], "title": "Strict", "type": "object"}),
 }  # fmt: skip
 """By name: as it arrives and as it leaves."""
 

@@ -25,7 +25,7 @@ DOCSTRINGS = [
     ('returns inline', 'Do it.\n\n    Args:\n        a: First.\n\n    Returns: the thing\n    ',
      'Do it.\n\nReturns: the thing', {'a': 'First.'}),
     ('flush args', 'Do it.\n\n    Args:\n    a: First.\n    b: Second.\n\n    Returns:\n    x\n    ',
-     'Do it.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+     'Do it.\n\nReturns:\nx', {'a': 'First.', 'b': 'Second.'}),
     ('parameters colon', 'Do it.\n\n    Parameters:\n        a (str): First.\n        b (Optional[List[int]], optional): Second: with colon.\n',
      'Do it.', {'a': 'First.', 'b': 'Second: with colon.'}),
     ('paramtype paren', 'Do it.\n\n    Args:\n        a (Dict[str, Tuple[int, ...]]): First.\n        cb (Callable[[int], str]): Call (or not).\n        u (Union[str, int] (opt)): z\n',
@@ -53,7 +53,7 @@ DOCSTRINGS = [
     ('unicode', 'Mach\u2028es.\n\n    Args:\n        größe: Wie groß.\n        b\xa0: x\n',
      'Mach\u2028es.', {'größe': 'Wie groß.', 'b': 'x'}),
     ('heading', '# Title\n\n    Some *markdown*.\n\n    ### Args\n\n    - **a**: First.\n    - **b** (`int`): Second.\n\n    ### Returns\n\n    x\n',
-     '# Title\n\nSome *markdown*.\n\nx', {'a': 'First.', 'b': 'Second.'}),
+     '# Title\n\nSome *markdown*.\n\n### Returns\n\nx', {'a': 'First.', 'b': 'Second.'}),
 ]  # fmt: skip
 
 
@@ -84,3 +84,47 @@ def test_no_docstring_takes_long(text: str) -> None:
     began = time.process_time()
     read_docstring(text)
     assert time.process_time() - began < 5
+
+
+SECTIONS = [
+    "Returns", "Return", "Raises", "Yields", "Note", "Notes", "Warning", "Warnings", "Example", "Examples",
+    "See Also", "Todo", "References", "Args", "Parameters",
+]  # fmt: skip
+HEADERS = ["{}:", "**{}**", "**{}:**", "## {}", "### {}:"]
+BODIES = [
+    "- first: what stands below it\n- second: more", "* first", "first, as prose.\nAnd more.", "1. first\n   more",
+    "```python\nfirst(1)\n```", "\nfirst, after a blank line", "first\n\nafter it", "`first` is it", "    first",
+    "    - first: indented\n    - second", "    first\n\n    second\n\nLast words.",
+]  # fmt: skip
+
+
+@for_each(
+    ("section", "header", "body"),
+    [(section, header, body) for section in SECTIONS for header in HEADERS for body in BODIES],
+)
+def test_a_section_is_kept_or_dropped_as_a_whole(section: str, header: str, body: str) -> None:
+    head = header.format(section)
+    description, parameters = read_docstring(f"Do it.\n\n{head}\n{body}\n")
+    assert description.startswith("Do it.")
+    assert (head in description) == ("first" in description)
+    assert (head in description) or "first" not in description
+    if section not in ("Args", "Parameters"):
+        assert not parameters
+        assert (head in description) == (not body.startswith("    "))
+
+
+@for_each(
+    ("text", "description"),
+    [
+        ("Do it.\n\n:returns: the first\nof two lines\n\nMore.", "Do it.\n\nMore."),
+        ("Do it.\n\n:raises OSError: if there is\nnone\n:rtype: int\nMore.", "Do it.\n\nMore."),
+        ("Do it.\n\n:param a: the first\nof two lines\n", "Do it."),
+        ("Do it.\n\n```\nReturns:\n    a: 1\n```\n", "Do it.\n\n```\nReturns:\n    a: 1\n```"),
+        ("Do it.\n\n.. note::\n    Kept.\n", "Do it.\n\n.. note::\n    Kept."),
+        ("Do it.\n\nReturns\n-------\nint\n    The sum.\n", "Do it."),
+        ("Do it.\n\nArgs:\n    a: First.\n\nReturns:\n- b: c\n", "Do it.\n\nReturns:\n- b: c"),
+        ("Do it.\n\nArgs:\n- b: c\n\nReturns:\n- d: e\n", "Do it.\n\nReturns:\n- d: e"),
+    ],
+)
+def test_what_belongs_to_a_section(text: str, description: str) -> None:
+    assert read_docstring(text)[0] == description

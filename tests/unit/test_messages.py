@@ -221,7 +221,7 @@ REFUSED: list[Any] = [
     ),
     *(
         (line(id=2, method="m", params=params), PARAMS, 2, "request")
-        for params in ([], [1], None, "x", 5, False)
+        for params in ([], [1], "x", 5, False)
     ),
     (line(method="m", params=[]), PARAMS, None, "notification"),
     (line(id=1, result={}, error={"code": 1, "message": "x"}), INVALID, 1, "response"),

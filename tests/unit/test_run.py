@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Callable, List, Optional
 
@@ -227,7 +228,25 @@ def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
         os.close(theirs)
         os.close(ours)
     assert done.stdout == b""
-    assert (
-        done.stderr.startswith(b"this is a server: it waits for a client at stdin")
-        and done.stderr.count(b"\n") == 1
+    told, empty = done.stderr.splitlines()
+    assert told.startswith(b"this is a server: it waits for a client at stdin")
+    assert empty.startswith(b"the server 'x' has no tools, resources or prompts")
+
+
+def test_a_script_that_is_imported_by_its_own_tools_is_told_that_it_exists_twice(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(
+        "from minimcp import Server\nserver = Server('x')\n"
+        "if __name__ == '__main__':\n    import tools\n    server.run()\n"
     )
+    (tmp_path / "tools.py").write_text(
+        "from server import server\n@server.tool\ndef add(a: int) -> int:\n    'Add.'\n    return a\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, timeout=WAIT, env=environment
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout == b""
+    assert b"has no tools, resources or prompts" in done.stderr and b"two servers" in done.stderr

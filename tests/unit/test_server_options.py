@@ -20,7 +20,7 @@ FLAG = "True or False"
 WRONG_TYPES = [
     ("instructions", "text or None", 5),
     *[(name, FLAG, wrong) for wrong in ("no", 1, None)
-      for name in ("strict_version", "strict_arguments", "accept_batches", "mask_errors", "logging", "check_replay")],
+      for name in ("strict_version", "strict_arguments", "strict_schemas", "accept_batches", "mask_errors", "logging", "check_replay")],
     *[("page_size", "a whole number or None", wrong) for wrong in ("3", 1.5, True, [1])],
     ("list_ttl", "a number of seconds", "1"), ("list_ttl", "a number of seconds", None),
     ("capabilities", "a list of kinds, a mapping or None", 5),

@@ -91,13 +91,44 @@ def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     made.add("tool", silent, {})
     made.add("tool", echo, {})
     assert caplog.messages == ["tool silent has no description: a model has only its name to go by"]
-    for odd in ("two words", "x" * 129, "a\nb", "é"):
+    for odd in ("two words", "x" * 46, "a\nb", "é"):
         made.add("tool", echo, {"name": odd})
-        assert "use 1 to 128" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
-    for good in ("x" * 128, "a-B_1.c"):
+        assert "use 1 to 45" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
+        assert caplog.records[-1].name == "minimcp.hosts"
+    for good in ("x" * 45, "a-B_1.c"):
         made.add("tool", echo, {"name": good})
     made.add("tool", silent, {"name": "described", "description": "Described."})
     assert len(caplog.records) == 5
+
+
+def test_names_that_are_one_to_a_host_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    def bake(größe: int) -> str:
+        """Bake."""
+        return ""
+
+    caplog.set_level(logging.WARNING, "minimcp")
+    made = registry()
+    for name in ("a.b", "c.d", "e_f"):
+        made.add("tool", echo, {"name": name})
+    assert not caplog.records
+    made.add("tool", echo, {"name": "a_b"})
+    assert caplog.messages == ["tool a_b is 'a_b' to some hosts, and so is 'a.b': rename one"]
+    made.add("tool", echo, {"name": "a_b", "replace": True})
+    made.remove("tool", "c.d")
+    made.add("tool", echo, {"name": "c_d"})
+    assert len(caplog.records) == 1
+    made.add("tool", bake, {})
+    assert "has the parameter 'größe', for which some hosts drop the tool" in caplog.messages[-1]
+
+
+def test_a_server_that_has_nothing_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "minimcp")
+    made = registry()
+    made.add("prompt", echo, {})
+    made.warn_if_empty()
+    assert not caplog.records
+    registry().warn_if_empty()
+    assert "has no tools, resources or prompts" in caplog.messages[-1]
 
 
 def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:

@@ -97,7 +97,8 @@ def test_a_modern_request_has_a_level_of_its_own(serve: Serve) -> None:
     for number, level in enumerate(LEVELS):
         assert levels(server, **{LEVEL_KEY: level}) == LEVELS[number:]
         assert levels(server) == []
-    for wrong in ("verbose", "", 3, None, [], True):
+    assert levels(server, **{LEVEL_KEY: None}) == []
+    for wrong in ("verbose", "", 3, [], True):
         params = {"name": "log_all", "arguments": {}, "_meta": {LEVEL_KEY: wrong}}
         assert server.ask("tools/call", params)["error"]["code"] == PARAMS
     server.revision = "2025-06-18"

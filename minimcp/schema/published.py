@@ -1,0 +1,155 @@
+"""The JSON Schema that a server publishes for a type: without references, and open or closed.
+
+Some hosts drop ``$defs``, and some fail on ``additionalProperties``, so neither is published unless
+it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Optional
+
+Schema = dict[str, Any]
+
+# Words whose value holds schemas by name, and words whose value holds none.
+BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+NO_SCHEMAS = ("default", "const", "enum", "examples", "required")
+
+# Words that say nothing about a value, so that one beside a reference may replace one behind it.
+ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
+
+# Values in a schema whose references are inlined. A class that is used often makes it larger, and
+# every call of a model pays for its size.
+MAX_INLINED = 2_000
+
+_DEFINITIONS = "#/$defs/"
+
+
+def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -> Schema:
+    """Return the schema of a type as clients see it.
+
+    Args:
+        schema: The schema; its references lead to `definitions`.
+        definitions: By name. Those that refer to themselves stay in ``$defs``; the others are
+            inlined if the result is not too large.
+        strict: Whether every object says that it has no other members.
+    """
+    kept = _recursive(definitions)
+    if _inlined_size(schema, definitions, kept) > MAX_INLINED:
+        kept = set(definitions)
+    expanded: dict[str, Schema] = {}
+
+    def expand(part: Schema) -> Schema:
+        name = _name_in(part)
+        if name is not None and name not in kept:
+            if name not in expanded:
+                expanded[name] = mapped(definitions[name], expand)
+            part = _merged(expanded[name], part)
+        return _closed(part) if strict else part
+
+    name = _name_in(schema)
+    if name is not None and name in kept:  # the root has a type, which clients look for
+        schema = _merged(definitions[name], schema)
+    whole = mapped(schema, expand)
+    waiting = list(_references(whole))
+    needed = set(waiting)
+    for each in waiting:  # it grows
+        found = [one for one in _references(definitions[each]) if one not in needed]
+        waiting += found
+        needed.update(found)
+    used = {
+        each: mapped(definitions[each], expand) for each in definitions if each in needed & kept
+    }
+    return {**whole, "$defs": used} if used else whole
+
+
+def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy of a schema in which `change` was applied to each schema, the innermost first."""
+    made: Schema = {}
+    for word, rule in schema.items():
+        if word in BY_NAME and isinstance(rule, dict):
+            rule = {name: _part(each, change) for name, each in rule.items()}
+        elif word not in NO_SCHEMAS:
+            rule = _part(rule, change)
+        made[word] = rule
+    return change(made)
+
+
+def _part(rule: Any, change: Callable[[Schema], Schema]) -> Any:
+    if isinstance(rule, dict):
+        return mapped(rule, change)
+    if isinstance(rule, list):
+        return [_part(each, change) for each in rule]
+    return rule
+
+
+def _name_in(schema: Schema) -> Optional[str]:
+    """The name of the definition that a schema refers to; None if it refers to none."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
+        return None
+    return reference[len(_DEFINITIONS) :]
+
+
+def _references(schema: Schema) -> Iterator[str]:
+    """The definitions that a schema refers to, each as often as it does."""
+    found: list[str] = []
+
+    def look(part: Schema) -> Schema:
+        name = _name_in(part)
+        if name is not None:
+            found.append(name)
+        return part
+
+    mapped(schema, look)
+    return iter(found)
+
+
+def _recursive(definitions: dict[str, Schema]) -> set[str]:
+    """The definitions that lead back to themselves."""
+    direct = {name: set(_references(schema)) for name, schema in definitions.items()}
+    reached = {name: set(names) for name, names in direct.items()}
+    grows = True
+    while grows:
+        grows = False
+        for name, names in reached.items():
+            more = names.union(*(reached[each] for each in names if each in reached))
+            if more != names:
+                reached[name] = more
+                grows = True
+    return {name for name, names in reached.items() if name in names}
+
+
+def _inlined_size(schema: Schema, definitions: dict[str, Schema], kept: set[str]) -> int:
+    """How many values the schema has once its references are inlined."""
+    sizes: dict[str, int] = {}
+
+    def size(part: Schema) -> int:
+        total = _count(part)
+        for name in _references(part):
+            if name in kept:
+                continue
+            if name not in sizes:
+                sizes[name] = size(definitions[name])
+            total += sizes[name]
+        return total
+
+    return size(schema)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+def _merged(definition: Schema, reference: Schema) -> Schema:
+    """The definition in place of a reference to it, with what stands beside the reference."""
+    beside = {word: rule for word, rule in reference.items() if word != "$ref"}
+    if ANNOTATIONS.issuperset(definition.keys() & beside.keys()):
+        return {**definition, **beside}
+    return {"allOf": [definition], **beside}
+
+
+def _closed(schema: Schema) -> Schema:
+    is_open = "properties" in schema and "additionalProperties" not in schema
+    return {**schema, "additionalProperties": False} if is_open else schema
