@@ -7,11 +7,14 @@ and `close` a zero.
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import signal
+import sys
 import threading
 from contextlib import ExitStack, suppress
+from types import FrameType
 from typing import Any, Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
@@ -33,6 +36,17 @@ SIGNAL_SECONDS = 1.2
 
 # What a handler on the main thread gets to return in when all else has ended.
 LAST_SECONDS = 1.0
+
+# How long a child process that was sent SIGTERM has to exit, before it is sent SIGKILL.
+KILL_SECONDS = 0.1
+
+SIGNALS = tuple(
+    [
+        getattr(signal, name)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+        if hasattr(signal, name)
+    ]
+)
 
 
 class Served(Protocol):
@@ -71,9 +85,11 @@ class Run:
         self._in_main = threading.current_thread() is threading.main_thread()
         self._near, self._far = _pipe()
         self._over, self._returned = threading.Event(), threading.Event()
+        self._deadline: Optional[Deadline] = None  # of the exit, after a signal
         # What wakes the watcher; numbers of other signals, for which the author has handlers, come
         # that way too.
         self._ending = {0}
+        self._put_back = ExitStack()
 
     def wake(self) -> None:
         """It is to end, or has ended. Any thread, and safe in signal handlers."""
@@ -88,37 +104,73 @@ class Run:
         Args:
             connect: Opens it; has `wake` called when it has ended.
         """
+        _runs.append(self)
         try:
-            with ExitStack() as put_back:
+            with self._put_back:
                 if self._in_main:
-                    self._take_signals(put_back)
+                    self._take_signals()
                 served = connect()
                 watcher = threading.Thread(
                     target=self._watch, args=(served,), name="minimcp-run", daemon=True
                 )
                 watcher.start()
                 while self._in_main and not self._over.is_set():
-                    with suppress(
-                        KeyboardInterrupt
-                    ):  # a handler's own: signals only tell the server to end
-                        self._main.pump(None, self._over.is_set)
+                    # A handler raised KeyboardInterrupt: a signal only tells the server to end.
+                    with suppress(KeyboardInterrupt):
+                        self._main.pump(None, lambda: self._over.is_set())
+                    self._hold_signals()
                 self._over.wait()
         except BaseException:
             self._near.close()
             self._far.close()
             raise
         finally:
+            if self in _runs:  # not in a forked process
+                _runs.remove(self)
             self._returned.set()
+        if self._in_main:
+            _bound_exit(self._deadline)
 
-    def _take_signals(self, put_back: ExitStack) -> None:
-        """Have SIGINT, SIGTERM and SIGHUP only wake the watcher."""
+    def _take_signals(self) -> None:
+        """Make SIGINT, SIGTERM and SIGHUP wake the watcher until `_put_back` is closed."""
         before = signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
-        put_back.callback(signal.set_wakeup_fd, before)
-        for number in [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]:
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        self._put_back.callback(signal.set_wakeup_fd, before)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 self._ending.add(int(number))
-                old = signal.signal(number, lambda *_: None)
-                put_back.callback(signal.signal, number, signal.SIG_DFL if old is None else old)
+                old = signal.signal(number, self._on_signal)
+                self._put_back.callback(
+                    signal.signal, number, signal.SIG_DFL if old is None else old
+                )
+
+    def _hold_signals(self) -> None:
+        """Take the signals back from a handler that ran on the main thread, such as an event loop."""
+        if self._over.is_set():
+            return
+        signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
+        for number in self._ending - {0}:
+            if signal.getsignal(number) != self._on_signal:
+                signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
+        """Wake the watcher if the interpreter has not, because other code took its descriptor."""
+        ours = self._far.fileno()
+        found = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        if found == ours:
+            return
+        with suppress(OSError, ValueError):  # what other code has set may be closed by now
+            signal.set_wakeup_fd(found)
+        with suppress(OSError):  # the pipe is full: the watcher is awake
+            self._far.write(bytes([number]))
+
+    def renew_in_fork(self) -> None:
+        """Give signals their previous handlers, and end `serve`, in a forked process."""
+        self._put_back.close()
+        self._near.close()
+        self._far.close()
+        self._over = threading.Event()
+        self._over.set()
+        self._in_main = False
 
     # ------------------------------------------------------------ the thread that looks for the end
 
@@ -132,6 +184,7 @@ class Run:
             if not woken:
                 reason = "the process that started the server has gone"
             deadline = Deadline(SIGNAL_SECONDS if signalled else None)
+            self._deadline = deadline if signalled else None
             if not served.ended and self._close(served, reason, deadline) and signalled:
                 deadline = Deadline(0)
             self._over.set()
@@ -174,6 +227,7 @@ class Run:
             self._wait(0.05)
         if not self._returned.is_set() or (signalled and self._is_busy()):
             log.error("a handler does not return: the process ends here")
+            _end_children(Deadline(0))
             os._exit(1)
 
 
@@ -188,3 +242,87 @@ def _pipe() -> tuple[Any, Any]:
     near, far = os.pipe()
     os.set_blocking(far, False)
     return open(near, "rb", 0), open(far, "wb", 0)
+
+
+# ------------------------------------------------------------ child processes
+
+# Runs that have not returned. More than one thread may serve.
+_runs: list[Run] = []
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    """Block the signals of `Run`: until its hook has run, a child has the handlers of its parent,
+    and would wake the parent."""
+    if _runs:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _after_fork() -> None:
+    """Unblock them."""
+    mask = _forking.__dict__.pop("mask", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _after_fork_in_child() -> None:
+    for run in _runs:
+        run.renew_in_fork()
+    _runs.clear()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )
+
+
+def _bound_exit(deadline: Optional[Deadline]) -> None:
+    """Limit how long the interpreter waits, when it exits, for processes of `multiprocessing`.
+
+    Args:
+        deadline: When they are terminated; None is `LAST_SECONDS` after the exit has begun.
+    """
+    if not _children():
+        return
+    process = os.getpid()
+
+    def exiting() -> None:
+        if os.getpid() == process:
+            threading.Thread(
+                target=_end_children,
+                args=(deadline or Deadline(LAST_SECONDS),),
+                name="minimcp-run-children",
+                daemon=True,
+            ).start()
+
+    # `concurrent.futures` waits for its processes in such a call, before those of `atexit` begin.
+    getattr(threading, "_register_atexit", atexit.register)(exiting)
+
+
+def _children() -> list[Any]:
+    """The processes that were started with `multiprocessing` and still run."""
+    module = sys.modules.get("multiprocessing.process")
+    return [] if module is None else module.active_children()
+
+
+def _end_children(deadline: Deadline) -> None:
+    """Terminate the processes of `multiprocessing` that have not ended at the deadline, then kill
+    them."""
+    left = _children()
+    _wait_for_children(left, deadline)
+    for end in ("terminate", "kill"):
+        for child in left:
+            with suppress(OSError, ValueError):  # it has ended
+                getattr(child, end)()
+        _wait_for_children(left, Deadline(KILL_SECONDS))
+
+
+def _wait_for_children(left: list[Any], deadline: Deadline) -> None:
+    """Remove those that end before the deadline from the list."""
+    if left:
+        from multiprocessing.connection import wait
+    while left and not deadline.expired:
+        ended = wait([child.sentinel for child in left], deadline.to_wait())
+        left[:] = [child for child in left if child.sentinel not in ended]
