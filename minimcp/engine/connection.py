@@ -711,6 +711,8 @@ class Connection(Sink):
             reason: Why they are cancelled before that, for their handlers; None lets them run.
         """
         if reason is not None:
+            self.requests.refuse(reason)
+            self._role.ending(self)  # streams end with their result, and are not cancelled
             self.requests.interrupt(reason)
         if grace and not self._ended.is_set():
             self._drain(Deadline(grace))

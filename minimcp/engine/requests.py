@@ -568,6 +568,7 @@ class RunningRequests:
         self._begun: set[IncomingRequest] = set()
         self._queued_bytes = 0
         self._abandoned = False
+        self._refusal: Optional[str] = None
         # Taken without `with` in the way of every request, which that would cost as much as
         # decoding half its line.
         self._lock = threading.RLock()
@@ -584,7 +585,8 @@ class RunningRequests:
 
         Raises:
             InvalidRequest: The key is in use.
-            InternalError: With this one too many bytes of memory would wait.
+            InternalError: With this one too many bytes of memory would wait, or `refuse` was
+                called.
         """
         request.key = request.request.id if key is None else key
         request.size += REQUEST_BYTES
@@ -596,6 +598,8 @@ class RunningRequests:
         try:
             if request.key in self._requests:
                 raise InvalidRequest(f"the id {request.request.id!r} is in use")
+            if self._refusal is not None:
+                raise InternalError(self._refusal)
             if self._queued_bytes and self._queued_bytes + request.size > self._backlog:
                 raise InternalError("too many requests wait already")
             self._queued_bytes += request.size
@@ -697,6 +701,10 @@ class RunningRequests:
         ):  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
         request.cancel(reason)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse every request from now on, with this message."""
+        self._refusal = reason
 
     def interrupt(self, reason: str) -> None:
         """Cancel everything that runs; who answers all the same is heard."""

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
-from ..errors import InternalError, InvalidParams, InvalidRequest
+from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.uri_template import normalize_uri
@@ -366,6 +366,8 @@ class Subscriptions:
         CancelToken.on_cancel(
             incoming, lambda: self._streams.pop(incoming, None)
         )  # before the reader reads on
+        if incoming.cancelled:  # the server ended its streams just before this one was among them
+            raise Cancelled(incoming.reason or "")
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
