@@ -8,7 +8,10 @@ that a peer sent has ``from_peer`` true; one made here and raised in a handler b
 
 from __future__ import annotations
 
+import atexit
 import logging
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 if TYPE_CHECKING:
@@ -400,6 +403,46 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+class _ExitGate:
+    """Stops background threads before they write to a stream, when the interpreter exits.
+
+    A thread that the exit stops inside of a write keeps the lock of the stream's buffer, and the
+    interpreter aborts when it flushes that stream. So threads of this library enter here before they
+    run code that may write to one (handlers, callbacks of a user, `logging`), and leave after it.
+    """
+
+    # How long the exit waits for those that are inside. The lock of a stream is held for less.
+    seconds = 0.1
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._inside: list[None] = []  # one item for each thread: adding one needs no lock
+
+    def enter(self) -> None:
+        """Go on, or stop for ever if the interpreter exits."""
+        self._inside.append(None)
+        if self._closed and threading.current_thread() is not threading.main_thread():
+            self._inside.pop()
+            threading.Event().wait()
+
+    def leave(self) -> None:
+        """The code has returned."""
+        self._inside.pop()
+
+    def close(self) -> None:
+        """Let no thread enter any more, and wait for those that are inside."""
+        self._closed = True
+        until = time.monotonic() + self.seconds
+        while self._inside and time.monotonic() < until:
+            time.sleep(0.001)
+
+
+exit_gate = _ExitGate()
+# Later than what a program registers, because that is called in reverse order; earlier than
+# `logging.shutdown`.
+atexit.register(exit_gate.close)
+
+
 class _OneLine(logging.Filter):
     """Makes the message of each record one line, and sets its traceback off, because a peer's words
     stand in both.
@@ -411,6 +454,8 @@ class _OneLine(logging.Filter):
     longest, longest_traceback = 2_000, 20_000
 
     def filter(self, record: logging.LogRecord) -> bool:
+        exit_gate.enter()  # handlers that are called from here hold a lock, for which `logging` waits
+        exit_gate.leave()
         try:
             text = record.getMessage()
         except Exception as error:  # of an argument that cannot be shown

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterator, Optional
 from weakref import WeakSet
 
-from ..errors import logger
+from ..errors import exit_gate, logger
 
 log = logger("minimcp.pool")
 
@@ -210,12 +210,13 @@ class Pool:
             this_thread.pool = self if counts else None
             job = self._next(inbox, called=True) if sent is None else sent
             while job is not None:
+                exit_gate.enter()  # a handler may print
                 try:
                     job()
-                except (
-                    BaseException
-                ) as error:  # jobs answer for themselves: this is a fault of ours
+                except BaseException as error:  # a fault of ours: jobs handle their own exceptions
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+                finally:
+                    exit_gate.leave()
                 job = sent = None  # an idle thread keeps nothing of what it did
                 job = self._next(inbox, ran=counts)
                 counts, this_thread.pool = True, self

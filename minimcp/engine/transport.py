@@ -9,6 +9,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
@@ -16,7 +17,8 @@ import threading
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..errors import ConnectionLost, logger, printable
+from ..errors import ConnectionLost, exit_gate, logger, printable
+from .output import open_outlet
 
 try:
     import fcntl
@@ -421,19 +423,31 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
         return None
     if not callable(trace) and not callable(getattr(trace, "write", None)):
         raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
-    call = (
-        trace
-        if callable(trace)
-        else lambda arrow, text: trace.write(f"{arrow} {printable(text)}\n")
-    )
+    call = trace if callable(trace) else _file_tracer(trace)
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:
+        exit_gate.enter()
         try:
             call(arrow, line.decode("utf-8", "replace"))
         except Exception as error:
             if not failed:
                 logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
             failed[:] = [error]
+        finally:
+            exit_gate.leave()
 
     return record
+
+
+def _file_tracer(file: Any) -> Callable[[str, str], object]:
+    """Write lines to a text file; past its buffer, if it is one with a descriptor."""
+    outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
+    if outlet is None:
+        return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")
+    encoding, errors = file.encoding, file.errors or "strict"
+
+    def write(arrow: str, text: str) -> None:
+        outlet.write(f"{arrow} {printable(text)}\n".encode(encoding, errors))
+
+    return write

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from ..engine.connection import Connection
 from ..engine.limits import Limits
+from ..engine.output import stderr_never_blocks
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
 from ..engine.store import Store
@@ -661,6 +662,17 @@ class Server:
                 ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
+        with stderr_never_blocks():
+            self._serve_until_ended(transport, host, port, path, legacy_sse)
+
+    def _serve_until_ended(
+        self,
+        transport: str,
+        host: Optional[str],
+        port: Optional[int],
+        path: Optional[str],
+        legacy_sse: bool,
+    ) -> None:
         web = {"host": host, "port": port, "path": path, "legacy_sse": legacy_sse or None}
         given = [f"{name}={value!r}" for name, value in web.items() if value is not None]
         if transport == "stdio":

@@ -18,11 +18,13 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
+from ..engine.output import open_outlet
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
-from ..errors import ConnectionFailed, ConnectionLost, logger, printable
+from ..errors import ConnectionFailed, ConnectionLost, exit_gate, logger, printable
 from ..schema.mismatch import keywords_shown, refuse_options
 
 try:
@@ -463,12 +465,15 @@ class _Stderr(StreamTransport):
         piece, complained = b".", False
         while piece:
             piece = self._pieces.get()
+            exit_gate.enter()
             try:
                 self._consume(piece)
             except Exception as error:
                 if not complained:
                     log.warning("stderr of %s: its consumer raised %s", self.name, error)
                 complained = True
+            finally:
+                exit_gate.leave()
 
     def _has_come(self) -> bool:
         """Whether something, or the end, can be read now; False where the system does not tell
@@ -513,7 +518,7 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
         TypeError: It is none of these.
     """
     if wanted is None:
-        return _to_own_stderr
+        return partial(_write, 2)
     write = getattr(wanted, "write", None)
     if callable(write):
         return _to_file(wanted)
@@ -527,15 +532,15 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
     )
 
 
-def _to_own_stderr(piece: bytes) -> None:
-    """Write to descriptor 2, as a child that had inherited it would; where that is impossible,
-    nothing."""
+def _write(number: int, piece: bytes) -> None:
+    """Write to a descriptor, as a child that had inherited it would; if that is impossible, drop
+    the rest."""
     while piece:
         try:
-            piece = piece[os.write(2, piece) :]
+            piece = piece[os.write(number, piece) :]
         except BlockingIOError:
             # Somebody who shares it made it non-blocking.
-            if not select.select([], [2], [], PATIENCE_SECONDS)[1]:
+            if not select.select([], [number], [], PATIENCE_SECONDS)[1]:
                 return
         except OSError:
             return
@@ -543,9 +548,15 @@ def _to_own_stderr(piece: bytes) -> None:
 
 def _to_file(file: Any) -> Callable[[bytes], None]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    is_text = hasattr(file, "encoding")
+    outlet = open_outlet(file)
 
     def write(piece: bytes) -> None:
-        file.write(decoder.decode(piece, final=not piece) if hasattr(file, "encoding") else piece)
+        text = decoder.decode(piece, final=not piece)
+        if outlet is not None:  # past the file's buffer
+            _write(outlet.own, text.encode(file.encoding, file.errors) if is_text else piece)
+            return
+        file.write(text if is_text else piece)
         flush = getattr(file, "flush", None)
         if flush is not None:
             flush()
