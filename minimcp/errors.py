@@ -432,9 +432,14 @@ class _ExitGate:
     def close(self) -> None:
         """Let no thread enter any more, and wait for those that are inside."""
         self._closed = True
+        self.wait()
+
+    def wait(self) -> bool:
+        """Wait until no thread is inside; return False if that takes too long."""
         until = time.monotonic() + self.seconds
         while self._inside and time.monotonic() < until:
             time.sleep(0.001)
+        return not self._inside
 
 
 exit_gate = _ExitGate()

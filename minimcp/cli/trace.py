@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Optional, Sequence, TextIO
+from typing import Any, Callable, Optional, Sequence
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
 from ..errors import ConnectionLost, printable
@@ -28,6 +28,9 @@ from .terminal import styled, wants_colour
 
 # Bytes that may wait for being recorded, and those of one line.
 MOST_BYTES = 64 * 1024 * 1024
+
+# Bytes of a transcript that are written at once.
+WRITTEN_BYTES = 64 * 1024
 
 # Between two looks at what has passed: whatever passes meanwhile is not held up by the recording.
 PAUSE_SECONDS = 0.03
@@ -192,14 +195,16 @@ class _Recorder(threading.Thread):
 
     def __init__(self, output: Optional[str], html: Optional[str], as_json: bool) -> None:
         super().__init__(name="minimcp-trace", daemon=True)
-        file = sys.stderr if output is None else _open(output)
-        colour = wants_colour(file)
-        self._outputs: list[tuple[TextIO, Callable[[Entry], str]]] = [
-            (file, lambda entry: f"{entry.as_json()}\n" if as_json else told(entry, colour))
+        colour = output is None and wants_colour(sys.stderr)
+        self._outputs = [
+            _Output(
+                os.dup(2) if output is None else _open(output),
+                lambda entry: f"{entry.as_json()}\n" if as_json else told(entry, colour),
+            )
         ]
         if html is not None:
-            self._outputs.append((_open(html), page_row))
-            self._outputs[-1][0].write(page_head())
+            self._outputs.append(_Output(_open(html), page_row))
+            self._outputs[-1].waiting += page_head().encode()
         self._transcript = Transcript(judge=True)
         self._queue: queue.SimpleQueue[Optional[tuple[float, str, bytes, int]]] = (
             queue.SimpleQueue()
@@ -232,7 +237,7 @@ class _Recorder(threading.Thread):
 
     def close(self) -> None:
         """Close the files."""
-        self._each(lambda file, _: None if file is sys.stderr else file.close())
+        self._each(_Output.close)
 
     def run(self) -> None:
         """As `threading.Thread.run`: records until the end."""
@@ -242,8 +247,9 @@ class _Recorder(threading.Thread):
                 self._over.wait(PAUSE_SECONDS)
             self._record(*item)
             if self._queue.empty():
-                self._each(lambda file, _: file.flush())
+                self._each(_Output.flush)
             item = self._queue.get()
+        self._each(_Output.flush)
 
     def _record(self, at: float, arrow: str, chunk: bytes, left_out: int) -> None:
         with self._lock:
@@ -268,21 +274,52 @@ class _Recorder(threading.Thread):
         self._transcript.clear()
 
     def _write(self, entry: Entry) -> None:
-        self._each(lambda file, shown: file.write(shown(entry)))
+        self._each(lambda output: output.add(entry))
 
-    def _each(self, act: Callable[[TextIO, Callable[[Entry], str]], object]) -> None:
+    def _each(self, act: Callable[[_Output], object]) -> None:
         for output in [*self._outputs]:
             try:
-                act(*output)
-            except (
-                OSError,
-                ValueError,
-            ):  # a full disk, a stderr that is closed: the server goes on
+                act(output)
+            except OSError:  # a full disk, a stderr that is closed: the server goes on
                 self._outputs.remove(output)
 
 
-def _open(path: str) -> TextIO:
-    return open(path, "w", encoding="utf-8", errors="backslashreplace")
+class _Output:
+    """A descriptor that gets the transcript. It has no stream: a thread that waits for the reader of
+    a stream keeps its lock, and then the interpreter cannot exit.
+
+    Args:
+        number: The descriptor; owned from now on.
+        shown: Makes the text of an entry.
+    """
+
+    def __init__(self, number: int, shown: Callable[[Entry], str]) -> None:
+        self._number = number
+        self._shown = shown
+        self.waiting = bytearray()
+
+    def add(self, entry: Entry) -> None:
+        """Write an entry, now or with those that follow it."""
+        self.waiting += self._shown(entry).encode("utf-8", "backslashreplace")
+        if len(self.waiting) > WRITTEN_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is left. Blocks while nobody reads.
+
+        Raises:
+            OSError: The disk is full, or the reader has gone.
+        """
+        while self.waiting:
+            del self.waiting[: os.write(self._number, self.waiting)]
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._number)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
 
 
 def told(entry: Entry, colour: bool) -> str:

@@ -1,4 +1,4 @@
-"""`Outlet`: bytes for a descriptor whose reader is never waited for; `stderr_never_blocks`.
+"""`Outlet`: bytes for a descriptor whose reader is never waited for; `never_blocking`.
 
 A thread that writes to a buffered stream holds the lock of its buffer. If nobody reads the other
 end of the pipe, the thread never lets go of it, and every other thread that prints waits, too. If
@@ -19,6 +19,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import Any, Iterator, Optional
 
+from ..errors import exit_gate
 from .pool import renewed_in_fork
 
 # Bytes that may wait for a reader. Above this, what is written is dropped.
@@ -191,28 +192,36 @@ def open_outlet(stream: Any) -> Optional[Outlet]:
 
 
 @contextmanager
-def stderr_never_blocks() -> Iterator[None]:
-    """Put an `Outlet` in the place of `sys.stderr`, also in the handlers of `logging` that write to
-    it.
+def never_blocking(*names: str) -> Iterator[None]:
+    """Put an `Outlet` in the place of standard streams, also in the handlers of `logging` that write
+    to one.
 
-    A `sys.stderr` that does not write to descriptor 2 (None, a notebook's, a test's) is left alone.
+    If a handler still runs at the end, it may be in the middle of a write: then nothing is put back,
+    so that the interpreter need not wait for the lock of a stream.
+
+    Args:
+        names: "stdout" or "stderr". One that does not write to descriptor 1 or 2 (None, a
+            notebook's, a test's) is left alone.
     """
-    found = sys.stderr
-    outlet = open_outlet(found) if descriptor_of(found) == 2 else None
-    if outlet is None:
-        yield
-        return
-    binary: Any = outlet
-    ours = io.TextIOWrapper(binary, found.encoding, found.errors, line_buffering=True)
-    sys.stderr = ours
-    _move_handlers(found, ours)
+    moved: list[tuple[str, Any, Any]] = []
+    for name in names:
+        found = getattr(sys, name)
+        has_own = descriptor_of(found) == ("stdin", "stdout", "stderr").index(name)
+        outlet: Any = open_outlet(found) if has_own else None
+        if outlet is not None:
+            ours = io.TextIOWrapper(outlet, found.encoding, found.errors, line_buffering=True)
+            moved.append((name, found, ours))
+            setattr(sys, name, ours)
+            _move_handlers(found, ours)
     try:
         yield
     finally:
-        outlet.drain(DRAIN_SECONDS)
-        _move_handlers(ours, found)
-        if sys.stderr is ours:
-            sys.stderr = found
+        for name, found, ours in moved:
+            ours.buffer.drain(DRAIN_SECONDS)
+            if exit_gate.wait():
+                _move_handlers(ours, found)
+                if getattr(sys, name) is ours:
+                    setattr(sys, name, found)
 
 
 def _move_handlers(old: Any, new: Any) -> None:

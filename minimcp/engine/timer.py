@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Callable, Optional
 
-from ..errors import logger
+from ..errors import exit_gate, logger
 from .pool import renewed_in_fork
 
 log = logger("minimcp.timer")
@@ -118,11 +118,14 @@ class Timer:
     def _run(self) -> None:
         while True:
             self._changed.clear()
+            exit_gate.enter()  # a callback of a user may print
             try:
                 left = self._scheduler.run(blocking=False)
             except Exception as error:  # a fault of ours: the others are still called
                 log.error("%s", error, exc_info=error)
                 continue
+            finally:
+                exit_gate.leave()
             self._changed.wait(LONGEST_WAIT if left is None else min(left, LONGEST_WAIT))
 
 

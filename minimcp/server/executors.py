@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken, Handler, IncomingRequest, Route
-from ..errors import RpcError, logger
+from ..errors import RpcError, exit_gate, logger
 
 log = logger("minimcp.executors")
 
@@ -147,10 +147,13 @@ def _work(jobs: SimpleQueue[Any], before: Optional[threading.Thread]) -> None:
     if before is not None:
         before.join()  # it finishes what it has, so that no two handlers meet
     for job in iter(jobs.get, None):
+        exit_gate.enter()  # a handler may print
         try:
             job()
         except BaseException as error:  # those behind it are still served
             log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+        finally:
+            exit_gate.leave()
         del job  # a thread that waits keeps nothing of what it did
 
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from ..engine.connection import Connection
 from ..engine.limits import Limits
-from ..engine.output import stderr_never_blocks
+from ..engine.output import never_blocking
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import current_request
 from ..engine.store import Store
@@ -662,7 +662,8 @@ class Server:
                 ``allowed_hosts`` is not given.
             OSError: It cannot listen there.
         """
-        with stderr_never_blocks():
+        names = ("stderr",) if transport == "stdio" else ("stdout", "stderr")
+        with never_blocking(*names):
             self._serve_until_ended(transport, host, port, path, legacy_sse)
 
     def _serve_until_ended(
@@ -686,13 +687,18 @@ class Server:
                 log.warning(FOR_A_PERSON)
             self._registry.warn_if_empty()
             streams = StandardStreams.take(self._limits.message_bytes)
+            connections: list[Connection] = []
+
+            def open_connection(run: Run) -> Connection:
+                connections.append(self.connect(streams, name=self.name, on_end=run.wake))
+                return connections[0]
+
             try:
-                self._run(
-                    lambda run: self.connect(streams, name=self.name, on_end=run.wake),
-                    with_parent=True,
-                )
+                self._run(open_connection, with_parent=True)
             finally:
-                streams.restore()
+                # A handler that still runs would print between the messages.
+                is_busy = any(each.requests.running for each in connections)
+                streams.restore(stdout=not is_busy)
         elif transport in ("http", "streamable-http", "sse"):
             from ..http.server import return_freed_memory
 

@@ -77,9 +77,15 @@ class StandardStreams(StreamTransport):
                 close_quietly(number)
             raise
 
-    def restore(self) -> None:
-        """Make descriptors 0, 1, 2 and `sys.stdout` what they were. Part of `close`. Idempotent."""
+    def restore(self, *, stdout: bool = True) -> None:
+        """Make descriptors 0, 1 and 2 what they were. Part of `close`. Idempotent.
+
+        Args:
+            stdout: Whether `sys.stdout` becomes what it was, too.
+        """
         with self._restoring:
+            if stdout and self._stdout is not None and sys.stdout is self._stderr:
+                sys.stdout = self._stdout
             if self._restored:
                 return
             self._restored = True
@@ -89,8 +95,6 @@ class StandardStreams(StreamTransport):
             ):  # what is still buffered belongs on stderr like the rest
                 _flush(stream)
             _flush_c()
-            if self._stdout is not None and sys.stdout is self._stderr:
-                sys.stdout = self._stdout
             for number, own in ((0, self._in.number), (1, self._out.number)):
                 if not self._found[number]:
                     close_quietly(number)
@@ -100,8 +104,8 @@ class StandardStreams(StreamTransport):
                 close_quietly(2)
 
     def close(self) -> None:
-        """As `Transport.close`, and `restore`."""
-        self.restore()
+        """As `Transport.close`, and `restore` except for `sys.stdout`: a handler may still print."""
+        self.restore(stdout=False)
         super().close()
 
     def close_in_fork(self) -> None:

@@ -303,6 +303,7 @@ while True:
         while rest: rest = rest[transport.send(rest, 5):]
 transport.close()
 transport.close()
+transport.restore()
 {after}
 """
 

@@ -126,7 +126,7 @@ def test_all_connections_are_closed_at_the_same_time(monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Any:
     ours, theirs = memory_pair(None)
-    ours.restore = ours.close  # type: ignore[attr-defined]
+    ours.restore = lambda stdout: ours.close()  # type: ignore[attr-defined]
 
     class Taken:
         take = staticmethod(lambda limit: ours)
