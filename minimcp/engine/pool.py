@@ -108,7 +108,9 @@ class Pool:
         self._late: deque[Job] = deque()  # for which the system gave no thread
         self._running = 0
         self._called = False  # whether a thread is on its way to the queue
-        self._keeps = True
+        self._keeps = (
+            False  # nothing was submitted: in a forked process the thread that forked ends
+        )
 
     def submit(self, *jobs: Job) -> None:
         """Run jobs on threads of the pool, as soon as they may start; after those that were

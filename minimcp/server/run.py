@@ -40,6 +40,9 @@ LAST_SECONDS = 1.0
 # How long a child process that was sent SIGTERM has to exit, before it is sent SIGKILL.
 KILL_SECONDS = 0.1
 
+# Added to the number of a signal by a handler in Python.
+FROM_HANDLER = 0x80
+
 SIGNALS = tuple(
     [
         getattr(signal, name)
@@ -89,6 +92,7 @@ class Run:
         # What wakes the watcher; numbers of other signals, for which the author has handlers, come
         # that way too.
         self._ending = {0}
+        self._bytes: list[int] = []  # that signals have sent
         self._put_back = ExitStack()
 
     def wake(self) -> None:
@@ -153,15 +157,9 @@ class Run:
                 signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
-        """Wake the watcher if the interpreter has not, because other code took its descriptor."""
-        ours = self._far.fileno()
-        found = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
-        if found == ours:
-            return
-        with suppress(OSError, ValueError):  # what other code has set may be closed by now
-            signal.set_wakeup_fd(found)
-        with suppress(OSError):  # the pipe is full: the watcher is awake
-            self._far.write(bytes([number]))
+        """Wake the watcher. The interpreter has, too, unless other code took its descriptor."""
+        with suppress(OSError, ValueError):  # the pipe is full: the watcher is awake
+            self._far.write(bytes([number | FROM_HANDLER]))
 
     def renew_in_fork(self) -> None:
         """Give signals their previous handlers, and end `serve`, in a forked process."""
@@ -176,10 +174,10 @@ class Run:
 
     def _watch(self, served: Served) -> None:
         with self._near, self._far:
-            woken = b""
+            woken = False
             while not woken and self._parent in (None, os.getppid()):
                 woken = self._wait(LOOK_SECONDS)
-            signalled = bool(woken.strip(b"\0"))
+            signalled = self._signals > 0
             reason = "the server was told to end" if signalled else None
             if not woken:
                 reason = "the process that started the server has gone"
@@ -192,11 +190,19 @@ class Run:
             if self._in_main:
                 self._end_process(deadline if signalled else Deadline(LAST_SECONDS), signalled)
 
-    def _wait(self, seconds: float) -> bytes:
-        """What woke it; empty when nothing did in that time, or only other signals."""
+    def _wait(self, seconds: float) -> bool:
+        """Wait for `wake` or a signal; return False if nothing came, or only other signals."""
         if not select.select([self._near], [], [], seconds)[0]:
-            return b""
-        return bytes(self._ending.intersection(self._near.read(64)))
+            return False
+        found = [each for each in self._near.read(64) if each % FROM_HANDLER in self._ending]
+        self._bytes += [each for each in found if each]
+        return bool(found)
+
+    @property
+    def _signals(self) -> int:
+        """How many signals have come. Each has sent two bytes, or one of them."""
+        from_handler = [each for each in self._bytes if each > FROM_HANDLER]
+        return max(len(from_handler), len(self._bytes) - len(from_handler))
 
     def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for
@@ -212,10 +218,11 @@ class Run:
                 closed.set()
                 self.wake()
 
-        closed = threading.Event()
+        closed, before = threading.Event(), self._signals
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and not deadline.expired:
-            if self._wait(deadline.to_wait()).strip(b"\0"):
+            self._wait(deadline.to_wait())
+            if self._signals > before:
                 return True
         return False
 

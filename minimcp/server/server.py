@@ -737,7 +737,8 @@ class Server:
         try:
             run.serve(lambda: start(run))
         finally:
-            self._runs.remove(run)
+            if run in self._runs:  # not in a forked process
+                self._runs.remove(run)
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory, through the real codec; both ends have this
