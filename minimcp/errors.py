@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
@@ -407,36 +408,43 @@ class _ExitGate:
     """Stops background threads before they write to a stream, when the interpreter exits.
 
     A thread that the exit stops inside of a write keeps the lock of the stream's buffer, and the
-    interpreter aborts when it flushes that stream. So threads of this library enter here before they
-    run code that may write to one (handlers, callbacks of a user, `logging`), and leave after it.
+    interpreter aborts when it flushes that stream. So threads of this library run code that may write
+    to one (handlers, callbacks of a user) inside of ``with exit_gate``.
     """
 
-    # How long the exit waits for those that are inside. The lock of a stream is held for less.
-    seconds = 0.1
+    # How long the exit waits for those that are inside. The lock of a stream is held for less, if
+    # somebody reads the other end.
+    seconds = 0.5
 
     def __init__(self) -> None:
         self._closed = False
-        self._inside: list[None] = []  # one item for each thread: adding one needs no lock
+        # How often each thread is inside. No two threads have the same key, so that no lock is needed.
+        self._inside: dict[int, int] = {}
+        # In a forked process the other threads are not there.
+        getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self._inside.clear)
 
-    def enter(self) -> None:
-        """Go on, or stop for ever if the interpreter exits."""
-        self._inside.append(None)
-        if self._closed and threading.current_thread() is not threading.main_thread():
-            self._inside.pop()
-            threading.Event().wait()
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        self._inside[me] = depth + 1
+        if self._closed and not depth and threading.current_thread() is not threading.main_thread():
+            del self._inside[me]
+            threading.Event().wait()  # for ever
 
-    def leave(self) -> None:
-        """The code has returned."""
-        self._inside.pop()
+    def __exit__(self, *_: object) -> None:
+        me = threading.get_ident()
+        depth = self._inside.pop(me, 1)
+        if depth > 1:
+            self._inside[me] = depth - 1
 
     def close(self) -> None:
         """Let no thread enter any more, and wait for those that are inside."""
         self._closed = True
-        self.wait()
+        self.wait(self.seconds)
 
-    def wait(self) -> bool:
-        """Wait until no thread is inside; return False if that takes too long."""
-        until = time.monotonic() + self.seconds
+    def wait(self, seconds: float) -> bool:
+        """Wait until no thread is inside; return False if that takes longer."""
+        until = time.monotonic() + seconds
         while self._inside and time.monotonic() < until:
             time.sleep(0.001)
         return not self._inside
@@ -459,8 +467,8 @@ class _OneLine(logging.Filter):
     longest, longest_traceback = 2_000, 20_000
 
     def filter(self, record: logging.LogRecord) -> bool:
-        exit_gate.enter()  # handlers that are called from here hold a lock, for which `logging` waits
-        exit_gate.leave()
+        with exit_gate:  # for the handlers, which come next, the exit of `logging` waits
+            pass
         try:
             text = record.getMessage()
         except Exception as error:  # of an argument that cannot be shown

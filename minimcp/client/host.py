@@ -25,6 +25,7 @@ from ..errors import (
     Refused,
     RpcError,
     describe,
+    exit_gate,
     one_line,
 )
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
@@ -393,7 +394,8 @@ class Dispatcher:
     def _run(self) -> None:
         for callback in iter(self.waiting.get, None):
             try:
-                self._context.copy().run(callback)
+                with exit_gate:
+                    self._context.copy().run(callback)
             except BaseException as error:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 

@@ -53,6 +53,7 @@ from ..errors import (
     ProtocolViolation,
     RpcError,
     describe,
+    exit_gate,
     logger,
     one_line,
 )
@@ -469,13 +470,14 @@ class Connection(Sink):
                 frames = self.transport.receive()
                 if not frames:
                     break
-                for frame in frames:
-                    if isinstance(frame, TooLong):
-                        self._too_long(frame)
-                        continue
-                    if self._trace is not None:
-                        self._trace("<--", frame)
-                    self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
+                with exit_gate:  # callbacks of a user may print
+                    for frame in frames:
+                        if isinstance(frame, TooLong):
+                            self._too_long(frame)
+                            continue
+                        if self._trace is not None:
+                            self._trace("<--", frame)
+                        self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
                 if self._jobs:
                     self.pool.submit(
                         *self._jobs

@@ -25,8 +25,8 @@ from .pool import renewed_in_fork
 # Bytes that may wait for a reader. Above this, what is written is dropped.
 MAX_WAITING_BYTES = 1024 * 1024
 
-# How long a server that ends waits for a reader to take what is left.
-DRAIN_SECONDS = 0.2
+# How long a server that ends waits for a reader to take what is left, and for its handlers.
+DRAIN_SECONDS = 0.1
 
 # Bytes that a pipe takes without blocking when `poll` says that it can be written to.
 _PIECE_BYTES = getattr(select, "PIPE_BUF", 512)
@@ -218,7 +218,9 @@ def never_blocking(*names: str) -> Iterator[None]:
     finally:
         for name, found, ours in moved:
             ours.buffer.drain(DRAIN_SECONDS)
-            if exit_gate.wait():
+            if not exit_gate.wait(DRAIN_SECONDS):
+                exit_gate.seconds = 0.0  # no stream here has a lock
+            else:
                 _move_handlers(ours, found)
                 if getattr(sys, name) is ours:
                     setattr(sys, name, found)

@@ -212,13 +212,11 @@ class Pool:
             this_thread.pool = self if counts else None
             job = self._next(inbox, called=True) if sent is None else sent
             while job is not None:
-                exit_gate.enter()  # a handler may print
                 try:
-                    job()
+                    with exit_gate:  # a handler may print
+                        job()
                 except BaseException as error:  # a fault of ours: jobs handle their own exceptions
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-                finally:
-                    exit_gate.leave()
                 job = sent = None  # an idle thread keeps nothing of what it did
                 job = self._next(inbox, ran=counts)
                 counts, this_thread.pool = True, self

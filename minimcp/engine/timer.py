@@ -118,14 +118,12 @@ class Timer:
     def _run(self) -> None:
         while True:
             self._changed.clear()
-            exit_gate.enter()  # a callback of a user may print
             try:
-                left = self._scheduler.run(blocking=False)
+                with exit_gate:  # a callback of a user may print
+                    left = self._scheduler.run(blocking=False)
             except Exception as error:  # a fault of ours: the others are still called
                 log.error("%s", error, exc_info=error)
                 continue
-            finally:
-                exit_gate.leave()
             self._changed.wait(LONGEST_WAIT if left is None else min(left, LONGEST_WAIT))
 
 

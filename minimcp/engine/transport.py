@@ -427,15 +427,13 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
     failed: list[Exception] = []
 
     def record(arrow: str, line: bytes) -> None:
-        exit_gate.enter()
         try:
-            call(arrow, line.decode("utf-8", "replace"))
+            with exit_gate:
+                call(arrow, line.decode("utf-8", "replace"))
         except Exception as error:
             if not failed:
                 logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
             failed[:] = [error]
-        finally:
-            exit_gate.leave()
 
     return record
 

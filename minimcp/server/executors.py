@@ -147,13 +147,11 @@ def _work(jobs: SimpleQueue[Any], before: Optional[threading.Thread]) -> None:
     if before is not None:
         before.join()  # it finishes what it has, so that no two handlers meet
     for job in iter(jobs.get, None):
-        exit_gate.enter()  # a handler may print
         try:
-            job()
+            with exit_gate:  # a handler may print
+                job()
         except BaseException as error:  # those behind it are still served
             log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-        finally:
-            exit_gate.leave()
         del job  # a thread that waits keeps nothing of what it did
 
 

@@ -465,15 +465,13 @@ class _Stderr(StreamTransport):
         piece, complained = b".", False
         while piece:
             piece = self._pieces.get()
-            exit_gate.enter()
             try:
-                self._consume(piece)
+                with exit_gate:
+                    self._consume(piece)
             except Exception as error:
                 if not complained:
                     log.warning("stderr of %s: its consumer raised %s", self.name, error)
                 complained = True
-            finally:
-                exit_gate.leave()
 
     def _has_come(self) -> bool:
         """Whether something, or the end, can be read now; False where the system does not tell
