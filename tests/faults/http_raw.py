@@ -183,11 +183,7 @@ class Site(Server):
         if not port and any("{port}" in word for word in command):
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 self.port = probe.getsockname()[1]
-        env = {
-            "FAULTS_TERMS": json.dumps(told or {}),
-            "FAULTS_PORT": str(port),
-            "PYTHONUNBUFFERED": "1",
-        }
+        env = {"FAULTS_TERMS": json.dumps(told or {}), "FAULTS_PORT": str(port)}
         words = [word.replace("{port}", str(self.port)) for word in command]
         with ExitStack() as failing:
             self._output = failing.enter_context(tempfile.TemporaryFile())

@@ -36,6 +36,9 @@ from ..scripted import (
 )
 from ..support import WAIT, eventually
 
+# Seconds of a grace that no test may need.
+LONG = 600.0
+
 
 def no_params(id: Any) -> Dict[str, Any]:
     return {}
@@ -548,26 +551,49 @@ def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
         assert connection.wait_until_ended(WAIT)
 
 
-@pytest.mark.requirement("M:CAN-6")
-def test_open_streams_end_politely_alone_and_in_an_array() -> None:
+@pytest.mark.requirement("M:CAN-6", "M:SUB-9", "M:SUB-10")
+@pytest.mark.parametrize("end", ["of the input", "by a signal", "by a signal, without a grace"])
+def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
     class Streams(ScriptedRole):
         def ending(self, sink: Any) -> None:
-            for stream in streams:
-                assert stream.sink is sink
+            while streams:
+                stream = streams.pop(0)
+                assert stream.sink is sink and not stream.cancelled
                 stream.sink.respond(stream, b'{"ended":%d}\n' % stream.request.id, False)
                 stream.sink.post(stream.sink.closing_message(stream.request.id))
 
     streams: List[Any] = []
-    with open_channel(Streams()) as (_, pipe, role):
+    with open_channel(Streams()) as (connection, pipe, role):
         role.serve("listen", lambda request: streams.append(request) or LATER)
         pipe.give(request(1, "listen"))
         assert eventually(lambda: streams)
         pipe.give(dumps([request(2, "listen")]))
         assert eventually(lambda: len(streams) == 2)
-        pipe.end()
+        if end == "of the input":
+            pipe.end()
+        else:
+            grace = 0.0 if "without" in end else LONG
+            Task(connection.close, grace, "the server was told to end").result()
         lines = pipe.lines(4)
         assert lines[0] == {"ended": 1} and lines[2] == [{"ended": 2}]
         assert [line["params"]["requestId"] for line in lines[1::2]] == [1, 2]
+
+
+def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
+    """Else a stream that is opened now would be waited for."""
+
+    class Late(ScriptedRole):
+        def ending(self, sink: Any) -> None:
+            if not came:
+                came.append(True)
+                pipe.give(request(1, "listen"))
+                assert pipe.lines(1)[0]["error"]["message"] == "the server was told to end"
+
+    came: List[bool] = []
+    with open_channel(Late()) as (connection, pipe, role):
+        role.serve("listen", lambda request: LATER)
+        Task(connection.close, LONG, "the server was told to end").result()
+    assert came
 
 
 def test_an_open_connection_needs_two_threads_and_no_more() -> None:

@@ -4,7 +4,7 @@ catalogue."""
 from __future__ import annotations
 
 import signal
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -64,6 +64,30 @@ def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: 
         (1, INTERNAL)
     ]
     assert last_words(idle) == []
+
+
+@pytest.mark.requirement("M:SUB-9", "M:SUB-10")
+@pytest.mark.parametrize("number", [*STOPS, None])
+def test_open_streams_get_their_result_and_are_not_waited_for(
+    serve: Serve, number: Optional[int]
+) -> None:
+    """By a signal as by the end of the input, whose graces are longer than this test waits."""
+    server = serve(MODERN, limits={"drain_grace": 600}, preset="patient")
+    ids = ["one", 2, "three"]
+    for id in ids:
+        wanted = modern({"notifications": {"toolsListChanged": True}})
+        server.write(request(id, "subscriptions/listen", wanted))
+        assert server.message()["method"] == "notifications/subscriptions/acknowledged"
+    if number is None:
+        server.close_input()
+    else:
+        server.signal(number)
+    told = last_words(server)
+    assert [
+        message["id"] if "result" in message else message["params"]["requestId"] for message in told
+    ] == ["one", "one", 2, 2, "three", "three"]
+    assert {message.get("method", "result") for message in told[::2]} == {"result"}
+    assert {message.get("method") for message in told[1::2]} == {"notifications/cancelled"}
 
 
 # ---------------------------------------------------------------- C33: nobody reads
