@@ -646,6 +646,11 @@ class Server:
         your own, that does not return in that time ends the process with exit code 1. At the end of
         the input and after `close` running requests get ``Limits.drain_grace`` seconds.
 
+        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers of
+        `logging` on it drop what is not read, and count it. A forked child has the signal handlers
+        from before `run`. When the interpreter exits after `run`, processes of `multiprocessing` that
+        do not end within a second are terminated.
+
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of
                 2024-11-05).

@@ -97,12 +97,19 @@ def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_signal_ends_it_and_the_old_handlers_come_back(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    before = [signal.getsignal(each) for each in SIGNALS]
+    own, found = lambda *_: None, {each: signal.getsignal(each) for each in SIGNALS}
     scene = Scene(monkeypatch)
     scene.connecting = lambda: os.kill(os.getpid(), number)  # before the first answer
-    scene.serve()
+    try:
+        for each in SIGNALS[1:]:
+            signal.signal(each, own)
+        scene.serve()
+        after = [signal.getsignal(each) for each in SIGNALS]
+    finally:
+        for each, handler in found.items():
+            signal.signal(each, handler)
     assert scene.closes == SIGNALLED and no_watcher()
-    assert [signal.getsignal(each) for each in SIGNALS] == before and signal.set_wakeup_fd(-1) == -1
+    assert after == [found[SIGNALS[0]], own, own] and signal.set_wakeup_fd(-1) == -1
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
@@ -154,6 +161,54 @@ def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
     assert scene.main.pump(WAIT) == 1 and threads == [threading.main_thread()]
     scene.wake()
     task.result()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_each_signal_counts_once_by_whichever_way_it_comes(
+    monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """With the interpreter's byte and without it: one signal waits for what runs, two do not."""
+    monkeypatch.setattr(module, "SIGNAL_SECONDS", WAIT)
+    scene, counts = Scene(monkeypatch, stubborn=True), []  # type: ignore[var-annotated]
+
+    def signals() -> int:
+        assert scene.run is not None
+        return scene.run._signals
+
+    def stop() -> None:
+        if taken:
+            signal.set_wakeup_fd(-1)
+        signal.raise_signal(signal.SIGTERM)
+        assert eventually(scene.closing.is_set)
+        counts.append(signals())
+        signal.raise_signal(signal.SIGTERM)
+        assert eventually(lambda: signals() == 2)
+
+    scene.connecting = lambda: scene.want_main(stop)
+    scene.serve()
+    assert counts == [1] and not scene.ended
+    scene.go.set()
+    assert no_watcher()
+
+
+def test_an_event_loop_on_the_main_thread_gives_the_signals_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, near = Scene(monkeypatch), os.pipe()
+    os.set_blocking(near[1], False)
+
+    def take() -> None:
+        signal.set_wakeup_fd(near[1])
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        scene.want_main(lambda: signal.raise_signal(signal.SIGTERM))
+
+    scene.connecting = lambda: scene.want_main(take)
+    try:
+        scene.serve()
+    finally:
+        for number in near:
+            os.close(number)
+    assert scene.closes == SIGNALLED and no_watcher()
 
 
 def test_an_ignored_signal_stays_ignored_and_a_handler_that_is_not_pythons(

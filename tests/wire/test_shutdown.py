@@ -66,6 +66,24 @@ def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: 
     assert last_words(idle) == []
 
 
+@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize("state", ["deaf handlers", "an output that nobody reads", "no reader"])
+def test_a_signal_ends_it_whatever_holds_it_up(serve: Serve, number: int, state: str) -> None:
+    server = serve("2025-06-18", limits={"drain_grace": 600})
+    if state == "deaf handlers":
+        for id in range(3):
+            server.begin_call("deaf_slow", {"seconds": 600}, id=id)
+        assert server.fence() == []
+    elif state == "no reader":
+        server.begin_call("deaf_slow", {"seconds": 600}, id=1)
+        assert server.fence() == []
+        server.close_output()
+    else:
+        server.send(b"".join(call(id, "big", size=300_000) for id in range(50)), reading=False)
+    server.signal(number)
+    assert server.exit() == 0
+
+
 @pytest.mark.requirement("M:SUB-9", "M:SUB-10")
 @pytest.mark.parametrize("number", [*STOPS, None])
 def test_open_streams_get_their_result_and_are_not_waited_for(
