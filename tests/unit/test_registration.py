@@ -326,17 +326,18 @@ def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
     ],
 )  # fmt: skip
 def test_the_context_behind_what_annotated_adds(annotation: Any) -> None:
-    def noted(number: int, ctx: Any = None) -> bool:
+    def noted(number: int, ctx: Any = None) -> str:
         """Note."""
-        return isinstance(ctx, Context) and number == 1
+        return str(isinstance(ctx, Context) and number == 1)
 
     noted.__annotations__.update(ctx=annotation, number=int)
     server = Server("context")
     server.add_tool(noted)
-    server.add_prompt(noted, name="p")
+    server.add_prompt(noted)
     with minimcp.connect(server) as client:
         assert list(client.list_tools()[0].input_schema["properties"]) == ["number"]
-        assert client.call_tool("noted", {"number": 1}).value is True
+        assert client.call_tool("noted", {"number": 1}).text == "True"
+        assert client.get_prompt("noted", {"number": "1"}).messages[0].content.text == "True"
         assert [each.name for each in client.list_prompts()[0].arguments or []] == ["number"]
 
 
