@@ -151,6 +151,9 @@ class Bearer:
             scope is none.
     """
 
+    # Whether a principal may be many clients, because they all were given one fixed token.
+    is_static = False
+
     def __init__(
         self, verify: Verify, *, resource: Optional[str] = None, authorization_servers: Sequence[str] = (),
         scopes: Sequence[str] = (), audience: Union[str, Sequence[str], None] = None,
@@ -242,7 +245,7 @@ class Bearer:
         from .verifiers import fixed
 
         audience = resource or "static"
-        return cls(
+        bearer = cls(
             fixed(tokens, {"aud": audience, "scope": list(scopes)}),
             resource=resource,
             audience=audience,
@@ -250,6 +253,8 @@ class Bearer:
             scopes=scopes,
             scopes_supported=scopes_supported,
         )
+        bearer.is_static = True
+        return bearer
 
     @classmethod
     def jwt(

@@ -427,6 +427,7 @@ class Connection(Sink):
         context: Optional[Context] = None,
     ) -> None:
         self.name = self.session_name = name or transport.name
+        self.origin = object()
         self.context = copy_context() if context is None else context
         self.limits = limits or Limits()
         self.pool, self.transport, self._role, self._trace = pool, transport, role, trace
@@ -519,6 +520,8 @@ class Connection(Sink):
                     message, peer, route, self, size, self._role.server, headers, batch
                 )
                 self.requests.add(incoming)
+                if route.gate is not None:
+                    route = incoming.route = route.gate(incoming)
                 if route.immediate:
                     incoming.run()
                 elif route.start is not None:

@@ -57,6 +57,11 @@ class Limits:
             one that takes less than 64 KiB (`http.server.SocketWriter`).
         cache_bytes: Bytes of results, and of what they were asked by, that a client keeps
             (`Cache`); those that were not used for longest go first.
+        call_rate: Tool calls and completions per second for each client of a server; it may send as
+            many at once as in one second, at least one (`CallRate`).
+        notification_rate: Progress and log notifications per second for each request of a server;
+            above it the newest progress is sent later, and log messages are dropped
+            (`IncomingRequest`).
 
     Raises:
         TypeError: A value is no number.
@@ -76,6 +81,8 @@ class Limits:
     drain_grace: float = 5.0
     write_timeout: Optional[float] = 30.0
     cache_bytes: Optional[int] = 16 * 1024 * 1024
+    call_rate: Optional[float] = None
+    notification_rate: Optional[float] = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -83,11 +90,17 @@ class Limits:
                 field.name,
                 getattr(self, field.name),
                 least=_LEAST.get(field.name, 0),
-                whole=field.name not in _SECONDS,
+                whole=field.name not in (*_SECONDS, *_RATES),
                 optional=field.name != "drain_grace",
+                unit="per second" if field.name in _RATES else "of seconds",
             )
         if self.ask_timeout == 0:
             raise ValueError("ask_timeout is more than 0 seconds")
+        for name in _RATES:
+            if getattr(self, name) == 0:
+                raise ValueError(
+                    f"{name} must be more than 0 per second, not 0: None sets no limit"
+                )
 
 
 class BoundedQueue(SimpleQueue[Any]):
@@ -138,11 +151,18 @@ class BoundedQueue(SimpleQueue[Any]):
 
 
 _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
+_RATES = ("call_rate", "notification_rate")
 _LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
 
 
 def check_number(
-    name: str, value: object, *, least: float = 0, whole: bool = True, optional: bool = True
+    name: str,
+    value: object,
+    *,
+    least: float = 0,
+    whole: bool = True,
+    optional: bool = True,
+    unit: str = "of seconds",
 ) -> None:
     """Refuse what is no such number.
 
@@ -152,6 +172,7 @@ def check_number(
         least: The smallest number that is allowed.
         whole: Whether it is a count; False for seconds.
         optional: Whether None is allowed.
+        unit: What a number that is not a count measures, for the message.
 
     Raises:
         TypeError: It is no number.
@@ -160,7 +181,7 @@ def check_number(
     if value is None and optional:
         return
     number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    what = ("a whole number" if whole else "a number of seconds") + (" or None" if optional else "")
+    what = ("a whole number" if whole else f"a number {unit}") + (" or None" if optional else "")
     if not number:
         raise TypeError(f"{name} is {what}, not {repr(value):.60}")
     assert isinstance(value, (int, float))

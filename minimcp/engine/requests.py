@@ -60,6 +60,7 @@ from ..protocol.messages import (
 from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, this_thread, waiting
+from .rates import NotificationRate, Rate
 from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ UNCOUNTED_BYTES, UNCOUNTED_PART = 64 * 1024, 1 / 64
 Result = dict[str, Json]
 # How a call ended: the result, the peer's error, or the exception that its caller gets.
 Ending = Union[Result, Failure, BaseException]
+
+# The notification that carries a log message.
+LOG_MESSAGE = "notifications/message"
 
 MakeParams = Callable[[Id], Result]
 OnItem = Optional[Callable[[Any], None]]
@@ -520,6 +524,10 @@ class Route(NamedTuple):
     # that takes messages in, so it must not block. An RpcError that it raises is the answer.
     start: Optional[Callable[[IncomingRequest], None]] = None
 
+    # Called before a request begins; returns the route that it takes instead of this one. None:
+    # every request takes this one.
+    gate: Optional[Callable[[IncomingRequest], Route]] = None
+
 
 class RunningRequests:
     """The requests of one peer that are not answered yet. Thread-safe.
@@ -753,6 +761,9 @@ class Sink:
     # Of the session, for logs: no secret. Empty where requests stand alone.
     session_name = ""
 
+    # Identifies the connection or session that requests come from; None where each stands alone.
+    origin: object = None
+
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for
         the peer than may."""
@@ -776,6 +787,7 @@ class Sink:
             line: The answer.
             wait: Whether this thread may wait for the peer.
         """
+        request.end_notifications(wait)
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
@@ -830,6 +842,8 @@ class IncomingRequest(CancelToken):
         latest: The request that the handler answers: this one, or a later one that `continue_with`
             has put in its place. None while no request waits for the handler.
         context: What the handler runs in, a copy of the sink's context; None before it runs.
+        retry_after: Seconds after which the client may send it again, if it was rejected because
+            the client exceeded its rate; None otherwise.
         arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
             end.
         trace_context: What its handler's calls carry on in their ``_meta``; None before the first
@@ -841,9 +855,11 @@ class IncomingRequest(CancelToken):
     context: Optional[Context] = None
     timeout: Optional[Timeout] = None
     asker: Any = None
+    retry_after: Optional[float] = None
     arrived = 0.0
     trace_context: Optional[dict[str, str]] = None
     _last_progress = float("-inf")
+    _notification_rate: Optional[NotificationRate] = None
 
     def __init__(
         self,
@@ -867,6 +883,10 @@ class IncomingRequest(CancelToken):
         )
         if self.progress_token is not None:
             self._progress_lock = threading.RLock()
+        per_second = None if server is None else server.limits.notification_rate
+        if per_second is not None:
+            lock = threading.RLock() if self.progress_token is None else self._progress_lock
+            self._notification_rate = NotificationRate(Rate(per_second), lock)
 
     @property
     def principal(self) -> Optional[str]:
@@ -982,7 +1002,7 @@ class IncomingRequest(CancelToken):
 
     def send(self, method: str, params: Result) -> None:
         """Send a notification that belongs to this request. It is dropped while no request waits
-        for the handler.
+        for the handler. So is a log message above ``Limits.notification_rate``.
 
         Raises:
             Cancelled: The request was cancelled.
@@ -990,8 +1010,35 @@ class IncomingRequest(CancelToken):
         """
         self.check()
         latest = self.latest
-        if latest is not None:
+        if latest is not None and latest._may_send(method):
             latest.sink.send(encode(Notification(method, params)))
+
+    def _may_send(self, method: str) -> bool:
+        rate = self._notification_rate
+        return rate is None or method != LOG_MESSAGE or rate.may_log()
+
+    def end_notifications(self, wait: bool) -> None:
+        """Send the progress report that is kept, and log how many log messages were dropped.
+
+        Called before the request is answered.
+
+        Args:
+            wait: Whether this thread may wait for the peer.
+        """
+        rate = self._notification_rate
+        if rate is None:
+            return
+        rate.flush(drop=self.cancelled, wait=wait)
+        dropped, rate.dropped = rate.dropped, 0
+        if dropped:
+            log.warning(
+                "%s %s: %d log notifications were dropped, because its handler sent more than %g "
+                "notifications per second (Limits.notification_rate)",
+                self.request.method,
+                one_line(self.request.params.get("name", "")),
+                dropped,
+                rate.per_second,
+            )
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
         """Report progress, if the caller asked for it; a report that does not increase is dropped.
@@ -1017,7 +1064,13 @@ class IncomingRequest(CancelToken):
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
             latest._last_progress = done
-            latest.sink.send(line)
+            rate = latest._notification_rate
+            if rate is None or rate.may_report(partial(latest._report_later, line)):
+                latest.sink.send(line)
+
+    def _report_later(self, line: bytes) -> None:
+        if not self.cancelled:
+            self.sink.post(line)
 
     def ask(
         self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]

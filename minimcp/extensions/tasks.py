@@ -149,8 +149,12 @@ class TaskRequest(IncomingRequest):
         """Send a notification on the session that began the task; where there is none it is
         dropped."""
         self.check()
+        if not self.finished and self._may_send(method):
+            self._post(method, params)
+
+    def _post(self, method: str, params: Result) -> None:
         session = self._tasks.subscriptions.session(self.peer)
-        if session is not None and not self.finished:
+        if session is not None and not self.cancelled:
             meta = {**params.get("_meta", {}), **self.related}
             session.post(encode(Notification(method, {**params, "_meta": meta})))
 
@@ -168,9 +172,12 @@ class TaskRequest(IncomingRequest):
             if done > self._last_progress:
                 self._last_progress = done
                 told = {"progressToken": token, "progress": done, "message": message}
-                self.send(
-                    "notifications/progress", told if total is None else {**told, "total": total}
-                )
+                if total is not None:
+                    told["total"] = total
+                post = partial(self._post, "notifications/progress", told)
+                rate = self._notification_rate
+                if not self.finished and (rate is None or rate.may_report(post)):
+                    post()
 
     def ask(
         self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
@@ -236,6 +243,7 @@ class _TaskSink(Sink):
 
     def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         """As `Sink.respond`."""
+        request.end_notifications(wait)
         claimed = self.requests.claim(request)
         if claimed and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)

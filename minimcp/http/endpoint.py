@@ -834,6 +834,8 @@ class Endpoint(HttpService):
         response.incoming.append(incoming)
         if response.answered:  # the client has gone before that
             response.cancel(GONE)
+        if route.gate is not None:
+            route = incoming.route = route.gate(incoming)
         if route.start is not None:
             incoming.start()
         elif route.immediate:

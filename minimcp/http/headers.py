@@ -45,10 +45,12 @@ class Headers(Mapping[str, str]):
     out, for when a client sends the same again: never anything about Content-Length. ``auth`` is
     what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
     who sends them, one text for each user of each client. Both are None where nobody asks.
+    ``address`` is where a request came from; None if it is not known.
     """
 
     auth: Any = None
     principal: Optional[str] = None
+    address: Optional[str] = None
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -78,6 +80,7 @@ class Headers(Mapping[str, str]):
             {name: each for name, each in self.lists.items() if name != "authorization"}, {}
         )
         shown.auth, shown.principal = self.auth, self.principal
+        shown.address = self.address
         return shown
 
     def all(self, name: str) -> list[str]:
@@ -116,6 +119,13 @@ class HttpRequest:
     ) -> None:
         self.method, self.path, self.body, self.client = method, path, body, client
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
+        self.headers.address = without_port(client)
+
+
+def without_port(client: Optional[str]) -> Optional[str]:
+    """Return the address in ``"192.0.2.1:8000"`` or ``"[2001:db8::1]:8000"``; anything else unchanged."""
+    found = re.fullmatch(r"\[(.*)\](?::\d+)?|([^:]*):\d+", client or "")
+    return client if found is None else found[1] or found[2]
 
 
 @dataclass(eq=False)

@@ -607,7 +607,8 @@ class RunningHttp:
                 if _DONT_WAIT:
                     linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
-            connection = HttpConnection(sock, f"{address[0]}:{address[1]}", self)
+            host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            connection = HttpConnection(sock, f"{host}:{address[1]}", self)
             most, connections = self._max_connections, len(self._kept) + len(self.lent)
             if most is None or connections < most or self._make_room():
                 self._move(connection, HEAD)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, U
 from .. import errors
 from ..engine.connection import ConnectionRole
 from ..engine.pool import waiting
+from ..engine.rates import whole_seconds
 from ..engine.requests import Calls, IncomingRequest, Line, Sink
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
@@ -236,6 +237,7 @@ class ResponseSink(Sink):
         self.context = copy_context()
         self.session, self._revision = session, revision
         self.session_name = "" if session is None else session.key
+        self.origin = self.session_name or None
         self._store = None if session is None else endpoint.store  # where a client may come back
         self.writer, self.done, self._last = writer, writer is None, -1 if writer is None else 0
         self.name, self.streaming = "", None if streams else False
@@ -398,6 +400,10 @@ class ResponseSink(Sink):
                     status = STATUS.get(int(found[1]), 200) if found else 200
                     if self._asked_in_vain and _is_error(line):
                         status = 406
+                    waits = [each.retry_after or 0.0 for each in self.incoming]
+                    if waits and min(waits) > 0:  # the client exceeded its rate
+                        status = 429
+                        headers.append(("Retry-After", str(whole_seconds(*waits))))
                 self.writer.send(status, [*headers, *self.headers], line)
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)

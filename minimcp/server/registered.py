@@ -55,6 +55,7 @@ class ServerConfig:
         processes: Those that share the store; None where none do.
         tasks: Runs calls of tools as tasks; None where nothing does.
         on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
+        auth: The `Bearer` of the server; None admits everybody.
         read_resource: Set by the registry.
     """
 
@@ -82,6 +83,7 @@ class ServerConfig:
     processes: Optional[Processes] = None
     tasks: Any = None
     on_end: Optional[OnEnd] = None
+    auth: Any = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from .context import Context
 from .input_rounds import go_on_or_run, is_retry
 from .options import OPTIONS, check_names, positions, where
 from .prompts import Completions, RegisteredPrompt, TextHandler
+from .rates import CallRate
 from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
 from .resources import Readable, Resources
 from .subscriptions import Subscriptions
@@ -164,6 +165,13 @@ class Registry:
             "tools/list": ("tools", at_once(self.tools.serve_page)),
             "tools/call": ("tools", self.tools.route),
         }
+        if config.limits.call_rate is not None:
+            rate = CallRate(config, config.limits.call_rate)
+            for method, find in (
+                ("tools/call", self.tools.route),
+                ("completion/complete", completions.route),
+            ):
+                self._destinations[method] = (self._destinations[method][0], rate.guarding(find))
 
     # ------------------------------------------------------------ requests
 

@@ -1,0 +1,125 @@
+"""`CallRate`: rejects tool calls and completions of clients that send too many (``Limits.call_rate``).
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools (security considerations)
+"""
+
+from __future__ import annotations
+
+import time
+from hashlib import sha256
+from typing import Any, Callable, Mapping, Union
+
+from ..engine.rates import Rate, RateLimiter, whole_seconds
+from ..engine.requests import IncomingRequest, Result, Route
+from ..engine.store import StoreUnavailable
+from ..errors import InternalError, logger
+from ..protocol.messages import Json
+from .registered import ServerConfig
+from .tools import error_result
+
+log = logger("minimcp.rates")
+
+FindRoute = Callable[[Mapping[str, Json]], Route]
+
+
+class CallRate:
+    """The rate at which each client of a server may call tools and complete arguments. Thread-safe.
+
+    A client is a principal. Without one, or with `Bearer.static`, whose token many clients may have, it is an
+    HTTP session or a connection, and otherwise an address. Processes that share a store count together the
+    requests that come over Streamable HTTP.
+
+    A call that brings answers back continues one that was counted. So it has a bucket of its own, which is
+    ``Limits.rounds`` times as large: a call may come back that often, and a client that sends one state again
+    and again is limited too.
+
+    Args:
+        config: The server's.
+        per_second: Calls per second and client.
+    """
+
+    def __init__(self, config: ServerConfig, per_second: float) -> None:
+        rounds = config.limits.rounds
+        self._config = config
+        self._calls = Rate(per_second)
+        self._limiter = RateLimiter(self._calls)
+        self._returns = None if rounds is None else Rate(per_second * rounds)
+        self._return_limiter = None if self._returns is None else RateLimiter(self._returns)
+
+    def guarding(self, find: FindRoute) -> FindRoute:
+        """Return a function that finds the same routes, with a gate that rejects requests above the rate."""
+        return lambda params: find(params)._replace(gate=self._gate)
+
+    def _gate(self, incoming: IncomingRequest) -> Route:
+        is_return = (
+            not incoming.peer.revision.handshake
+            and type(incoming.request.params.get("requestState")) is str
+        )
+        rate = self._returns if is_return else self._calls
+        limiter = self._return_limiter if is_return else self._limiter
+        if rate is None or limiter is None:
+            return incoming.route
+        client = self._client_of(incoming)
+        wait = self._take_shared(rate, client, is_return) if self._is_shared(incoming) else None
+        if wait is None:
+            wait = limiter.take(client)
+        if not wait:
+            return incoming.route
+        incoming.retry_after = wait
+        return Route(self._reject, immediate=True)
+
+    def _client_of(self, incoming: IncomingRequest) -> tuple[str, Any]:
+        auth = self._config.auth
+        if incoming.principal is not None and not (auth is not None and auth.is_static):
+            return "principal", incoming.principal
+        origin = incoming.sink.origin
+        if origin is not None:
+            return "session", origin
+        return "address", getattr(incoming.headers, "address", None)
+
+    def _reject(self, incoming: IncomingRequest) -> Union[str, Result]:
+        """Answer a request that exceeds the rate.
+
+        Raises:
+            InternalError: It is a completion.
+        """
+        assert incoming.retry_after is not None
+        seconds = whole_seconds(incoming.retry_after)
+        limit = f"{self._calls.per_second:g} tool calls and completions per second"
+        text = f"too many requests: this server accepts {limit} from each client. Try again in {seconds} s"
+        if incoming.request.method == "tools/call":
+            return error_result(text, incoming.peer.revision, self._config)
+        raise InternalError(text)
+
+    # ------------------------------------------------------------ processes that share a store
+
+    def _is_shared(self, incoming: IncomingRequest) -> bool:
+        """Whether other processes serve the same client: over Streamable HTTP, not on a connection."""
+        if self._config.processes is None:
+            return False
+        return incoming.sink.origin is None or isinstance(incoming.sink.origin, str)
+
+    def _take_shared(
+        self, rate: Rate, client: tuple[str, Any], is_return: bool
+    ) -> Union[float, None]:
+        """Take a token out of the bucket in the store; None if the store is not available."""
+        processes = self._config.processes
+        assert processes is not None
+        # A hash, because a principal may have any characters and any length.
+        name = sha256(repr((client, is_return)).encode()).hexdigest()
+        key = f"{processes.folder}rate/{name}"
+        try:
+            while True:
+                now = time.time_ns()
+                entry = processes.store.get(key)
+                full_at = now if entry is None else int(entry.value)
+                full_at, wait = rate.admit(full_at, now)
+                if wait:
+                    return wait
+                seconds = (full_at - now) / 1e9
+                version = 0 if entry is None else entry.version
+                if processes.store.put(key, b"%d" % full_at, seconds + 1, version) is not None:
+                    return 0.0
+        except StoreUnavailable as error:
+            log.warning("rates are counted in this process alone: %s", error)
+            return None
