@@ -22,20 +22,22 @@ _NANOSECONDS = 1_000_000_000
 
 
 class Rate:
-    """At most so many events per second, and as many at once as in one second (at least one).
+    """At most so many events per second, and so many at once.
 
     A rate has no state. For each bucket its caller keeps one number: the time at which the bucket is full again, in
     nanoseconds. Whole nanoseconds keep sums exact.
 
     Args:
         per_second: Events per second, more than 0.
+        burst: Events at once, at least 1; None means as many as in one second, at least one.
     """
 
-    def __init__(self, per_second: float) -> None:
+    def __init__(self, per_second: float, burst: Optional[float] = None) -> None:
         self.per_second = per_second
+        burst = max(per_second, 1.0) if burst is None else burst
         # Tiny rates have an interval that no clock reaches.
         self._interval = int(min(_NANOSECONDS / per_second, 1e30))
-        self._tolerance = int(_NANOSECONDS * max(per_second - 1, 0.0) / per_second)
+        self._tolerance = int(min(_NANOSECONDS * (burst - 1) / per_second, 1e30))
 
     def admit(self, full_at: int, now: int) -> tuple[int, float]:
         """Take a token out of a bucket if there is one.

@@ -43,7 +43,9 @@ class CallRate:
         self._config = config
         self._calls = Rate(per_second)
         self._limiter = RateLimiter(self._calls)
-        self._returns = None if rounds is None else Rate(per_second * rounds)
+        self._returns = None
+        if rounds is not None:
+            self._returns = Rate(per_second * rounds, max(per_second, 1.0) * rounds)
         self._return_limiter = None if self._returns is None else RateLimiter(self._returns)
 
     def guarding(self, find: FindRoute) -> FindRoute:

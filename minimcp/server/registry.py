@@ -165,8 +165,9 @@ class Registry:
             "tools/list": ("tools", at_once(self.tools.serve_page)),
             "tools/call": ("tools", self.tools.route),
         }
-        if config.limits.call_rate is not None:
-            rate = CallRate(config, config.limits.call_rate)
+        per_second = config.limits.call_rate
+        self.call_rate = rate = None if per_second is None else CallRate(config, per_second)
+        if rate is not None:
             for method, find in (
                 ("tools/call", self.tools.route),
                 ("completion/complete", completions.route),

@@ -23,6 +23,13 @@ from minimcp.engine.limits import check_number
     ("drain_grace", None, TypeError, "drain_grace is a number of seconds, not None"),
     ("drain_grace", -0.1, ValueError, "drain_grace is at least 0, not -0.1"),
     ("ask_timeout", 0, ValueError, "ask_timeout is more than 0 seconds"),
+    ("call_rate", "5", TypeError, "call_rate is a number per second or None, not '5'"),
+    ("call_rate", True, TypeError, "call_rate is a number per second or None, not True"),
+    ("call_rate", math.inf, ValueError, "call_rate is a number per second or None, not inf"),
+    ("call_rate", -1, ValueError, "call_rate is at least 0, not -1"),
+    ("call_rate", 0, ValueError, "call_rate must be more than 0 per second, not 0: None sets no limit"),
+    ("notification_rate", 0.0, ValueError, "notification_rate must be more than 0 per second, .*"),
+    ("notification_rate", [], TypeError, "notification_rate is a number per second or None, .*"),
 ])  # fmt: skip
 def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=f"^{words}$"):
