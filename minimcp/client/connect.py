@@ -29,7 +29,7 @@ from typing import (
 )
 
 from .. import __version__ as VERSION
-from ..engine.limits import Limits
+from ..engine.limits import Limits, check_interval
 from ..engine.timer import Deadline
 from ..engine.transport import tracer
 from ..errors import (
@@ -133,6 +133,7 @@ def connect(
     connect_timeout: Optional[float] = START_SECONDS,
     probe_timeout: float = 5.0,
     restart: bool = False,
+    ping_interval: Optional[float] = None,
     cache: bool = True,
     handlers: Any = None,
     on_log: Optional[Callable[[LogMessage], Any]] = None,
@@ -181,6 +182,10 @@ def connect(
         restart: True: after a loss the next call starts or opens the server anew, agrees with it
             again within ``connect_timeout`` and subscribes again to what was subscribed to. Lost
             calls are never sent again.
+        ping_interval: Seconds between two pings of the server while the connection is idle; None
+            sends none. Each ping without a response is logged. After three in a row the connection
+            is lost, and with ``restart=True`` the next call begins another one. A server in memory
+            is not pinged.
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that
             they stay true.
         handlers: An object with any of the functions that follow, by the same names; None has none.
@@ -254,6 +259,7 @@ def connect(
     limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
+    check_interval("ping_interval", ping_interval)
     check_token(cancel)
     wanted = wanted_revisions(revision)
     web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
@@ -291,7 +297,16 @@ def connect(
         found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
     plan = Plan(
-        found, wanted, described, host, limits, traced, stderr, connect_timeout, probe_timeout
+        found,
+        wanted,
+        described,
+        host,
+        limits,
+        traced,
+        stderr,
+        connect_timeout,
+        probe_timeout,
+        ping_interval,
     )
     renew = plan.open if restart or found.is_web else None
     try:
@@ -324,6 +339,8 @@ class Plan(NamedTuple):
     probe_timeout: Optional[float]
     """Seconds that a silent server gets before the older handshake is tried; None where silence
     says nothing."""
+    ping_interval: Optional[float] = None
+    """Seconds between two pings of an idle connection; None sends none."""
 
     @property
     def per_request(self) -> Optional[Revision]:
@@ -449,6 +466,7 @@ class Plan(NamedTuple):
                     deadline, None if before is None else before.subscriptions
                 )
             check_token(cancel)  # which ends nothing from here on
+            session.keep_alive(plan.ping_interval)
         except BaseException:
             session.close()
             raise

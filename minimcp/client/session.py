@@ -167,6 +167,21 @@ class ClientSession(ConnectionRole):
         if self.cause is not None:
             raise copy(self.cause)
 
+    def ping(self) -> Optional[tuple[str, Callable[[Id], Result]]]:
+        """As `ConnectionRole.ping`."""
+        if self.era is None:
+            return None
+        method = "ping" if self.era.revision.handshake else "server/discover"
+        return method, partial(self.add_envelope, {})
+
+    def keep_alive(self, interval: Optional[float]) -> None:
+        """Ping the server while the connection is idle.
+
+        Args:
+            interval: Seconds between two pings; None sends none.
+        """
+        self._connection.keep_alive(interval)
+
     def need(self, capability: str) -> None:
         """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
         if not self.era.peer.supports(capability):
@@ -335,6 +350,7 @@ class ClientSession(ConnectionRole):
 
         try:
             call = self.calls.start(method, make_params)
+            call.stays_open = True
         except BaseException:
             forget()
             raise

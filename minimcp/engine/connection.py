@@ -74,8 +74,18 @@ from ..protocol.messages import (
 )
 from .batch import Batch, why_no_batch
 from .limits import Limits
+from .liveness import Pinger
 from .pool import Job, Pool, renewed_in_fork, waiting
-from .requests import Calls, IncomingRequest, Line, Route, RunningRequests, Sink
+from .requests import (
+    Calls,
+    IncomingRequest,
+    Line,
+    MakeParams,
+    PendingCall,
+    Route,
+    RunningRequests,
+    Sink,
+)
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 
@@ -147,6 +157,11 @@ class ConnectionRole:
 
     # Of the features that serve requests; None for a client.
     server: Any = None
+
+    def ping(self) -> Optional[tuple[str, MakeParams]]:
+        """Return the method of a ping and what makes its params; None if the peer is not pinged
+        now."""
+        return None
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         """Who sends this request and where it goes; None drops it without an answer.
@@ -445,6 +460,9 @@ class Connection(Sink):
             threading.Lock()
         )  # who closes it too must not overtake who tells the peer
         self._remark, self._odd_lines = "", 0
+        self._pinger: Optional[Pinger] = None
+        # Whether the peer has sent something other than responses since the pinger last looked.
+        self._was_active = False
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -508,6 +526,7 @@ class Connection(Sink):
             RpcError: It is a request of an array, and refused.
         """
         if type(message) is Request:
+            self._was_active = True
             try:
                 admitted = self._role.admit(message)
                 if admitted is None:
@@ -538,6 +557,7 @@ class Connection(Sink):
             if message.id is None or not self.calls.settle(message.id, ending):
                 log.debug("<-- an answer to %s, which nobody waits for", message.id)
         elif type(message) is Notification:
+            self._was_active = True
             self._notification(message)
         elif isinstance(message, list):
             self._array(message, frame)
@@ -659,6 +679,40 @@ class Connection(Sink):
         """As `Sink.closing_message`."""
         return encode(Notification("notifications/cancelled", {"requestId": id}))
 
+    # ------------------------------------------------------------ pings
+
+    def keep_alive(self, interval: Optional[float]) -> None:
+        """Ping the peer while the connection is idle; three failures in a row end the connection.
+
+        Args:
+            interval: Seconds between two pings; None sends none. In memory none are sent either.
+        """
+        if interval is None or self.transport.in_memory:
+            return
+        self._pinger = Pinger(
+            self.name,
+            interval,
+            self.calls,
+            is_idle=self._was_idle,
+            send=self._ping,
+            lose=self._lose,
+        ).start()
+        if self.ended:
+            self._pinger.stop()
+
+    def _was_idle(self) -> bool:
+        was_active, self._was_active = self._was_active, False
+        return self.calls.were_idle() and not was_active and self.requests.are_idle()
+
+    def _ping(self) -> Optional[PendingCall]:
+        ping = self._role.ping()
+        return None if ping is None else self.calls.ping(*ping)
+
+    def _lose(self, cause: ConnectionLost) -> None:
+        """End the connection with this cause. Never blocks."""
+        self.calls.close(cause)
+        self.pool.spawn(self.close)
+
     # ------------------------------------------------------------ the end
 
     def _loss(self, found: ConnectionLost) -> BaseException:
@@ -686,6 +740,8 @@ class Connection(Sink):
             self._role.lost(cause)
         finally:
             self._ended.set()
+            if self._pinger is not None:
+                self._pinger.stop()
 
     def _drain(self, deadline: Deadline) -> None:
         """End open streams, and wait until the running requests have finished and everything is

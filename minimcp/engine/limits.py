@@ -150,6 +150,18 @@ class BoundedQueue(SimpleQueue[Any]):
         return found[0]
 
 
+def check_interval(name: str, value: object) -> None:
+    """Check an option that is a number of seconds above 0, or None.
+
+    Raises:
+        TypeError: The value is not a number.
+        ValueError: The value is not above 0, or infinite.
+    """
+    check_number(name, value, whole=False)
+    if value == 0:
+        raise ValueError(f"{name} must be more than 0 seconds, not 0: None switches it off")
+
+
 _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
 _RATES = ("call_rate", "notification_rate")
 _LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}

@@ -40,7 +40,7 @@ from ..errors import (
     logger,
     one_line,
 )
-from ..protocol.lifecycle import Peer
+from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Failure,
     Id,
@@ -181,6 +181,8 @@ class PendingCall:
     deadline: Deadline = NEVER
     # Whether the peer may know of it.
     sent = True
+    # Whether it stays open for notifications, as `subscriptions/listen` does.
+    stays_open = False
     pauses = 0
 
     def end(self, ending: Ending) -> None:
@@ -218,6 +220,7 @@ class Calls:
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
+        self._was_used = False
 
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
@@ -276,6 +279,26 @@ class Calls:
         """The calls that wait now, oldest first."""
         return list(self._table.values())
 
+    def were_idle(self) -> bool:
+        """Return whether no call was started since this was last called, and none is running.
+
+        Pings and calls that stay open do not count.
+        """
+        was_used, self._was_used = self._was_used, False
+        return not was_used and all(call.stays_open for call in self.pending())
+
+    def ping(self, method: str, make_params: MakeParams) -> PendingCall:
+        """Send a request for which no thread waits. Never blocks.
+
+        Raises:
+            BaseException: The cause, if no more calls are possible.
+        """
+        id = next(self._ids)
+        call = PendingCall(id, method)
+        self.add(call)
+        self._post(encode(Request(id, method, make_params(id))))
+        return call
+
     # ------------------------------------------------------------ one call
 
     def start(
@@ -317,6 +340,7 @@ class Calls:
         lines: list[bytes] = []
         queue = queue_for(on_item)
         sent = False
+        self._was_used = True
         try:
             for method, make_params in requests:
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
@@ -739,6 +763,11 @@ class RunningRequests:
     def running(self) -> int:
         """How many handlers run, or wait in an executor's queue."""
         return len(self._begun)
+
+    def are_idle(self) -> bool:
+        """Return whether no request is running, other than streams of change notifications."""
+        requests = list(self._requests.values())
+        return not self._begun and all(each.request.method == LISTEN for each in requests)
 
     def __len__(self) -> int:
         return len(self._requests)

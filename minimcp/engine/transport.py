@@ -71,9 +71,11 @@ class Transport:
         name: Shown in logs and errors: the command, "stdio", "memory".
         headers: Of the HTTP request that opened the connection, with ``principal``, who sent it;
             empty where none did.
+        in_memory: Whether the peer is in this process.
     """
 
     name: str = ""
+    in_memory = False
     headers: Mapping[str, str] = {}
 
     def receive(self) -> list[Frame]:
@@ -376,7 +378,9 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
     for _, number in (there, back):
         enlarge(number)
     one = StreamTransport("memory", back[0], there[1], limit, wakers=wakers[:2])
-    return one, StreamTransport("memory", there[0], back[1], limit, wakers=wakers[2:])
+    other = StreamTransport("memory", there[0], back[1], limit, wakers=wakers[2:])
+    one.in_memory = other.in_memory = True
+    return one, other
 
 
 def pipes(count: int) -> list[tuple[int, int]]:

@@ -28,8 +28,17 @@ from urllib.parse import urlsplit
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.limits import Limits
+from ..engine.liveness import Pinger
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import Calls, IncomingRequest, PendingCall, RunningRequests, Sink, queue_for
+from ..engine.requests import (
+    Calls,
+    IncomingRequest,
+    MakeParams,
+    PendingCall,
+    RunningRequests,
+    Sink,
+    queue_for,
+)
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
@@ -305,6 +314,7 @@ class _HttpCalls(Calls):
             _Call(Request(id, method, make_params(id)), on_item, deadline)
             for id, method, make_params in numbered
         ]
+        self._was_used = True
         for call in calls:
             call.spawned = len(calls) > 1
             self.add(call)
@@ -320,6 +330,15 @@ class _HttpCalls(Calls):
                 self.end(call, Cancelled("the caller gave up"))
             raise
         return calls
+
+    def ping(self, method: str, make_params: MakeParams) -> PendingCall:
+        """As `Calls.ping`: a thread of the pool sends it and reads the response."""
+        id = next(self._ids)
+        call = _Call(Request(id, method, make_params(id)), None, NEVER)
+        call.spawned = True
+        self.add(call)
+        self._session.host.pool.spawn(partial(self._perform_each, iter([call])))
+        return call
 
     def _perform_each(self, calls: Iterator[_Call]) -> None:
         for call in calls:
@@ -397,6 +416,9 @@ class HttpClientSession(ClientSession):
     _reopens = True
     # Whether nothing is to be sent any more, not even what waits for the sender.
     _closed = False
+    _pinger: Optional[Pinger] = None
+    # Whether the server has sent something other than responses since the pinger last looked.
+    _was_active = False
 
     def __init__(
         self,
@@ -449,6 +471,28 @@ class HttpClientSession(ClientSession):
                 target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True
             ).start()
             self._opened.wait(deadline.within(GET_SECONDS).to_wait())
+
+    def keep_alive(self, interval: Optional[float]) -> None:
+        if interval is None:
+            return
+        self._pinger = Pinger(
+            self.name,
+            interval,
+            self.calls,
+            is_idle=self._was_idle,
+            send=self._send_ping,
+            lose=self._lose,
+        ).start()
+        if self.cause is not None:
+            self._pinger.stop()
+
+    def _was_idle(self) -> bool:
+        was_active, self._was_active = self._was_active, False
+        return self.calls.were_idle() and not was_active and self._asked.are_idle()
+
+    def _send_ping(self) -> Optional[PendingCall]:
+        ping = self.ping()
+        return None if ping is None else self.calls.ping(*ping)
 
     def stop(self, cause: Exception) -> None:
         for call in reversed(
@@ -514,6 +558,8 @@ class HttpClientSession(ClientSession):
             if self.cause is not None:
                 return
             self.calls.close(self._gone or cause)
+        if self._pinger is not None:
+            self._pinger.stop()
         self.calls.forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
@@ -870,15 +916,18 @@ class HttpClientSession(ClientSession):
                 ):  # of one on another stream
                     log.debug("<-- an answer to %s, which nobody waits for here", id)
             elif isinstance(message, Request):
+                self._was_active = True
                 self._admit(message, call, len(data))
             elif isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
             elif message.method == "notifications/progress":
+                self._was_active = True
                 if self.calls.progress(message.params) is call and call is not None:
                     call.report()
             elif message.method == "notifications/cancelled":
                 self._asked.cancel(message.params)
             else:
+                self._was_active = True
                 self.notified(message)
 
     def _decoded(self, data: bytes) -> Any:

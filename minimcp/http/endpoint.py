@@ -858,6 +858,7 @@ class Endpoint(HttpService):
             response.headers = ((SESSION_HEADER, named.id),)
         self._open[writer] = response  # the timer may begin it from now on
         if session is not None:
+            session.was_active = True
             session.responses.append(response)
         if self._forget_look is None:
             self._order_look()
@@ -915,6 +916,7 @@ class Endpoint(HttpService):
                 )
                 if before is not None:
                     before.lost()
+                self._keep_alive(session)
             else:
                 found = _EVENT_ID.fullmatch(last)
                 name = (
@@ -952,6 +954,15 @@ class Endpoint(HttpService):
                 session.shared.leave_stream(session, writer)
             with self._changed:
                 self._changed.notify_all()
+
+    def _keep_alive(self, session: Session) -> None:
+        """Ping the client of a session that has a stream for that."""
+        interval = self._registry.config.ping_interval
+        if interval is None:
+            return
+        session.before_question()
+        end = partial(self._end, session, "the client does not respond to pings")
+        session.keep_alive(interval, partial(self.pool.spawn, end))
 
     # ------------------------------------------------------------ the timer, and the end
 

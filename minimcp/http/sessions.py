@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, U
 
 from .. import errors
 from ..engine.connection import ConnectionRole
+from ..engine.liveness import Pinger
 from ..engine.pool import waiting
 from ..engine.rates import whole_seconds
-from ..engine.requests import Calls, IncomingRequest, Line, Sink
+from ..engine.requests import Calls, IncomingRequest, Line, PendingCall, Sink
 from ..engine.timer import NEVER, Deadline
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
@@ -589,6 +590,10 @@ class Session:
     shut = False
     # Where several processes share it: those that this one knows.
     shared: Any = None
+    # Pings the client, from its first stream for what belongs to no request on.
+    pinger: Optional[Pinger] = None
+    # Whether the client has sent something other than responses since the pinger last looked.
+    was_active = False
     stream_numbers: Iterator[int]
 
     def __init__(
@@ -637,6 +642,36 @@ class Session:
         process."""
         return 0
 
+    # ------------------------------------------------------------ pings
+
+    def keep_alive(self, interval: float, lose: Callable[[], object]) -> None:
+        """Ping the client from now on, while the session is idle and has a stream for that.
+
+        Args:
+            interval: Seconds between two pings.
+            lose: Called when the client does not respond. It must not block.
+        """
+        if self.pinger is None:
+            self.pinger = Pinger(
+                f"http: session {self.key}",
+                interval,
+                self.calls,
+                is_idle=self._was_idle,
+                send=self._ping,
+                lose=lambda cause: lose(),
+            ).start()
+
+    def _was_idle(self) -> bool:
+        was_active, self.was_active = self.was_active, False
+        return not was_active and not self.responses and self.calls.were_idle()
+
+    def _ping(self) -> Optional[PendingCall]:
+        stream = self.unsolicited
+        ping = self.role.ping()
+        if ping is None or stream is None or not stream.is_connected():
+            return None
+        return self.calls.through(stream.event, stream.post).ping(*ping)
+
     # ------------------------------------------------------------ what is no request
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
@@ -647,6 +682,7 @@ class Session:
         elif message.method == "notifications/cancelled":
             self.cancel_named(message)
         else:
+            self.was_active = True
             self.role.notified(message)
 
     def settle(self, message: Union[Response, Failure]) -> bool:
@@ -680,6 +716,8 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Let go of everything."""
+        if self.pinger is not None:
+            self.pinger.stop()
         cause = ConnectionLost(f"http: {reason}")
         self.calls.close(cause)
         for response in list(self.responses):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar, Union, overload
 
-from ..engine.limits import Limits, check_number
+from ..engine.limits import Limits, check_interval, check_number
 from ..engine.store import Store
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
@@ -253,6 +253,8 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
             check_number(f"{owner}{name}", value, **_NUMBERS[name])
             if name == "timeout" and value == 0:
                 raise ValueError(f"{owner}{name} is more than 0, not {value}")
+        elif name == "ping_interval":
+            check_interval(f"{owner}{name}", value)
         elif name in _TYPES:
             types, what = _TYPES[name]
             if not isinstance(value, types):

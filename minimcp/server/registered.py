@@ -56,6 +56,7 @@ class ServerConfig:
         tasks: Runs calls of tools as tasks; None where nothing does.
         on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
         auth: The `Bearer` of the server; None admits everybody.
+        ping_interval: Seconds between two pings of an idle client; None sends none.
         read_resource: Set by the registry.
     """
 
@@ -84,6 +85,7 @@ class ServerConfig:
     tasks: Any = None
     on_end: Optional[OnEnd] = None
     auth: Any = None
+    ping_interval: Optional[float] = None
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:

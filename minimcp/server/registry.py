@@ -9,7 +9,15 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Union
 from weakref import WeakSet
 
 from ..engine.connection import ConnectionRole
-from ..engine.requests import LATER, IncomingRequest, Line, Route, Sink, set_initialized
+from ..engine.requests import (
+    LATER,
+    IncomingRequest,
+    Line,
+    MakeParams,
+    Route,
+    Sink,
+    set_initialized,
+)
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
@@ -424,6 +432,10 @@ class ServerRole(ConnectionRole):
         self.session = ServerSession(registry.offer)
         self.server = registry.config
         self._shut_down = False
+
+    def ping(self) -> Optional[tuple[str, MakeParams]]:
+        """As `ConnectionRole.ping`: a client is pinged only after a handshake."""
+        return None if self.session.era is None else ("ping", lambda id: {})
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]

@@ -118,6 +118,10 @@ class Server:
             quick: for pings, lists and refusals that is the one that reads; for a timeout the
             timer; over HTTP, for a client that has left, the one that accepts connections. None
             calls nothing.
+        ping_interval: Seconds between two pings of an idle client; None sends none. Clients are
+            pinged over stdio and in HTTP sessions that have an open GET stream, in revisions with a
+            handshake. Each ping without a response is logged; after three in a row the connection
+            or session ends.
         limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of
             `Limits`.
         http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
@@ -164,6 +168,7 @@ class Server:
         store: Optional[Store] = None,
         trace: Any = None,
         on_request: Optional[Callable[[FinishedRequest], object]] = None,
+        ping_interval: Optional[float] = None,
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
         auth: Optional[Bearer] = None,
@@ -790,7 +795,9 @@ class Server:
         # Its thread waits `IDLE_SECONDS` for a request: none can start any more when the
         # interpreter ends.
         self._pool.spawn(bool)
-        return channel.open()
+        channel.open()
+        channel.keep_alive(self._config.ping_interval)
+        return channel
 
     def pump(self, timeout: Optional[float] = 0) -> int:
         """Run what waits for ``executor="main"``, on this thread; returns how many requests that
