@@ -3,6 +3,7 @@ waits unbounded."""
 
 from __future__ import annotations
 
+import heapq
 import json
 import threading
 from contextlib import contextmanager
@@ -57,6 +58,41 @@ class Task:
 def wait_for(event: threading.Event) -> None:
     """Wait for an event, with the bound of all tests."""
     assert event.wait(WAIT), "it did not come"
+
+
+class ScriptedClock:
+    """A clock and a timer that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._entries: List[Tuple[float, int, Callable[[], object]]] = []
+        self._count = 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
+        self._count += 1
+        entry = (self.now + seconds, self._count, callback)
+        heapq.heappush(self._entries, entry)
+
+        def cancel() -> None:
+            if entry in self._entries:
+                self._entries.remove(entry)
+                heapq.heapify(self._entries)
+
+        return cancel
+
+    def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._entries and self._entries[0][0] <= end:
+            self.now, _, callback = heapq.heappop(self._entries)
+            callback()
+        self.now = end
+
+    @property
+    def waiting(self) -> int:
+        return len(self._entries)
 
 
 class ScriptedPipe(Transport):

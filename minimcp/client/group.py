@@ -19,6 +19,7 @@ from typing import (
     overload,
 )
 
+from ..engine.limits import check_interval
 from ..engine.pool import Pool, waiting
 from ..errors import (
     Cancelled,
@@ -312,6 +313,7 @@ def connect_all(
     wanted_revisions(
         keywords.get("revision", "auto")
     )  # what is wrong for every server is the caller's mistake
+    check_interval("ping_interval", keywords.get("ping_interval"))
     servers = read_servers(config)
     cancel = keywords.pop("cancel", None)
     works = {name: partial(connect, name, config=servers, **keywords) for name in servers.names}

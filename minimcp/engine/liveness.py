@@ -70,11 +70,15 @@ class Pinger:
         self._cancel: Callable[[], object] = int
 
     def start(self) -> Pinger:
-        """Send the first ping after one interval."""
+        """Send the first ping after one interval, whatever happened before."""
+        self._is_idle()
+        self._call_back()
+        return self
+
+    def _call_back(self) -> None:
         with self._lock:
             if not self._stopped:
                 self._cancel = self._timer.after(self._interval, self._tick)
-        return self
 
     def stop(self) -> None:
         """Send no more pings. Idempotent."""
@@ -108,7 +112,7 @@ class Pinger:
         else:
             self._failures = 0
             self._ping_again()
-        self.start()
+        self._call_back()
 
     def _has_failed(self) -> bool:
         """Return whether the last ping has no response, and stop waiting for one."""

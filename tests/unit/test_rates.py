@@ -3,9 +3,8 @@ above their rate."""
 
 from __future__ import annotations
 
-import heapq
 import threading
-from typing import Any, Callable, List, Tuple
+from typing import Any, List
 
 import pytest
 from hypothesis import given, strategies as st
@@ -13,49 +12,14 @@ from hypothesis import given, strategies as st
 from minimcp.engine.rates import NotificationRate, Rate, RateLimiter, whole_seconds
 from minimcp.engine.timer import LOOK_SECONDS
 
-from ..scripted import Task, wait_for
-
-
-class Clock:
-    """A clock and a timer that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._entries: List[Tuple[float, int, Callable[[], object]]] = []
-        self._count = 0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
-        self._count += 1
-        entry = (self.now + seconds, self._count, callback)
-        heapq.heappush(self._entries, entry)
-
-        def cancel() -> None:
-            if entry in self._entries:
-                self._entries.remove(entry)
-                heapq.heapify(self._entries)
-
-        return cancel
-
-    def advance(self, seconds: float) -> None:
-        end = self.now + seconds
-        while self._entries and self._entries[0][0] <= end:
-            self.now, _, callback = heapq.heappop(self._entries)
-            callback()
-        self.now = end
-
-    @property
-    def waiting(self) -> int:
-        return len(self._entries)
+from ..scripted import ScriptedClock, Task, wait_for
 
 
 @pytest.mark.parametrize(("rate", "burst"), [
     (0.001, 1), (0.5, 1), (1, 1), (1.5, 1), (2, 2), (2.5, 2), (3, 3), (7, 7), (10, 10), (1000, 1000),
 ])  # fmt: skip
 def test_a_client_may_send_at_once_what_it_may_send_in_a_second(rate: float, burst: int) -> None:
-    clock = Clock()
+    clock = ScriptedClock()
     limiter = RateLimiter(Rate(rate), clock=clock)
     for start in (0.0, 1e6):
         clock.now += start
@@ -73,7 +37,7 @@ def test_a_client_may_send_at_once_what_it_may_send_in_a_second(rate: float, bur
     st.lists(st.floats(0, 5), min_size=1, max_size=60),
 )
 def test_no_window_has_more_events_than_its_seconds_allow(rate: float, pauses: List[float]) -> None:
-    clock = Clock()
+    clock = ScriptedClock()
     limiter = RateLimiter(Rate(rate), clock=clock)
     taken: List[float] = []
     for pause in pauses:
@@ -87,7 +51,7 @@ def test_no_window_has_more_events_than_its_seconds_allow(rate: float, pauses: L
 
 
 def test_buckets_of_clients_that_left_are_dropped() -> None:
-    clock = Clock()
+    clock = ScriptedClock()
     limiter = RateLimiter(Rate(2), clock=clock)
     for number in range(1000):
         limiter.take(number)
@@ -98,7 +62,7 @@ def test_buckets_of_clients_that_left_are_dropped() -> None:
 
 
 def test_the_table_is_bounded() -> None:
-    limiter = RateLimiter(Rate(0.001), clock=Clock(), max_clients=10)
+    limiter = RateLimiter(Rate(0.001), clock=ScriptedClock(), max_clients=10)
     for number in range(1000):
         assert limiter.take(number) == 0.0
         assert len(limiter) <= 10
@@ -106,7 +70,7 @@ def test_the_table_is_bounded() -> None:
 
 
 def test_threads_share_a_bucket() -> None:
-    limiter = RateLimiter(Rate(50), clock=Clock())
+    limiter = RateLimiter(Rate(50), clock=ScriptedClock())
     tasks = [Task(lambda: [limiter.take("a") for _ in range(20)]) for _ in range(8)]
     waits = [wait for task in tasks for wait in task.result()]
     assert waits.count(0.0) == 50
@@ -122,7 +86,7 @@ class Notified:
     """A request's notifications at a rate, on a clock that the test moves."""
 
     def __init__(self, rate: float) -> None:
-        self.clock = Clock()
+        self.clock = ScriptedClock()
         self.lock = threading.RLock()
         timer: Any = self.clock
         self.rate = NotificationRate(Rate(rate), self.lock, clock=self.clock, timer=timer)
