@@ -337,7 +337,8 @@ class ResponseSink(Sink):
         try:
             if writer is not None and not self._begun:
                 self._begun = True
-                writer.begin(200, [*STREAM_HEADERS, *self.headers])
+                status, more = self._rejection() or (200, ())
+                writer.begin(status, [*STREAM_HEADERS, *more, *self.headers])
                 if self._primed:
                     writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
             if writer is not None and data:
@@ -347,6 +348,14 @@ class ResponseSink(Sink):
             self.writer = None
             if self._store is None:
                 raise
+
+    def _rejection(self) -> Optional[tuple[int, tuple[tuple[str, str], ...]]]:
+        """Return the status and a header if the client exceeded its rate with every request;
+        otherwise None."""
+        waits = [each.retry_after or 0.0 for each in self.incoming]
+        if not waits or min(waits) == 0.0:
+            return None
+        return 429, (("Retry-After", str(whole_seconds(*waits))),)
 
     def keep_alive(self, seconds: float) -> None:
         """Send a comment if nothing was sent for so long; never waits for another writer or the
@@ -401,10 +410,8 @@ class ResponseSink(Sink):
                     status = STATUS.get(int(found[1]), 200) if found else 200
                     if self._asked_in_vain and _is_error(line):
                         status = 406
-                    waits = [each.retry_after or 0.0 for each in self.incoming]
-                    if waits and min(waits) > 0:  # the client exceeded its rate
-                        status = 429
-                        headers.append(("Retry-After", str(whole_seconds(*waits))))
+                    status, more = self._rejection() or (status, ())
+                    headers.extend(more)
                 self.writer.send(status, [*headers, *self.headers], line)
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)

@@ -150,6 +150,21 @@ def test_over_http_the_status_says_so(revision: str, json_response: bool) -> Non
     made.server.close()
 
 
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_client_that_takes_only_event_streams(counted: Counted, revision: str) -> None:
+    core = core_of(counted.server)
+    accept = {"Accept": "text/event-stream"}
+    if revision == R5:
+        responses = [serve(core, call("work", headers=accept)) for _ in range(2)]
+    else:
+        shaken = Shaken(core, revision)
+        body = message("tools/call", {"name": "work"})
+        responses = [shaken.send(body, **accept) for _ in range(2)]
+    assert [each.status for each in responses] == [200, 429]
+    assert responses[1].headers["Retry-After"] == "1000"
+    assert responses[1].messages[-1]["result"]["isError"] is True
+
+
 def test_over_wsgi_and_as_a_function(counted: Counted) -> None:
     def wsgi(address: str) -> str:
         request = call("work")
