@@ -275,11 +275,16 @@ class ProtocolViolation(McpError):
     Args:
         rule: What it should have done.
         message: What it sent instead, as it was decoded; None when that is not known.
+
+    Attributes:
+        result: The `CallToolResult` whose structured content does not match the tool's output
+            schema, or whose schema cannot be checked; None for any other violation.
     """
 
     def __init__(self, rule: str, message: Any = None) -> None:
         super().__init__(rule)
         self.rule, self.peer_message = rule, message
+        self.result: Optional[CallToolResult] = None
 
 
 class SkillError(McpError):

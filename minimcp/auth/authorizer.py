@@ -154,6 +154,12 @@ class Authorizer:
         self._lock = threading.Lock()
         self._owner: Optional[int] = None
 
+    @property
+    def access_token(self) -> str:
+        """The token that is sent now; empty without one."""
+        token = self._token
+        return "" if token is None else token.access_token
+
     # ------------------------------------------------------------ for each request
 
     def authorize(

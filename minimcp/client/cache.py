@@ -11,10 +11,10 @@ import threading
 import time
 from functools import cached_property
 from sys import getsizeof
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 from .. import schema
-from ..errors import ProtocolViolation, logger
+from ..errors import ProtocolViolation, logger, one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import Revision
@@ -62,28 +62,34 @@ class Key(NamedTuple):
     uri: Optional[str]
     # All of them, as JSON with sorted members.
     params: str
+    # Who the server has authorized, as `ClientSession.identity` names it.
+    identity: str = ""
 
     @classmethod
-    def of(cls, revision: Revision, method: str, params: Mapping[str, Json]) -> Optional[Key]:
+    def of(
+        cls, revision: Revision, method: str, params: Mapping[str, Json], identity: str = ""
+    ) -> Optional[Key]:
         """The key of a request; None where no result is kept. Raises ValueError, TypeError: The
         params are no JSON."""
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
         if not isinstance(uri, str):
-            return cls(revision.name, method, None, to_json(dict(sorted(params.items()))))
+            text = to_json(dict(sorted(params.items())))
+            return cls(revision.name, method, None, text, identity)
         # A server may see the case of a value in the host, as in "greeting://Ada".
         params = {**params, "uri": normalize_uri(uri, keep_values=True)}
-        return cls(revision.name, method, normalize_uri(uri), to_json(dict(sorted(params.items()))))
+        text = to_json(dict(sorted(params.items())))
+        return cls(revision.name, method, normalize_uri(uri), text, identity)
 
 
 class Cache:
     """Results of one server for one user, as JSON text, so that each caller gets a copy.
     Thread-safe.
 
-    It belongs to one client, so private and public results are kept alike. There is no timer: a
-    stale entry is dropped when it is asked for; when there is no more room, the entry that was not
-    used for longest is dropped.
+    It belongs to one client, and each key to one access token, so private and public results are
+    kept alike. There is no timer: a stale entry is dropped when it is asked for; when there is no
+    more room, the entry that was not used for longest is dropped.
 
     Args:
         max_bytes: How many bytes of memory results and their keys may take in all; None means no
@@ -185,13 +191,16 @@ class OutputCheck:
         self.wraps = shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True
 
     @cached_property
-    def problem(self) -> Callable[[Any], Optional[schema.Mismatch]]:
-        """What is wrong with a value; None when it fits."""
+    def problem(self) -> Callable[[Any], Union[schema.Mismatch, str, None]]:
+        """Return what is wrong with a value, or why its schema cannot be checked; None if it fits."""
         try:
             return schema.compile_peer_check(self._shape, where=f"{self._name} output")
-        except (ImportError, ValueError) as error:
+        except ImportError as error:  # the schema may be fine: a package is missing here
             log.warning("results of %s are handed over unchecked: %s", self._name, error)
             return lambda value: None
+        except ValueError as error:
+            why = f"it cannot be checked: {error}"
+            return lambda value: why
 
 
 class OutputSchemas:
@@ -204,9 +213,13 @@ class OutputSchemas:
 
     def __init__(self) -> None:
         self._checks: dict[str, Optional[OutputCheck]] = {}
+        # Whether each listed tool runs as a task, as in `Tool.task`.
+        self.task_support: Mapping[str, Optional[str]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
         """Take in a fresh list of tools."""
+        tools = list(tools)
+        self.task_support = {tool.name: tool.task for tool in tools}
         self._checks = {
             tool.name: None
             if tool.output_schema is None
@@ -214,7 +227,9 @@ class OutputSchemas:
             for tool in tools
         }
 
-    def fill_in(self, name: str, result: CallToolResult, *, wraps: bool) -> bool:
+    def fill_in(
+        self, name: str, result: CallToolResult, *, wraps: bool, validate: bool = True
+    ) -> bool:
         """Check a result against the tool's output schema and set its ``value``.
 
         Args:
@@ -222,30 +237,26 @@ class OutputSchemas:
             result: That is no error.
             wraps: Whether it may hold a wrapped value of a tool that no list has named: only its
                 schema would tell.
+            validate: Whether it is checked.
 
         Returns:
             False where it may, so that the tools have to be listed first.
 
         Raises:
-            ProtocolViolation: The structured content does not fit, or is missing though a schema
-                was declared.
+            ProtocolViolation: The structured content does not fit, its schema cannot be checked, or
+                it is missing though a schema was declared. ``result`` is the result.
         """
         checks, structured = (
             self._checks,
             vars(result)["structured_content"],
         )  # ABSENT where there is none
         check = checks.get(name)
+        violation = None
         if check is not None:
-            if structured is ABSENT:
-                raise ProtocolViolation(
-                    f"{name} declares an output schema, and its result has no structured content"
-                )
-            problem = check.problem(structured)
-            if problem is not None:
-                raise ProtocolViolation(
-                    f"the result of {name} breaks its output schema: {problem}", structured
-                )
-            if check.wraps and isinstance(structured, dict):
+            if validate:
+                violation = _violation(name, check, structured)
+            wrapped = check.wraps and isinstance(structured, dict) and "result" in structured
+            if wrapped:
                 structured = structured["result"]
         elif (
             wraps
@@ -260,4 +271,25 @@ class OutputSchemas:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):
             result.value = result.text
+        if violation is not None:
+            violation.result = result
+            raise violation
         return True
+
+
+def _violation(name: str, check: OutputCheck, structured: Any) -> Optional[ProtocolViolation]:
+    """Return what is wrong with the structured content of a result; None if it fits."""
+    if structured is ABSENT:
+        return ProtocolViolation(
+            f"{name} declares an output schema, and its result has no structured content"
+        )
+    problem = check.problem(structured)
+    if problem is None:
+        return None
+    if isinstance(problem, str):
+        way = "call_tool(..., validate=False) returns the result without a check"
+        text = f"the output schema of {one_line(name)}: {problem}. {way}"
+        return ProtocolViolation(text, structured)
+    return ProtocolViolation(
+        f"the result of {name} breaks its output schema: {problem}", structured
+    )

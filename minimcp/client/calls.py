@@ -30,7 +30,7 @@ from ..errors import (
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Failure, Json, size_of
 from ..types.base import Faults, Wire
-from .cache import USES, Key
+from .cache import CACHEABLE, USES, Key
 from .host import Answerer, Result
 from .reconnect import Reconnector
 from .session import (
@@ -329,7 +329,10 @@ class Call:
         if cache not in USES:
             raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
         kept, era = self._host.cache, self.session.era
-        key = None if cache == "bypass" else Key.of(era.revision, method, params)
+        identify = self.session.identity
+        key = None
+        if cache != "bypass" and method in CACHEABLE and era.revision.cache_hints:
+            key = Key.of(era.revision, method, params, identify())
         if key is None:
             return self.request(method, params, on_progress, raw=raw)
         check_token(self.cancel)
@@ -341,7 +344,8 @@ class Call:
         result = self.request(method, params, on_progress, raw=True)
         if result.get("resultType") == INPUT_REQUIRED:
             return result if raw else self.request(method, params, on_progress, first=result)
-        if Key.of(era.revision, method, params) == key:  # the server may have changed its revision
+        # Meanwhile the server may have changed its revision, and the client its access token.
+        if Key.of(era.revision, method, params, identify()) == key:
             kept.keep(key, result, mark)
         return result
 

@@ -128,14 +128,22 @@ class Client:
     Args:
         sessions: Its session, and those that may follow.
         send_shutdown: Whether `close` sends `shutdown`, where a session is open.
+        validate_results: Whether structured results are checked, unless a call says otherwise.
     """
 
-    def __init__(self, sessions: Reconnector, *, send_shutdown: bool = False) -> None:
+    def __init__(
+        self,
+        sessions: Reconnector,
+        *,
+        send_shutdown: bool = False,
+        validate_results: bool = True,
+    ) -> None:
         if not hasattr(sessions, "host"):
             raise TypeError(
                 f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}"
             )
         self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
+        self._validate_results = validate_results
         _open_clients.add(self)
 
     # ------------------------------------------------------------ what is known of the server
@@ -339,6 +347,7 @@ class Client:
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
+        validate: Optional[bool] = None,
         **misplaced: NoReturn,
     ) -> CallToolResult:
         """Call a tool. Arguments and errors as `Client.request`, and:
@@ -354,11 +363,15 @@ class Client:
                 None asks for none.
             raise_on_error: False returns a result that says that the tool failed, instead of
                 raising.
+            validate: Whether a structured result is checked against the tool's output schema, if
+                the tool was listed; None does as `connect` was told.
 
         Raises:
             ToolError: The tool failed; ``result`` is what it said.
             InvalidParams: The server has no such tool, or does not take these arguments.
             CapabilityNotSupported: The server declares no tools.
+            ProtocolViolation: The structured result does not match the tool's output schema, or
+                the schema cannot be checked. ``result`` is the result.
 
         Where a revision wraps values, the tools are listed once if they have not been: only the
         schema of a tool tells whether its ``{"result": ...}`` is a wrapping, which ``value`` is
@@ -367,8 +380,9 @@ class Client:
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
         call = Call(self._sessions, timeout, cancel, "tools")
-        params = self._call_params(name, arguments)
-        return self._carry_out(call, params, None, on_progress, raise_on_error)
+        validate = self._validates(validate)
+        params = self._with_task(call, self._call_params(name, arguments))
+        return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
         """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
@@ -378,6 +392,17 @@ class Client:
             raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
         return params
 
+    def _validates(self, validate: Optional[bool]) -> bool:
+        expect(validate, (bool, type(None)), "validate is True, False or None")
+        return self._validate_results if validate is None else validate
+
+    def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
+        """Return the params of a call, with ``task`` if the server lists the tool as one that runs
+        as a task only."""
+        support = call.session.schemas.task_support.get(str(params["name"]))
+        is_core = call.session.era.peer.supports("tasks.requests.tools.call")
+        return {**params, "task": {}} if support == "required" and is_core else params
+
     def _carry_out(
         self,
         call: Call,
@@ -385,6 +410,7 @@ class Client:
         first: Optional[Outcome],
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
+        validate: bool = True,
     ) -> CallToolResult:
         """Go on with a call of a tool until there is a result, from what came of it already; None
         sends it first."""
@@ -413,7 +439,7 @@ class Client:
             except BaseException:
                 task.give_up()
                 raise
-        return self._typed(call, params["name"], result, raise_on_error)
+        return self._typed(call, params["name"], result, raise_on_error, validate)
 
     def _as_task_only(self, call: Call, name: str) -> bool:
         """Whether the server lists a tool as one that runs as a task only."""
@@ -425,11 +451,17 @@ class Client:
         )
 
     def _typed(
-        self, call: Call, name: Optional[str], result: Params, raise_on_error: bool
+        self,
+        call: Call,
+        name: Optional[str],
+        result: Params,
+        raise_on_error: bool,
+        validate: Optional[bool] = None,
     ) -> CallToolResult:
         """The result of a call of a tool as an object; None for a tool whose name is not known."""
         typed = call.read("tools/call", CallToolResult, result)
         schemas = call.session.schemas
+        validate = self._validates(validate)
         if typed.is_error:
             if raise_on_error:
                 failed = ToolError(typed.text or f"{name} failed", content=typed.content)
@@ -438,7 +470,10 @@ class Client:
         elif name is None:
             schemas.fill_in("", typed, wraps=False)
         elif not schemas.fill_in(
-            name, typed, wraps=call.session.era.revision.structured == "object"
+            name,
+            typed,
+            wraps=call.session.era.revision.structured == "object",
+            validate=validate,
         ):
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
@@ -448,7 +483,7 @@ class Client:
                 log.warning(
                     "what %s returned may be wrapped, and its schema cannot be had: %s", name, error
                 )
-            schemas.fill_in(name, typed, wraps=False)
+            schemas.fill_in(name, typed, wraps=False, validate=validate)
         return typed
 
     @overload
@@ -459,6 +494,7 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
+        validate: Optional[bool] = None,
     ) -> list[CallToolResult]: ...
     @overload
     def call_tools(
@@ -468,6 +504,7 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
+        validate: Optional[bool] = None,
     ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
         self,
@@ -476,6 +513,7 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
+        validate: Optional[bool] = None,
     ) -> Any:
         """Send many calls at once, from this thread, and return their results in the order of the
         calls.
@@ -486,6 +524,7 @@ class Client:
             cancel: Ends all of them.
             return_exceptions: True puts an exception in the place of its result; False raises the
                 first one in order, when all calls have ended.
+            validate: As for `call_tool`.
 
         Raises:
             McpError: As `call_tool`, unless ``return_exceptions``.
@@ -498,7 +537,8 @@ class Client:
                 raise TypeError(
                     f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
                 )
-        params = [self._call_params(*each) for each in pairs]
+        validate = self._validates(validate)
+        params = [self._with_task(call, self._call_params(*each)) for each in pairs]
         outcomes: list[Optional[Outcome]] = [
             *call.session.request_all("tools/call", params, call.deadline, cancel)
         ]
@@ -518,7 +558,7 @@ class Client:
                 part = call.within(
                     None, token
                 )  # its deadline is paused only while the host answers this one
-                work = partial(self._carry_out, part, one, first)
+                work = partial(self._carry_out, part, one, first, validate=validate)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 if (
                     asks or first is None or isinstance(first, NOT_RUN)
@@ -556,6 +596,9 @@ class Client:
             CapabilityNotSupported: The server runs nothing as a task, or this client was not told
                 to declare that it knows tasks.
             MethodNotFound: It does not run this tool as one.
+
+        With a handshake the tools are listed once if they have not been: only a tool that declares
+        it may be called as a task.
         """
         from .tasks import Task, need_tasks
 
@@ -563,6 +606,7 @@ class Client:
         need_tasks(call)
         params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
+            self._need_task_support(call, name)
             asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
             return Task.read(
                 self, call.request("tools/call", {**params, "task": asked}).get("task"), name
@@ -573,6 +617,21 @@ class Client:
             if result.get("resultType") == "task"
             else Task(self, "", name, result)
         )
+
+    def _need_task_support(self, call: Call, name: str) -> None:
+        """Raise MethodNotFound if the server does not list a tool as one that runs as a task."""
+        schemas = call.session.schemas
+        if name not in schemas.task_support:
+            try:
+                self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
+            except McpError as error:  # the server decides
+                log.warning("whether %s runs as a task is not known: %s", name, error)
+                return
+        if schemas.task_support.get(name) is None:
+            raise MethodNotFound(
+                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the server "
+                "lists it: use call_tool"
+            )
 
     def task(self, id: str) -> Task:
         """A task that was started before, maybe by another process; nothing is asked.

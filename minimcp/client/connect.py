@@ -135,6 +135,7 @@ def connect(
     restart: bool = False,
     ping_interval: Optional[float] = None,
     cache: bool = True,
+    validate_results: bool = True,
     handlers: Any = None,
     on_log: Optional[Callable[[LogMessage], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
@@ -188,6 +189,8 @@ def connect(
             is not pinged.
         cache: Whether lists, reads and `server/discover` are kept as long as the server says that
             they stay true.
+        validate_results: Whether structured results are checked against the output schemas of tools
+            that were listed. A call can say otherwise by ``validate=``.
         handlers: An object with any of the functions that follow, by the same names; None has none.
             Each call of them runs in its own copy of the `contextvars` context of this call.
         on_log: Called with each log message of the server, one at a time, on one thread, as all
@@ -249,7 +252,7 @@ def connect(
                 f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)"
             )
         refuse_options("connect(...)", [name], connect)
-    for name in ("restart", "cache", "send_shutdown"):
+    for name in ("restart", "cache", "send_shutdown", "validate_results"):
         expect(given[name], bool, f"{name} is True or False")
     expect(
         extensions,
@@ -316,7 +319,7 @@ def connect(
         raise
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
-    return Client(sessions, send_shutdown=send_shutdown)
+    return Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
 
 
 # ------------------------------------------------------------ connecting

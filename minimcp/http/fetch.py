@@ -19,6 +19,7 @@ import threading
 import time
 from base64 import b64decode
 from contextlib import closing, suppress
+from hashlib import sha256
 from html import escape
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urljoin, urlsplit
@@ -681,6 +682,34 @@ class Fetcher:
         self._adapter.cert_verify(pool, prepared.url, settings["verify"], settings["cert"])
         found = self._pools[url] = pool, self._adapter.request_url(prepared, settings["proxies"])
         return found
+
+    def identity(self) -> str:
+        """Return a digest of the credentials that the next request is sent with; empty without any.
+
+        Raises:
+            AuthorizationError: The callable or the AuthBase failed.
+        """
+        secret = ""
+        if self._authorizer is not None:
+            secret = self._authorizer.access_token
+        elif self._has_auth_object:
+            secret = self._credentials_of_object()
+        elif self._auth is not None:
+            secret = self._token()
+        return sha256(secret.encode()).hexdigest() if secret else ""
+
+    def _credentials_of_object(self) -> str:
+        auth: Any = self._auth
+        # Digest authentication writes other headers each time.
+        if hasattr(auth, "username") and hasattr(auth, "password"):
+            return f"{auth.username!r} {auth.password!r}"
+        try:
+            headers = self._prepared("GET", self._url, auth=auth).headers
+        except Exception as error:
+            raise AuthorizationError(
+                f"{self.shown}: {type(auth).__name__}: {describe(error)}"
+            ) from error
+        return repr(sorted(headers.items()))
 
     def _token(self) -> str:
         if isinstance(self._auth, str):

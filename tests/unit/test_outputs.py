@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minimcp import CallToolResult, Text, Tool, schema
+from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
 from minimcp.client.cache import OutputSchemas as OutputChecks
 
 NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
@@ -45,8 +45,8 @@ def test_our_wrapping_and_that_of_fastmcp_are_taken_off(mark: str) -> None:
     }
 
 
-@pytest.mark.parametrize("error", [ImportError("no jsonschema"), ValueError("no schema")])
-def test_what_cannot_be_checked_is_handed_over_with_one_warning(
+@pytest.mark.parametrize("error", [ImportError("no jsonschema")])
+def test_without_a_checker_a_result_is_handed_over_with_one_warning(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*arguments: Any, **keywords: Any) -> Any:
@@ -62,6 +62,49 @@ def test_what_cannot_be_checked_is_handed_over_with_one_warning(
     assert [record.getMessage() for record in caplog.records] == [
         f"results of od\\nd are handed over unchecked: {error}"
     ]
+
+
+@pytest.mark.requirement("M:SCH-2", "M:SCH-6")
+@pytest.mark.parametrize("shape", [
+    {"$schema": "http://json-schema.org/draft-03/schema#"},
+    {"$schema": "https://example.com/own"},
+    {"$schema": 5},
+    {"$ref": "https://example.com/schema.json"},
+    {"$ref": "#/$defs/missing"},
+    {"properties": {"result": {"$ref": "other.json#/x"}}},
+    {"type": "nonsense"},
+])  # fmt: skip
+@pytest.mark.parametrize("wrapping", [{}, {"x-minimcp-wrapped": True}])
+def test_a_schema_that_cannot_be_checked_is_a_violation_that_has_the_result(
+    shape: Any, wrapping: Any
+) -> None:
+    made = checks({**shape, **wrapping})
+    for _ in range(2):
+        result = CallToolResult([], structured_content={"result": 3.5})
+        with pytest.raises(
+            ProtocolViolation, match="cannot be checked: .* validate=False"
+        ) as caught:
+            made.fill_in("tool", result, wraps=True)
+        assert caught.value.result is result
+        assert result.value == (3.5 if wrapping else {"result": 3.5})
+        assert made.fill_in("tool", result, wraps=True, validate=False)
+
+
+def test_a_result_that_does_not_match_is_kept() -> None:
+    made = checks(NUMBER)
+    for structured in ({"result": "one"}, {}, 5):
+        result = CallToolResult([], structured_content=structured)
+        with pytest.raises(ProtocolViolation, match="breaks its output schema") as caught:
+            made.fill_in("tool", result, wraps=True)
+        assert caught.value.result is result and result.value == structured
+        unchecked = CallToolResult([], structured_content=structured)
+        assert made.fill_in("tool", unchecked, wraps=True, validate=False)
+        assert unchecked.value == structured
+    missing = CallToolResult([])
+    with pytest.raises(ProtocolViolation, match="no structured content") as caught:
+        made.fill_in("tool", missing, wraps=True)
+    assert caught.value.result is missing
+    assert made.fill_in("tool", missing, wraps=True, validate=False)
 
 
 def test_a_list_that_comes_while_a_result_is_read_does_not_leave_the_wrapping_on() -> None:
