@@ -92,7 +92,7 @@ def from_address(request: HttpRequest, address: Optional[str]) -> HttpRequest:
 # ------------------------------------------------------------ tool calls
 
 
-@requirement("TOOL-35", "M:SEC-2")
+@requirement("TOOL-35", "M:TOOL-17", "M:SEC-2")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_call_above_the_rate_fails_and_its_handler_does_not_start(
     counted: Counted, revision: str
@@ -124,7 +124,7 @@ def test_over_stdio(revision: str) -> None:
     assert [isinstance(each, minimcp.ToolError) for each in results] == [False, True, True]
 
 
-@requirement("TOOL-35", "M:SEC-2")
+@requirement("TOOL-35", "M:TOOL-17", "M:SEC-2")
 @pytest.mark.parametrize("json_response", [False, True])
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_over_http_the_status_says_so(revision: str, json_response: bool) -> None:

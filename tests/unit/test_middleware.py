@@ -169,7 +169,6 @@ def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
     }
 
 
-@pytest.mark.requirement("M:SEC-2")
 @pytest.mark.parametrize("revision", [R3, R5])
 def test_it_stands_in_for_every_kind_of_handler(revision: str) -> None:
     server: Any = served()
