@@ -74,7 +74,7 @@ from ..protocol.messages import (
 )
 from .batch import Batch, why_no_batch
 from .limits import Limits
-from .liveness import Pinger
+from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
 from .requests import (
     Calls,
@@ -409,7 +409,7 @@ class Writer:
                 raise self._transport.lost(f"the peer took no byte for {seconds:g} s")
 
 
-class Connection(Sink):
+class Connection(Sink, Pinged):
     """One connection to one peer, and the sink of the requests that come by it. Thread-safe.
 
     Args:
@@ -460,9 +460,6 @@ class Connection(Sink):
             threading.Lock()
         )  # who closes it too must not overtake who tells the peer
         self._remark, self._odd_lines = "", 0
-        self._pinger: Optional[Pinger] = None
-        # Whether the peer has sent something other than responses since the pinger last looked.
-        self._was_active = False
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -526,7 +523,7 @@ class Connection(Sink):
             RpcError: It is a request of an array, and refused.
         """
         if type(message) is Request:
-            self._was_active = True
+            self.was_active = True
             try:
                 admitted = self._role.admit(message)
                 if admitted is None:
@@ -557,7 +554,7 @@ class Connection(Sink):
             if message.id is None or not self.calls.settle(message.id, ending):
                 log.debug("<-- an answer to %s, which nobody waits for", message.id)
         elif type(message) is Notification:
-            self._was_active = True
+            self.was_active = True
             self._notification(message)
         elif isinstance(message, list):
             self._array(message, frame)
@@ -682,34 +679,18 @@ class Connection(Sink):
     # ------------------------------------------------------------ pings
 
     def keep_alive(self, interval: Optional[float]) -> None:
-        """Ping the peer while the connection is idle; three failures in a row end the connection.
+        """Ping the peer every `interval` seconds; None, or a peer in memory: never."""
+        if interval is not None and not self.transport.in_memory:
+            self.start_pings(self.name, interval)
 
-        Args:
-            interval: Seconds between two pings; None sends none. In memory none are sent either.
-        """
-        if interval is None or self.transport.in_memory:
-            return
-        self._pinger = Pinger(
-            self.name,
-            interval,
-            self.calls,
-            is_idle=self._was_idle,
-            send=self._ping,
-            lose=self._lose,
-        ).start()
-        if self.ended:
-            self._pinger.stop()
+    def is_idle(self) -> bool:
+        return self.requests.are_idle()
 
-    def _was_idle(self) -> bool:
-        was_active, self._was_active = self._was_active, False
-        return self.calls.were_idle() and not was_active and self.requests.are_idle()
-
-    def _ping(self) -> Optional[PendingCall]:
+    def send_ping(self) -> Optional[PendingCall]:
         ping = self._role.ping()
         return None if ping is None else self.calls.ping(*ping)
 
-    def _lose(self, cause: ConnectionLost) -> None:
-        """End the connection with this cause. Never blocks."""
+    def lose(self, cause: ConnectionLost) -> None:
         self.calls.close(cause)
         self.pool.spawn(self.close)
 
@@ -740,8 +721,7 @@ class Connection(Sink):
             self._role.lost(cause)
         finally:
             self._ended.set()
-            if self._pinger is not None:
-                self._pinger.stop()
+            self.stop_pings()
 
     def _drain(self, deadline: Deadline) -> None:
         """End open streams, and wait until the running requests have finished and everything is

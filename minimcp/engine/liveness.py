@@ -26,41 +26,67 @@ log = logger("minimcp.liveness")
 MAX_FAILURES = 3
 
 
+class Pinged:
+    """A connection or session whose peer can be pinged.
+
+    Attributes:
+        calls: Our requests on it.
+        was_active: Set when the peer has sent something other than a response.
+        pinger: What pings the peer; None while nothing does.
+    """
+
+    calls: Calls
+    was_active = False
+    pinger: Optional[Pinger] = None
+
+    def start_pings(self, name: str, interval: float) -> None:
+        """Ping the peer every `interval` seconds while the connection `name` is idle. Idempotent."""
+        if self.pinger is None:
+            self.pinger = Pinger(self, name, interval).start()
+        if self.calls.cause is not None:
+            self.stop_pings()
+
+    def stop_pings(self) -> None:
+        """Send no more pings. Idempotent."""
+        if self.pinger is not None:
+            self.pinger.stop()
+
+    def is_idle(self) -> bool:
+        """Return whether no request of the peer is running."""
+        raise NotImplementedError
+
+    def send_ping(self) -> Optional[PendingCall]:
+        """Send a ping and return it; None if there is nobody to ping now. Never blocks.
+
+        Raises:
+            BaseException: The cause, if the connection has ended.
+        """
+        raise NotImplementedError
+
+    def lose(self, cause: ConnectionLost) -> None:
+        """End the connection with this cause. Never blocks."""
+        raise NotImplementedError
+
+
 class Pinger:
     """Pings the peer of one connection or session while nothing else happens there. Thread-safe.
 
     A ping fails if no response arrives before the next ping is due. An error is a response, too.
-    Everything here runs on the thread of the timer, so none of the functions may block.
+    Everything here runs on the thread of the timer, so no method of the target may block.
 
     Args:
-        name: The connection's, for messages.
+        target: What is pinged.
+        name: Its name, for messages.
         interval: Seconds between two pings.
-        calls: The calls of the connection.
-        is_idle: Returns whether nothing was sent or received since it was last called, and no call
-            is running. A ping does not count.
-        send: Sends a ping, which it adds to `calls`, and returns it; None if there is nobody to
-            ping now. Raises the cause if the connection has ended.
-        lose: Called with the cause after `MAX_FAILURES` failures in a row.
         timer: Calls back when the next ping is due; None means the timer of the process.
     """
 
     def __init__(
-        self,
-        name: str,
-        interval: float,
-        calls: Calls,
-        *,
-        is_idle: Callable[[], bool],
-        send: Callable[[], Optional[PendingCall]],
-        lose: Callable[[ConnectionLost], object],
-        timer: Optional[Timer] = None,
+        self, target: Pinged, name: str, interval: float, timer: Optional[Timer] = None
     ) -> None:
+        self._target = target
         self._name = name
         self._interval = interval
-        self._calls = calls
-        self._is_idle = is_idle
-        self._send = send
-        self._lose = lose
         self._timer = process_timer if timer is None else timer
         self._ping: Optional[PendingCall] = None
         self._failures = 0
@@ -74,6 +100,13 @@ class Pinger:
         self._is_idle()
         self._call_back()
         return self
+
+    def _is_idle(self) -> bool:
+        """Return whether nothing but pings was sent or received since the last time, and no call is
+        running."""
+        target = self._target
+        was_active, target.was_active = target.was_active, False
+        return target.calls.were_idle() and not was_active and target.is_idle()
 
     def _call_back(self) -> None:
         with self._lock:
@@ -106,7 +139,9 @@ class Pinger:
             if is_last:
                 self.stop()
                 pings = f"{MAX_FAILURES} pings in a row, {self._interval:g} s apart (ping_interval)"
-                self._lose(ConnectionLost(f"{self._name}: the peer did not respond to {pings}"))
+                self._target.lose(
+                    ConnectionLost(f"{self._name}: the peer did not respond to {pings}")
+                )
                 return
             self._ping_again()
         else:
@@ -119,7 +154,7 @@ class Pinger:
         ping, self._ping = self._ping, None
         if ping is None:
             return False
-        self._calls.settle(ping.id, Cancelled("the next ping is due"))
+        self._target.calls.settle(ping.id, Cancelled("the next ping is due"))
         if isinstance(ping.ending, (SessionGone, Busy)):
             return False
         return isinstance(
@@ -128,7 +163,7 @@ class Pinger:
 
     def _ping_again(self) -> None:
         try:
-            self._ping = self._send()
+            self._ping = self._target.send_ping()
         except Exception as error:
             log.debug("%s: no more pings: %s", self._name, error)
             self.stop()

@@ -6,10 +6,16 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import Any, Callable, Hashable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
 
+from ..errors import logger, one_line
 from .pool import renewed_in_fork
 from .timer import LOOK_SECONDS, Timer, timer
+
+if TYPE_CHECKING:
+    from .requests import IncomingRequest
+
+log = logger("minimcp.rates")
 
 # Maximum number of clients that a `RateLimiter` remembers. Beyond it the one that called least recently is
 # forgotten, so that invented clients cannot fill the memory.
@@ -164,6 +170,25 @@ class NotificationRate:
             if wait and self._cancel_timer is None:
                 self._cancel_timer = self._timer.after(wait, self._due)
         return not wait
+
+    def end(self, request: IncomingRequest, wait: bool) -> None:
+        """Send the report that is kept, and log how many log notifications were dropped.
+
+        Args:
+            request: The request, which is about to be answered.
+            wait: Whether this thread may wait for the peer.
+        """
+        self.flush(drop=request.cancelled, wait=wait)
+        dropped, self.dropped = self.dropped, 0
+        if dropped:
+            log.warning(
+                "%s %s: %d log notifications were dropped, because its handler sent more than %g "
+                "notifications per second (Limits.notification_rate)",
+                request.request.method,
+                one_line(request.request.params.get("name", "")),
+                dropped,
+                self.per_second,
+            )
 
     def flush(self, *, drop: bool = False, wait: bool = True) -> None:
         """Send the report that is kept, before the request is answered.

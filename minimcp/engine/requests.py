@@ -816,7 +816,8 @@ class Sink:
             line: The answer.
             wait: Whether this thread may wait for the peer.
         """
-        request.end_notifications(wait)
+        if request.notification_rate is not None:
+            request.notification_rate.end(request, wait)
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
@@ -871,6 +872,7 @@ class IncomingRequest(CancelToken):
         latest: The request that the handler answers: this one, or a later one that `continue_with`
             has put in its place. None while no request waits for the handler.
         context: What the handler runs in, a copy of the sink's context; None before it runs.
+        notification_rate: Limits the handler's progress and log notifications; None does not.
         retry_after: Seconds after which the client may send it again, if it was rejected because
             the client exceeded its rate; None otherwise.
         arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
@@ -888,7 +890,7 @@ class IncomingRequest(CancelToken):
     arrived = 0.0
     trace_context: Optional[dict[str, str]] = None
     _last_progress = float("-inf")
-    _notification_rate: Optional[NotificationRate] = None
+    notification_rate: Optional[NotificationRate] = None
 
     def __init__(
         self,
@@ -915,7 +917,7 @@ class IncomingRequest(CancelToken):
         per_second = None if server is None else server.limits.notification_rate
         if per_second is not None:
             lock = threading.RLock() if self.progress_token is None else self._progress_lock
-            self._notification_rate = NotificationRate(Rate(per_second), lock)
+            self.notification_rate = NotificationRate(Rate(per_second), lock)
 
     @property
     def principal(self) -> Optional[str]:
@@ -1043,31 +1045,8 @@ class IncomingRequest(CancelToken):
             latest.sink.send(encode(Notification(method, params)))
 
     def _may_send(self, method: str) -> bool:
-        rate = self._notification_rate
+        rate = self.notification_rate
         return rate is None or method != LOG_MESSAGE or rate.may_log()
-
-    def end_notifications(self, wait: bool) -> None:
-        """Send the progress report that is kept, and log how many log messages were dropped.
-
-        Called before the request is answered.
-
-        Args:
-            wait: Whether this thread may wait for the peer.
-        """
-        rate = self._notification_rate
-        if rate is None:
-            return
-        rate.flush(drop=self.cancelled, wait=wait)
-        dropped, rate.dropped = rate.dropped, 0
-        if dropped:
-            log.warning(
-                "%s %s: %d log notifications were dropped, because its handler sent more than %g "
-                "notifications per second (Limits.notification_rate)",
-                self.request.method,
-                one_line(self.request.params.get("name", "")),
-                dropped,
-                rate.per_second,
-            )
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
         """Report progress, if the caller asked for it; a report that does not increase is dropped.
@@ -1093,7 +1072,7 @@ class IncomingRequest(CancelToken):
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
             latest._last_progress = done
-            rate = latest._notification_rate
+            rate = latest.notification_rate
             if rate is None or rate.may_report(partial(latest._report_later, line)):
                 latest.sink.send(line)
 

@@ -175,7 +175,7 @@ class TaskRequest(IncomingRequest):
                 if total is not None:
                     told["total"] = total
                 post = partial(self._post, "notifications/progress", told)
-                rate = self._notification_rate
+                rate = self.notification_rate
                 if not self.finished and (rate is None or rate.may_report(post)):
                     post()
 
@@ -243,7 +243,8 @@ class _TaskSink(Sink):
 
     def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         """As `Sink.respond`."""
-        request.end_notifications(wait)
+        if request.notification_rate is not None:
+            request.notification_rate.end(request, wait)
         claimed = self.requests.claim(request)
         if claimed and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.limits import Limits
-from ..engine.liveness import Pinger
+from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..engine.requests import (
     Calls,
@@ -392,7 +392,7 @@ class _HttpCalls(Calls):
                 self._look_in(call.deadline.remaining())
 
 
-class HttpClientSession(ClientSession):
+class HttpClientSession(ClientSession, Pinged):
     """A connection over Streamable HTTP.
 
     Args:
@@ -416,9 +416,6 @@ class HttpClientSession(ClientSession):
     _reopens = True
     # Whether nothing is to be sent any more, not even what waits for the sender.
     _closed = False
-    _pinger: Optional[Pinger] = None
-    # Whether the server has sent something other than responses since the pinger last looked.
-    _was_active = False
 
     def __init__(
         self,
@@ -476,26 +473,18 @@ class HttpClientSession(ClientSession):
         return self._fetcher.identity()
 
     def keep_alive(self, interval: Optional[float]) -> None:
-        if interval is None:
-            return
-        self._pinger = Pinger(
-            self.name,
-            interval,
-            self.calls,
-            is_idle=self._was_idle,
-            send=self._send_ping,
-            lose=self._lose,
-        ).start()
-        if self.cause is not None:
-            self._pinger.stop()
+        if interval is not None:
+            self.start_pings(self.name, interval)
 
-    def _was_idle(self) -> bool:
-        was_active, self._was_active = self._was_active, False
-        return self.calls.were_idle() and not was_active and self._asked.are_idle()
+    def is_idle(self) -> bool:
+        return self._asked.are_idle()
 
-    def _send_ping(self) -> Optional[PendingCall]:
+    def send_ping(self) -> Optional[PendingCall]:
         ping = self.ping()
         return None if ping is None else self.calls.ping(*ping)
+
+    def lose(self, cause: ConnectionLost) -> None:
+        self._lose(cause)
 
     def stop(self, cause: Exception) -> None:
         for call in reversed(
@@ -561,8 +550,7 @@ class HttpClientSession(ClientSession):
             if self.cause is not None:
                 return
             self.calls.close(self._gone or cause)
-        if self._pinger is not None:
-            self._pinger.stop()
+        self.stop_pings()
         self.calls.forget_look()
         self._abort_aside()
         self._asked.abandon("the connection has ended")
@@ -919,18 +907,18 @@ class HttpClientSession(ClientSession):
                 ):  # of one on another stream
                     log.debug("<-- an answer to %s, which nobody waits for here", id)
             elif isinstance(message, Request):
-                self._was_active = True
+                self.was_active = True
                 self._admit(message, call, len(data))
             elif isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
             elif message.method == "notifications/progress":
-                self._was_active = True
+                self.was_active = True
                 if self.calls.progress(message.params) is call and call is not None:
                     call.report()
             elif message.method == "notifications/cancelled":
                 self._asked.cancel(message.params)
             else:
-                self._was_active = True
+                self.was_active = True
                 self.notified(message)
 
     def _decoded(self, data: bytes) -> Any:

@@ -962,7 +962,8 @@ class Endpoint(HttpService):
             return
         session.before_question()
         end = partial(self._end, session, "the client does not respond to pings")
-        session.keep_alive(interval, partial(self.pool.spawn, end))
+        session.end_silent = partial(self.pool.spawn, end)
+        session.start_pings(f"http: session {session.key}", interval)
 
     # ------------------------------------------------------------ the timer, and the end
 

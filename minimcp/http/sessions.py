@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, U
 
 from .. import errors
 from ..engine.connection import ConnectionRole
-from ..engine.liveness import Pinger
+from ..engine.liveness import Pinged
 from ..engine.pool import waiting
 from ..engine.rates import whole_seconds
 from ..engine.requests import Calls, IncomingRequest, Line, PendingCall, Sink
@@ -582,7 +582,7 @@ def _is_error(line: bytes) -> bool:
     return "error" in response or response["result"].get("isError") is True
 
 
-class Session:
+class Session(Pinged):
     """What is kept of one client. Thread-safe.
 
     Args:
@@ -597,10 +597,8 @@ class Session:
     shut = False
     # Where several processes share it: those that this one knows.
     shared: Any = None
-    # Pings the client, from its first stream for what belongs to no request on.
-    pinger: Optional[Pinger] = None
-    # Whether the client has sent something other than responses since the pinger last looked.
-    was_active = False
+    # Ends it, if its client does not respond to pings. Must not block.
+    end_silent: Callable[[], object]
     stream_numbers: Iterator[int]
 
     def __init__(
@@ -651,33 +649,18 @@ class Session:
 
     # ------------------------------------------------------------ pings
 
-    def keep_alive(self, interval: float, lose: Callable[[], object]) -> None:
-        """Ping the client from now on, while the session is idle and has a stream for that.
+    def is_idle(self) -> bool:
+        return not self.responses
 
-        Args:
-            interval: Seconds between two pings.
-            lose: Called when the client does not respond. It must not block.
-        """
-        if self.pinger is None:
-            self.pinger = Pinger(
-                f"http: session {self.key}",
-                interval,
-                self.calls,
-                is_idle=self._was_idle,
-                send=self._ping,
-                lose=lambda cause: lose(),
-            ).start()
-
-    def _was_idle(self) -> bool:
-        was_active, self.was_active = self.was_active, False
-        return not was_active and not self.responses and self.calls.were_idle()
-
-    def _ping(self) -> Optional[PendingCall]:
-        stream = self.unsolicited
+    def send_ping(self) -> Optional[PendingCall]:
         ping = self.role.ping()
+        stream = self.unsolicited
         if ping is None or stream is None or not stream.is_connected():
             return None
         return self.calls.through(stream.event, stream.post).ping(*ping)
+
+    def lose(self, cause: ConnectionLost) -> None:
+        self.end_silent()
 
     # ------------------------------------------------------------ what is no request
 
@@ -723,8 +706,7 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Let go of everything."""
-        if self.pinger is not None:
-            self.pinger.stop()
+        self.stop_pings()
         cause = ConnectionLost(f"http: {reason}")
         self.calls.close(cause)
         for response in list(self.responses):

@@ -540,7 +540,7 @@ def test_log_messages_above_the_rate_are_dropped_and_counted_once(
     noisy: Server, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: List[Any] = []
-    with caplog.at_level(logging.WARNING, "minimcp.requests"):
+    with caplog.at_level(logging.WARNING, "minimcp.rates"):
         with minimcp.connect(
             noisy, revision=revision, timeout=WAIT, on_log=lambda entry: told.append(entry.data)
         ) as client:

@@ -185,7 +185,7 @@ def test_whatever_the_server_sends_is_a_sign_of_life(clock: ScriptedClock, failu
         for sent in (notice("notifications/message", level="info", data=1), request("s1", "ping")):
             connection = client._sessions.newest._connection
             server.pipe.give(sent)
-            assert eventually(lambda connection=connection: connection._was_active)
+            assert eventually(lambda connection=connection: connection.was_active)
             clock.advance(INTERVAL)
         assert "ping" not in server.pipe.methods()
         clock.advance(INTERVAL)
@@ -532,6 +532,7 @@ def test_a_client_over_http_and_sse_is_pinged(clock: ScriptedClock, failures: An
     sse = sse_of(server)
     old = Old(sse)
     old.open()
+    assert eventually(lambda: clock.waiting), "the thread of its stream orders the first ping"
     clock.advance(INTERVAL)
     clock.advance(INTERVAL)
     old.writer.wait_for(lambda: any(each.get("method") == "ping" for each in old.said()))
