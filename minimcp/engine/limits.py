@@ -62,6 +62,13 @@ class Limits:
         notification_rate: Progress and log notifications per second for each request of a server;
             above it the newest progress is sent later, and log messages are dropped
             (`IncomingRequest`).
+        client_share: Fraction of each limit of a server that one principal may use, and that one
+            HTTP session may use, above 0 and at most 1: connections, requests, streams, sessions,
+            tasks, processes of `minimcp bridge` (`Shares`). At least 1 of each. The principal of
+            `Bearer.static` has none. None sets no share.
+        address_share: The same for one address of a peer over HTTP; one IPv6 network (/64) counts
+            as one address. It does not apply to this machine, to unix sockets, to
+            ``HttpOptions.trusted_proxies`` and under WSGI. None sets no share.
 
     Raises:
         TypeError: A value is no number.
@@ -83,9 +90,14 @@ class Limits:
     cache_bytes: Optional[int] = 16 * 1024 * 1024
     call_rate: Optional[float] = None
     notification_rate: Optional[float] = None
+    client_share: Optional[float] = 0.25
+    address_share: Optional[float] = 0.5
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            if field.name in _SHARES:
+                check_share(field.name, getattr(self, field.name))
+                continue
             check_number(
                 field.name,
                 getattr(self, field.name),
@@ -162,8 +174,25 @@ def check_interval(name: str, value: object) -> None:
         raise ValueError(f"{name} must be more than 0 seconds, not 0: None switches it off")
 
 
+def check_share(name: str, value: object) -> None:
+    """Check an option that is a fraction of a limit, or None.
+
+    Raises:
+        TypeError: The value is not a number.
+        ValueError: The value is not above 0 and at most 1.
+    """
+    way = "write a number above 0 and at most 1, such as 0.25, or None for no share"
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, not {value!r:.60}: {way}")
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, not {value}: {way}")
+
+
 _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
 _RATES = ("call_rate", "notification_rate")
+_SHARES = ("client_share", "address_share")
 _LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
 
 

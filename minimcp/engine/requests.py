@@ -61,6 +61,7 @@ from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, this_thread, waiting
 from .rates import NotificationRate, Rate
+from .shares import Place
 from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
@@ -662,6 +663,8 @@ class RunningRequests:
 
     def finish(self, request: IncomingRequest) -> None:
         """A request has run to its end, was refused, or waits for its answer without a thread."""
+        if request.place is not None:
+            request.place.leave()
         self._lock.acquire()
         try:
             self._queued_bytes -= request.size
@@ -875,6 +878,7 @@ class IncomingRequest(CancelToken):
         notification_rate: Limits the handler's progress and log notifications; None does not.
         retry_after: Seconds after which the client may send it again, if it was rejected because
             the client exceeded its rate; None otherwise.
+        place: Counts it among the requests of its client, until it has finished; None over stdio.
         arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
             end.
         trace_context: What its handler's calls carry on in their ``_meta``; None before the first
@@ -887,6 +891,7 @@ class IncomingRequest(CancelToken):
     timeout: Optional[Timeout] = None
     asker: Any = None
     retry_after: Optional[float] = None
+    place: Optional[Place] = None
     arrived = 0.0
     trace_context: Optional[dict[str, str]] = None
     _last_progress = float("-inf")
@@ -904,6 +909,7 @@ class IncomingRequest(CancelToken):
         batch: Optional[Batch] = None,
     ) -> None:
         self._callbacks = {}
+        self._questions: list[tuple[Calls, PendingCall]] = []
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
         self.server, self.headers, self.batch = server, headers, batch
         self.latest: Optional[IncomingRequest] = self
@@ -1122,6 +1128,7 @@ class IncomingRequest(CancelToken):
             self.check()
             requests = [(method, lambda id, params=params: params) for method, params in questions]
             pending = calls.start_all(requests)
+            self._questions += [(calls, call) for call in pending]
             deadline, results = Deadline(seconds), []
             if self.cancelled:  # it may have come between the check and the sending
                 withdraw()
@@ -1134,8 +1141,14 @@ class IncomingRequest(CancelToken):
         finally:
             forget()
             withdraw()  # what was asked together with a question that failed
+            self._questions = [each for each in self._questions if each[1] not in pending]
             if self.timeout is not None:
                 self.timeout.resume()
+
+    def end_questions(self, error: Exception) -> None:
+        """End the questions that wait for an answer. Never blocks, any thread."""
+        for calls, call in list(self._questions):
+            calls.end(call, error, tell=False)
 
     def wait_until_initialized(self) -> None:
         """Wait until the peer has sent `notifications/initialized`, or its request is cancelled.

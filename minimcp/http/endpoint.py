@@ -14,13 +14,14 @@ import threading
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import IncomingRequest, Route, RunningRequests
+from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.store import StoreUnavailable
 from ..engine.timer import Deadline, timer
 from ..errors import (
@@ -65,6 +66,7 @@ from .headers import (
     accepted_forms,
     accepts,
     is_json,
+    rejected,
     require,
 )
 from .options import HttpOptions
@@ -134,6 +136,7 @@ class HttpService:
     ) -> None:
         self._registry = registry
         self.options, self.bearer, self.closing = options, bearer, False
+        self.shares: Shares = registry.config.shares
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
@@ -236,6 +239,7 @@ class HttpService:
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
                 headers.principal = token.principal
+            headers.names = self.shares.names_of(headers.principal, None, writer.address)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -246,6 +250,8 @@ class HttpService:
                 error = HttpError(
                     503, "sessions cannot be read now: try again", again, code=errors.INTERNAL_ERROR
                 )
+            elif isinstance(error, ShareExceeded):
+                error = rejected(error)
             elif not isinstance(error, HttpError):
                 log.error("a request failed: %s", error, exc_info=error)
                 error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
@@ -436,12 +442,14 @@ class Endpoint(HttpService):
                 headers, isinstance(message, Request) and message.method == "initialize"
             )
             if isinstance(message, Request):
-                return (session, *self._within(message, session, revision))
+                return (session, *self._within(message, session, revision, headers))
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest(
                     "nothing was asked that this could be the answer to: no sessions are kept here"
                 )
             return session, None, None
+        except ShareExceeded as error:
+            raise rejected(error, id) from None
         except RpcError as error:
             status = (
                 400
@@ -599,7 +607,7 @@ class Endpoint(HttpService):
         return opened, revision or assumed
 
     def _within(
-        self, request: Request, session: Optional[Session], revision: Revision
+        self, request: Request, session: Optional[Session], revision: Revision, headers: Headers
     ) -> tuple[Peer, Route]:
         """What a request means in a session, or without any.
 
@@ -617,21 +625,28 @@ class Endpoint(HttpService):
         if opens:
             known, session.peer = session.peer, admitted[0]
             if known is None:
-                self._add(session)
+                self._add(session, headers)
         return admitted
 
-    def _add(self, session: Session) -> None:
+    def _add(self, session: Session, headers: Headers) -> None:
         """Take a new session in.
 
         Raises:
             HttpError: There are too many.
+            ShareExceeded: The client has too many.
             StoreUnavailable: It cannot be written.
         """
+        end = partial(self._end_silent, session)
+        most = self.options.max_sessions
+        session.place = self.shares.admit("sessions", most, headers.names, end)
         if isinstance(session, SharedSession):
-            session.save()
+            try:
+                session.save()
+            except BaseException:
+                session.place.leave()
+                raise
             self.keep(session)
             return
-        most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
             if len(self.sessions) >= most:
@@ -665,6 +680,13 @@ class Endpoint(HttpService):
                 unused = [each for each in older if self._unused(each, UNUSED_SECONDS)]
         for each in unused:
             self.end_here(each, "others are used more", UNUSED_SECONDS)
+
+    def _end_silent(self, session: Session) -> bool:
+        """End a session whose client has not begun, and return whether it has not."""
+        if session.initialized or session.responses:
+            return False
+        self._end(session, "others wait, and its client has not begun")
+        return True
 
     def end_behind(self, session: Session) -> None:
         """A session ends with its last response."""
@@ -741,6 +763,14 @@ class Endpoint(HttpService):
                 writer.end()
                 return
             raise
+        names = self._names(session, headers)
+        try:
+            writer.count_for(names)
+        except ShareExceeded as error:
+            id = message.id if isinstance(message, Request) else None
+            if session is not None and id is not None and message.method == "initialize":
+                self._end(session, error.message)
+            raise rejected(error, id) from None
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -758,17 +788,21 @@ class Endpoint(HttpService):
                 if listens and not streams:
                     raise InternalError("no streams are served on this way")
                 if listens:
-                    self.reserve(response)
-                if not peer.revision.handshake:
+                    response.place = self.reserve(response, names)
+                if peer.revision.handshake:
+                    writer.on_left(partial(response.detach, writer))
+                else:
                     writer.on_gone(response.lost)
                 self._start(message, peer, route, response, size, headers, self.pool.run)
             except RpcError as error:
                 self.requests.refused(message, error)
+                if isinstance(error, ShareExceeded):
+                    response.retry_after = error.retry_after
                 response.finish(encode(failure(message.id, error)))
             if not response.done:
                 response.serve()
         finally:
-            self._close_response(response, writer)
+            self._leave_response(response, writer)
 
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
@@ -783,6 +817,7 @@ class Endpoint(HttpService):
             raise HttpError(400, reason)
         for item in items if self.bearer is not None else ():
             self._check_scopes(item, headers)
+        writer.count_for(self._names(session, headers))
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -799,17 +834,18 @@ class Endpoint(HttpService):
         batch = Batch(response, refused, requests)
 
         def start(request: Request) -> None:
-            peer, route = self._within(request, session, revision)
+            peer, route = self._within(request, session, revision, headers)
             self._start(
                 request, peer, route, response, size // len(items), headers, self.pool.submit, batch
             )
 
         try:
+            writer.on_left(partial(response.detach, writer))
             batch.serve(start)
             if not response.done:
                 response.serve()
         finally:
-            self._close_response(response, writer)
+            self._leave_response(response, writer)
 
     def _start(
         self,
@@ -828,9 +864,14 @@ class Endpoint(HttpService):
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
-        response.requests.add(
-            incoming, key=id(incoming)
-        )  # an id may be used twice: each POST has its own response
+        self._admit_request(incoming, response, headers)
+        try:
+            # The id may be used twice: each POST has its own response.
+            response.requests.add(incoming, key=id(incoming))
+        except RpcError:
+            if incoming.place is not None:
+                incoming.place.leave()
+            raise
         response.incoming.append(incoming)
         if response.answered:  # the client has gone before that
             response.cancel(GONE)
@@ -842,6 +883,31 @@ class Endpoint(HttpService):
             incoming.run()
         else:
             run(incoming.run)
+
+    def _admit_request(
+        self, incoming: IncomingRequest, response: ResponseSink, headers: Headers
+    ) -> None:
+        """Count a request, unless it is answered at once.
+
+        Raises:
+            ShareExceeded: Too many of its client are running.
+        """
+        if incoming.route.immediate:
+            return
+        names = self._names(response.session, headers)
+        try:
+            incoming.place = self.shares.admit("requests", self._limits.requests, names)
+        except ShareExceeded as error:
+            incoming.retry_after = error.retry_after
+            incoming.finished = True
+            response.incoming.append(incoming)
+            raise
+
+    def _names(self, session: Optional[Session], headers: Headers) -> tuple[Name, ...]:
+        """Return the names by which a client is counted, as `Shares.names_of`."""
+        if session is None or self._limits.client_share is None:
+            return headers.names
+        return (*headers.names, ("session", session.key))
 
     def _open_response(
         self,
@@ -864,8 +930,18 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
+    def _leave_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
+        """Close a response, or leave that to its last handler if its connection was released."""
+        close = partial(self._close_response, response, writer)
+        if response.detached:
+            response.when_done(close)
+        else:
+            close()
+
     def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
+        if response.place is not None:
+            response.place.leave()
         # which know their response: it would be left to the garbage collector
         response.incoming.clear()
         session = response.session
@@ -878,14 +954,37 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(self, response: ResponseSink) -> None:
-        """Count a stream of change notifications. Raises InternalError: there are too many."""
+    def reserve(self, response: ResponseSink, names: Sequence[Name]) -> Place:
+        """Count a stream of change notifications of a client.
+
+        Raises:
+            ShareExceeded: The client has too many.
+            InternalError: There are too many.
+        """
+        place = self._admit_stream(response, names)
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
+                place.leave()
                 raise InternalError(
                     f"no more than {self._max_streams} streams may be open here (Limits.streams)"
                 )
             response.listens = True
+        return place
+
+    def _admit_stream(self, response: ResponseSink, names: Sequence[Name]) -> Place:
+        end = partial(self._end_idle_stream, response)
+        return self.shares.admit("streams", self._max_streams, names, end)
+
+    def _end_idle_stream(self, response: ResponseSink) -> bool:
+        """End a stream of change notifications on which nothing waits to be sent, and return whether
+        nothing does."""
+        if response.is_sending():
+            return False
+        response.listens = False
+        self._registry.subscriptions.end_streams(response)
+        if response.session is not None:
+            response.spawn(response.finish)
+        return True
 
     def _listening(self) -> int:
         return sum(each.listens for each in list(self._open.values()))
@@ -897,7 +996,10 @@ class Endpoint(HttpService):
         last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
         stream: Optional[ResponseSink] = None
+        place: Optional[Place] = None
+        names = self._names(session, headers)
         try:
+            writer.count_for(names)
             if last is None:
                 stream = ResponseSink(self, session, peer.revision, writer, pending=session.pending)
                 stream.open()
@@ -905,7 +1007,7 @@ class Endpoint(HttpService):
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
                     require(free, 409, "this session has such a stream already")
-                    self.reserve(stream)
+                    place = self.reserve(stream, names)
                     session.unsolicited = self._open[writer] = stream
                 if isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer)
@@ -944,12 +1046,18 @@ class Endpoint(HttpService):
                     "no event of this session has this id, or not any more (event_store)",
                 )
                 self._open[writer] = stream
+                if stream is session.unsolicited:
+                    place = self._admit_stream(stream, names)
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
+        except ShareExceeded:
+            raise
         except InternalError as error:
             raise HttpError(503, error.message) from None
         finally:
             self._open.pop(writer, None)
+            if place is not None:
+                place.leave()
             if isinstance(session, SharedSession):
                 session.shared.leave_stream(session, writer)
             with self._changed:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
+from ..engine.rates import whole_seconds
 from ..engine.requests import CancelToken
-from ..errors import INVALID_REQUEST
+from ..engine.shares import Name, ShareExceeded
+from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
 from ..protocol.sse import MEDIA_TYPE
 from ..protocol.uri_template import WebUrl, parse_web_url
@@ -45,12 +47,14 @@ class Headers(Mapping[str, str]):
     out, for when a client sends the same again: never anything about Content-Length. ``auth`` is
     what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
     who sends them, one text for each user of each client. Both are None where nobody asks.
-    ``address`` is where a request came from; None if it is not known.
+    ``address`` is where a request came from; None if it is not known. ``names`` are those by which
+    the client is counted, without its session (`Shares.names_of`).
     """
 
     auth: Any = None
     principal: Optional[str] = None
     address: Optional[str] = None
+    names: tuple[Name, ...] = ()
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -81,6 +85,7 @@ class Headers(Mapping[str, str]):
         )
         shown.auth, shown.principal = self.auth, self.principal
         shown.address = self.address
+        shown.names = self.names
         return shown
 
     def all(self, name: str) -> list[str]:
@@ -187,6 +192,20 @@ def require(
         raise HttpError(status, message, code=code)
 
 
+def rejected(
+    error: ShareExceeded, id: Optional[Id] = None, code: Optional[int] = INTERNAL_ERROR
+) -> HttpError:
+    """Return the response to a request whose client uses its whole share of a limit.
+
+    Args:
+        error: Names the limit.
+        id: The id of the request; None if it is not known.
+        code: The code of the error; None sends the text alone.
+    """
+    again = (("Retry-After", str(whole_seconds(error.retry_after))),)
+    return HttpError(429, error.message, again, code=code, id=id)
+
+
 class ResponseWriter(CancelToken):
     """Where the response to one request goes: `send` once, or `begin`, any number of `write` and
     `end`.
@@ -203,7 +222,22 @@ class ResponseWriter(CancelToken):
     # Headers that the response has beside those it is given.
     added: tuple[tuple[str, str], ...] = ()
 
+    # The address of the peer of this connection; None if many clients share it, as under WSGI.
+    address: Optional[str] = None
+
     on_gone = CancelToken.on_cancel
+
+    def on_left(self, callback: Callable[[], object]) -> None:
+        """Have a function called once, on any thread, when the peer cannot read any more. It has not
+        left if it has only stopped sending."""
+        self.on_gone(callback)
+
+    def count_for(self, names: Sequence[Name]) -> None:
+        """Count the connection among those of a client, given by `Shares.names_of`.
+
+        Raises:
+            ShareExceeded: It has too many.
+        """
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         """Send a whole response, in one piece.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 from ..engine.limits import check_number
+from ..engine.shares import read_network
 from ..schema.mismatch import options_checked
 
 
@@ -37,10 +38,14 @@ class HttpOptions:
             with its defaults in ``Server(store=...)``, False keeps none.
         health: A path, such as ``"/healthz"``, where GET is answered 200, or 503 while the server
             closes, whatever the ``Host`` is: for load balancers. None has none.
+        trusted_proxies: Addresses or networks of reverse proxies, such as ``"10.0.0.0/8"``. They
+            are exempt from ``Limits.address_share``, because many clients have their address. No
+            ``Forwarded`` header is read.
 
     Raises:
         TypeError: A value is of another type.
-        ValueError: A number is too small, infinite, or none.
+        ValueError: A number is too small, infinite, or none; a trusted proxy is neither an address
+            nor a network.
     """
 
     allowed_hosts: Optional[Sequence[str]] = None
@@ -54,6 +59,7 @@ class HttpOptions:
     keepalive: Optional[float] = 15
     event_store: Any = None
     health: Optional[str] = None
+    trusted_proxies: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -71,7 +77,26 @@ class HttpOptions:
                 )
             elif name in ("sessions", "json_response") and not isinstance(value, bool):
                 raise TypeError(f"{name} is True or False, not {value!r:.60}")
+            elif name == "trusted_proxies":
+                _check_proxies(value)
             elif name.startswith("allowed_") and not isinstance(
                 value, (list, tuple, set, frozenset, type(None))
             ):
                 raise TypeError(f"{name} is a list or None, not {value!r:.60}")
+
+
+def _check_proxies(value: Any) -> None:
+    """Check `HttpOptions.trusted_proxies`.
+
+    Raises:
+        TypeError: The value is not a sequence of text.
+        ValueError: An entry is neither an address nor a network.
+    """
+    is_list = isinstance(value, (list, tuple, set, frozenset))
+    if not is_list or not all(isinstance(each, str) for each in value):
+        raise TypeError(
+            "trusted_proxies must be a list of addresses or networks, such as"
+            f' ["10.0.0.0/8"], not {value!r:.60}'
+        )
+    for each in value:
+        read_network(each)

@@ -26,9 +26,11 @@ from collections import deque
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ..engine.pool import Pool
+from ..engine.requests import CancelToken
+from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost, logger
 from .framing import (
@@ -42,7 +44,7 @@ from .framing import (
     RequestParser,
     response_head,
 )
-from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter
+from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter, rejected, without_port
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
@@ -86,6 +88,9 @@ _log = logger("minimcp.http")
 # What is awaited of a peer, beside what a parser awaits: that it closes its side; nothing any more.
 LEAVING, CLOSED = "leave", "closed"
 
+# In the place of that: an idle connection is to be closed for another one.
+YIELDED = "yielded"
+
 
 # Of glibc's `mallopt`: blocks of so many bytes are got from the system, each by itself.
 _M_MMAP_THRESHOLD = -3
@@ -125,6 +130,9 @@ class SocketWriter(ResponseWriter):
         self._connection, self._head = connection, head
         self._ended = self._keep_alive = self._has_body = False
         self._callbacks = {}
+        self._left = CancelToken()
+        self._gone_at = math.inf
+        self.address = connection.address
         self._write_lock = connection.write_lock
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -182,6 +190,8 @@ class SocketWriter(ResponseWriter):
         """Write all of it. Blocks: until the peer takes it; one that takes a piece too slowly is
         cut by the server."""
         connection = self._connection
+        if connection.released:
+            raise ConnectionLost(f"{connection.client}: the peer is gone")
         try:
             for at in range(0, len(data), _PIECE_BYTES):
                 connection.due = time.monotonic() + connection.server.timeouts.write
@@ -197,6 +207,32 @@ class SocketWriter(ResponseWriter):
             ended = "the peer is gone" if self.gone else "the response has ended"
             raise ConnectionLost(f"{self._connection.client}: {ended}")
 
+    def on_left(self, callback: Callable[[], object]) -> None:
+        self._left.on_cancel(callback)
+
+    def count_for(self, names: Sequence[Name]) -> None:
+        connection = self._connection
+        server = connection.server
+        if server.shares is not None and connection.place is not None:
+            server.shares.move(connection.place, server.max_connections, names)
+
+    def has_left(self, now: float) -> bool:
+        """Return whether the peer has closed its connection.
+
+        One that has only stopped sending cannot be told from it. So it gets `Timeouts.leave` seconds
+        for its response.
+        """
+        if not self.gone:
+            return False
+        self._gone_at = min(self._gone_at, now)
+        sock = self._connection.socket
+        return now - self._gone_at >= self._connection.server.timeouts.leave or is_reset(sock)
+
+    def leave(self) -> None:
+        """Run the callbacks of `on_left`. Idempotent, any thread."""
+        self.lose()
+        self._left.cancel()
+
     def finish(self) -> bool:
         """The endpoint has returned: whether the response is complete, and the connection goes on."""
         with self._write_lock:
@@ -209,6 +245,7 @@ class SocketWriter(ResponseWriter):
                     )
             complete, self._ended = self._ended, True
         self._callbacks.clear()  # they know the writer
+        self._left = CancelToken()
         return complete and self._keep_alive
 
     def lose(self) -> None:
@@ -253,6 +290,11 @@ class HttpConnection:
         self.thread = ""  # that serves it
         self.phase, self.due = HEAD, math.inf  # what is awaited of the peer, and until when
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
+        self.address = without_port(client)
+        # Counts it among the connections of its client.
+        self.place: Optional[Place] = None
+        # Whether the peer left while a handler was running, and the socket is closed.
+        self.released = False
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
@@ -312,7 +354,10 @@ class HttpConnection:
                     exc_info=error,
                 )
             self.writer = None
-            if not writer.finish():
+            is_kept = writer.finish()
+            if self.released:
+                return CLOSED
+            if not is_kept:
                 return LEAVING
             until, data = (
                 time.monotonic() + LINGER_SECONDS,
@@ -329,6 +374,22 @@ class HttpConnection:
                 data = self._linger()
                 awaited = self.advance(data)
         return awaited
+
+    def end_idle(self) -> bool:
+        """Have the server's thread close the connection if it is idle, and return whether it is."""
+        if not self.is_idle():
+            return False
+        self.server.close_soon(self)
+        return True
+
+    def is_idle(self) -> bool:
+        """Return whether no request is being read or served. The next one may begin meanwhile."""
+        if self.phase not in (IDLE, HEAD) or self.parser.begun or not self.server.keeps(self):
+            return False
+        try:
+            return not ready(self.socket)  # else its bytes are here, and were not read yet
+        except (OSError, ValueError):  # another thread has closed it
+            return False
 
     def _linger(self) -> Optional[bytes]:
         """As `receive`, after a wait of `LINGER_SECONDS` at most."""
@@ -372,6 +433,7 @@ class RunningHttp:
             day.
         drain_grace: Seconds that running requests get at `close`.
         timeouts: What else clients have time for; None takes the defaults.
+        shares: Counts the connections of each client; None counts none.
 
     Raises:
         ValueError: Other machines could reach it there, and `allowed_hosts` does not say by which
@@ -394,13 +456,16 @@ class RunningHttp:
         write_timeout: Optional[float] = 30.0,
         drain_grace: float = 5.0,
         timeouts: Optional[Timeouts] = None,
+        shares: Optional[Shares] = None,
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
                 f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any"
             )
         self._http, self._sse, self._grace = http, sse, drain_grace
-        self.max_body_bytes, self._max_connections = options.body_bytes, options.max_connections
+        self.max_body_bytes = options.body_bytes
+        self.shares = shares
+        self.max_connections, self._spare = limited_connections(options.max_connections)
         write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
@@ -413,6 +478,9 @@ class RunningHttp:
         self._workers = Pool(None, name=self._name)
         self._kept: set[HttpConnection] = set()  # in the selector: idle, slow or leaving
         self.lent: set[HttpConnection] = set()  # to workers
+        # Closed by their peers, while workers serve their requests.
+        self._left: set[HttpConnection] = set()
+        self._refused: set[HttpConnection] = set()  # that get a last response, part of `_kept`
         self._sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
@@ -488,6 +556,15 @@ class RunningHttp:
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
+    def keeps(self, connection: HttpConnection) -> bool:
+        """Return whether no worker has this connection."""
+        return connection in self._kept
+
+    def close_soon(self, connection: HttpConnection) -> None:
+        """Have the server's thread close a connection if it is still idle. Any thread."""
+        self._back.append((connection, YIELDED))
+        self._wake()
+
     def _work(self, connection: HttpConnection) -> None:
         self._back.append((connection, connection.work()))
         self._wake()
@@ -518,11 +595,13 @@ class RunningHttp:
                 connection.cut()
                 if writer is not None:
                     writer.lose()
-            self._loop(lambda: not self.lent, END_SECONDS)
-            if self.lent:
-                names = ", ".join(sorted(connection.thread for connection in self.lent))
+            self._loop(lambda: not (self.lent or self._left), END_SECONDS)
+            running = self.lent | self._left
+            if running:
+                names = ", ".join(sorted(connection.thread for connection in running))
                 _log.warning("%r: these do not end, and are left behind: %s", self, names)
                 self.lent.clear()
+                self._left.clear()
         except Exception as error:  # a fault of ours
             _log.error("%r ended: %r", self, error, exc_info=error)
         self.closing = True
@@ -575,9 +654,33 @@ class RunningHttp:
                 connection.cut()
             elif writer is not None:
                 writer.look()
+                if writer.has_left(now):
+                    self._release(connection, writer)
         if self._accept_at <= now:
             self._accept_at = math.inf
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _release(self, connection: HttpConnection, writer: SocketWriter) -> None:
+        """Close the connection of a peer that has left while its request is being served.
+
+        The worker keeps nothing but its thread, until the handler ends. The lock keeps the worker from
+        using the descriptor, which may belong to another connection afterwards.
+        """
+        if not connection.write_lock.acquire(blocking=False):
+            connection.cut()  # wakes the writer; the next sweep tries again
+            return
+        try:
+            if connection.writer is not writer:
+                return  # the worker has finished the request
+            connection.released = True
+            self.lent.discard(connection)
+            self._left.add(connection)
+            connection.socket.close()
+        finally:
+            connection.write_lock.release()
+        if connection.place is not None:
+            connection.place.leave()
+        writer.leave()
 
     def _accept(self) -> None:
         """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv`
@@ -588,8 +691,9 @@ class RunningHttp:
                 sock, address = self._listener.accept()
             except OSError as error:  # there is none, or it has left meanwhile
                 if error.errno in _SCARCE:
+                    if self._make_room():
+                        continue
                     _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
-                    self._make_room()
                     self._selector.unregister(self._listener)
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
@@ -609,16 +713,32 @@ class RunningHttp:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
             connection = HttpConnection(sock, f"{host}:{address[1]}", self)
-            most, connections = self._max_connections, len(self._kept) + len(self.lent)
-            if most is None or connections < most or self._make_room():
+            refusal = self._refusal_of(connection)
+            if refusal is None:
                 self._move(connection, HEAD)
-            elif connections < most + SPARE_CONNECTIONS:
-                refusal = HttpError(
-                    503, "there are too many connections (max_connections)", code=None
-                )
+            elif len(self._refused) < self._spare:
+                self._refused.add(connection)
                 self._move(connection, connection.refuse(refusal))
             else:
                 sock.close()
+
+    def _refusal_of(self, connection: HttpConnection) -> Optional[HttpError]:
+        """Count a new connection. Return the response to it if there are too many, or None."""
+        most = self.max_connections
+        if self.shares is not None:
+            names = self.shares.names_of(None, None, connection.address)
+            try:
+                connection.place = self.shares.admit(
+                    "connections", most, names, connection.end_idle
+                )
+            except ShareExceeded as error:
+                return rejected(error, code=None)
+        connections = len(self._kept) + len(self.lent) - len(self._refused)
+        if most is None or connections < most or self._make_room():
+            return None
+        if connection.place is not None:
+            connection.place.leave()
+        return HttpError(503, "there are too many connections (max_connections)", code=None)
 
     def _make_room(self) -> bool:
         """Close an idle connection for a new one, if there is one; first those that never sent a
@@ -640,6 +760,10 @@ class RunningHttp:
 
     def _move(self, connection: HttpConnection, awaited: str) -> None:
         """Have a connection go, or stay, where what is awaited of its peer is seen."""
+        if awaited == YIELDED:
+            if not connection.is_idle():
+                return
+            awaited = CLOSED
         self.lent.discard(connection)
         if self.ended or (self.closing and awaited == IDLE):
             awaited = CLOSED
@@ -654,6 +778,10 @@ class RunningHttp:
         elif awaited == CLOSED:
             connection.parser.close()
             connection.socket.close()
+            self._refused.discard(connection)
+            self._left.discard(connection)
+            if connection.place is not None:
+                connection.place.leave()
         elif not kept or connection.phase != awaited:
             if (
                 awaited == LEAVING
@@ -676,6 +804,33 @@ class RunningHttp:
     def _half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
+
+
+def limited_connections(most: Optional[int]) -> tuple[Optional[int], int]:
+    """Return how many connections may be open, and how many more while they are rejected.
+
+    Both are limited by the number of files that this process may open (RLIMIT_NOFILE), an eighth of
+    which is left for other files.
+
+    Args:
+        most: `HttpOptions.max_connections`.
+    """
+    try:
+        import resource
+    except ImportError:  # pragma: no cover - Windows
+        return most, SPARE_CONNECTIONS
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return most, SPARE_CONNECTIONS
+    spare = min(SPARE_CONNECTIONS, max(1, files // 8))
+    allowed = max(1, files - files // 8 - spare)
+    if most is not None and most <= allowed:
+        return most, spare
+    if most is not None:
+        _log.info(
+            "max_connections is %d, not %d: this process may open %d files", allowed, most, files
+        )
+    return allowed, spare
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -717,6 +872,14 @@ def return_freed_memory() -> None:
         import ctypes
 
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
+
+
+def is_reset(sock: socket.socket) -> bool:
+    """Return whether a connection has ended in both directions."""
+    try:
+        return hasattr(select, "poll") and poll(sock, 0)  # tells of POLLHUP and POLLERR anyway
+    except (OSError, ValueError):
+        return True
 
 
 def ready(sock: socket.socket, *, to_write: bool = False) -> bool:

@@ -29,7 +29,8 @@ from ..engine.liveness import Pinged
 from ..engine.pool import waiting
 from ..engine.rates import whole_seconds
 from ..engine.requests import Calls, IncomingRequest, Line, PendingCall, Sink
-from ..engine.timer import NEVER, Deadline
+from ..engine.shares import Place
+from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response
@@ -65,6 +66,10 @@ RETRY_SECONDS = 1
 
 # The mark of the last event of a call, for other processes.
 LAST = -1
+
+# Seconds after which a question ends that no client can see: its client has left, and cannot fetch
+# the stream with the question.
+UNSEEN_SECONDS = 60.0
 
 # What a client is told to wait before it comes back, unless a handler says otherwise.
 RETRY_MS = 1000
@@ -216,6 +221,9 @@ class ResponseSink(Sink):
         headers: To send beside those of the body's kind.
         answered: Turns true when the last message is sent, or nobody is there for it.
         listens: Whether it counts among the streams of change notifications.
+        place: Counts it among the streams of its client.
+        detached: Whether its connection was released while its handlers run.
+        retry_after: Seconds after which the client may try again, if it was rejected whole.
         done: Turns true when nothing more will be sent, and the last byte is written.
     """
 
@@ -224,6 +232,14 @@ class ResponseSink(Sink):
     # although it does: then an error has status 406.
     _only_json = False
     _asked_in_vain = False
+    place: Optional[Place] = None
+    detached = False
+    retry_after: Optional[float] = None
+    # Whether the client was sent the id of an event, by which it can fetch the rest.
+    _is_resumable = False
+    # When the client left; None while it is here.
+    _left_at: Optional[float] = None
+    _on_done: Optional[Callable[[], None]] = None
 
     def __init__(
         self,
@@ -293,7 +309,7 @@ class ResponseSink(Sink):
             writer: Until then, or until the stream does not go there any more; None does not look.
         """
         with waiting():
-            while not self._is_over(writer):
+            while not self._has_served(writer):
                 try:
                     with self._write_lock:
                         if writer is not None:
@@ -301,7 +317,10 @@ class ResponseSink(Sink):
                         self._flush(writer)
                 except ConnectionLost as error:
                     log.debug("%s", error)
-                self._wait_for(lambda: self._is_over(writer) or self._pending)
+                self._wait_for(lambda: self._has_served(writer) or self._pending)
+
+    def _has_served(self, writer: Optional[ResponseWriter]) -> bool:
+        return self._is_over(writer) or (writer is None and self.detached)
 
     def _is_over(self, writer: Optional[ResponseWriter]) -> bool:
         return self.done or (writer is not None and self.writer is not writer)
@@ -341,9 +360,11 @@ class ResponseSink(Sink):
                 writer.begin(status, [*STREAM_HEADERS, *more, *self.headers])
                 if self._primed:
                     writer.write(format_event(b"", id=f"{self.name}/0", retry=retry))
+                    self._is_resumable = True
             if writer is not None and data:
                 writer.write(data)
                 self._wrote_at = time.monotonic()
+                self._is_resumable = bool(self.name)
         except ConnectionLost:
             self.writer = None
             if self._store is None:
@@ -352,6 +373,8 @@ class ResponseSink(Sink):
     def _rejection(self) -> Optional[tuple[int, tuple[tuple[str, str], ...]]]:
         """Return the status and a header if the client exceeded its rate with every request;
         otherwise None."""
+        if self.retry_after is not None:
+            return 429, (("Retry-After", str(whole_seconds(self.retry_after))),)
         waits = [each.retry_after or 0.0 for each in self.incoming]
         if not waits or min(waits) == 0.0:
             return None
@@ -416,8 +439,13 @@ class ResponseSink(Sink):
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)
         finally:
-            self.done = True  # not before: who is in `serve` takes the response for complete then
+            # Not before: who is in `serve` takes the response for complete then.
+            with self._endpoint.lock:
+                self.done = True
+                on_done = self._on_done
             self.wake()
+            if on_done is not None:
+                on_done()
 
     def _end_stream(self, line: bytes) -> None:
         with self._write_lock:
@@ -523,6 +551,40 @@ class ResponseSink(Sink):
             self.done = True
         self.wake()
 
+    def is_sending(self) -> bool:
+        """Return whether anything waits to be sent."""
+        return bool(self._pending)
+
+    def detach(self, writer: ResponseWriter) -> None:
+        """Release the connection of requests that run on without it. Never blocks."""
+        if self.writer is writer:
+            self.writer = None
+        self._left_at = time.monotonic()
+        self.detached = True
+        self.wake()
+        if self.session is not None:
+            timer.after(UNSEEN_SECONDS, self._end_unseen)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call a function when nothing more will be sent; now if that is so."""
+        with self._endpoint.lock:
+            if not self.done:
+                self._on_done = callback
+                return
+        callback()
+
+    def _is_unseen(self) -> bool:
+        """Return whether the client left long ago, and cannot fetch what is sent."""
+        if self._left_at is None or self.writer is not None:
+            return False
+        can_fetch = self._store is not None and self._is_resumable
+        return not can_fetch and time.monotonic() - self._left_at >= UNSEEN_SECONDS
+
+    def _end_unseen(self) -> None:
+        if self._is_unseen():
+            for incoming in list(self.incoming):
+                incoming.end_questions(_unseen())
+
     # ------------------------------------------------------------ as a sink
 
     def event(self, line: bytes, deadline: Deadline = NEVER) -> bool:
@@ -570,10 +632,18 @@ class ResponseSink(Sink):
             raise CapabilityNotSupported(
                 "the client cannot be asked on the way that this request came"
             )
+        if self._is_unseen():
+            raise _unseen()
         if self._endpoint.cannot_ask:
             raise CapabilityNotSupported(self._endpoint.cannot_ask)
         self.session.before_question()
         return self.session.calls.through(self.event, self.post)
+
+
+def _unseen() -> ConnectionLost:
+    return ConnectionLost(
+        "http: the client has closed the connection of this call, and cannot see the question"
+    )
 
 
 def _is_error(line: bytes) -> bool:
@@ -597,6 +667,8 @@ class Session(Pinged):
     shut = False
     # Where several processes share it: those that this one knows.
     shared: Any = None
+    # Counts it among the sessions of its client.
+    place: Optional[Place] = None
     # Ends it, if its client does not respond to pings. Must not block.
     end_silent: Callable[[], object]
     stream_numbers: Iterator[int]
@@ -707,6 +779,8 @@ class Session(Pinged):
     def end(self, reason: str) -> None:
         """Let go of everything."""
         self.stop_pings()
+        if self.place is not None:
+            self.place.leave()
         cause = ConnectionLost(f"http: {reason}")
         self.calls.close(cause)
         for response in list(self.responses):

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Union
 
 from ..engine.rates import Rate, RateLimiter, whole_seconds
 from ..engine.requests import IncomingRequest, Result, Route
+from ..engine.shares import client_names
 from ..engine.store import StoreUnavailable
 from ..errors import InternalError, logger
 from ..protocol.messages import Json
@@ -71,13 +72,9 @@ class CallRate:
         return Route(self._reject, immediate=True)
 
     def _client_of(self, incoming: IncomingRequest) -> tuple[str, Any]:
-        auth = self._config.auth
-        if incoming.principal is not None and not (auth is not None and auth.is_static):
-            return "principal", incoming.principal
-        origin = incoming.sink.origin
-        if origin is not None:
-            return "session", origin
-        return "address", getattr(incoming.headers, "address", None)
+        address = getattr(incoming.headers, "address", None)
+        names = client_names(self._config.auth, incoming.principal, incoming.sink.origin, address)
+        return names[0]
 
     def _reject(self, incoming: IncomingRequest) -> Union[str, Result]:
         """Answer a request that exceeds the rate.

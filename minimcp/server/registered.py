@@ -8,10 +8,21 @@ import threading
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Generic, Mapping, Optional, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ClassVar,
+    Generic,
+    Iterable,
+    Mapping,
+    Optional,
+    TypeVar,
+)
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, OnEnd, Route
+from ..engine.shares import Shares
 from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
@@ -57,6 +68,7 @@ class ServerConfig:
         on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
         auth: The `Bearer` of the server; None admits everybody.
         ping_interval: Seconds between two pings of an idle client; None sends none.
+        trusted_proxies: As of `HttpOptions`.
         read_resource: Set by the registry.
     """
 
@@ -86,9 +98,12 @@ class ServerConfig:
     on_end: Optional[OnEnd] = None
     auth: Any = None
     ping_interval: Optional[float] = None
+    trusted_proxies: Iterable[str] = ()
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        # What each client occupies of the limits over HTTP.
+        self.shares = Shares(self.limits, self.auth, self.trusted_proxies)
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}

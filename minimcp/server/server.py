@@ -219,6 +219,7 @@ class Server:
             executors=executors,
             states=states,
             processes=processes,
+            trusted_proxies=() if http is None else http.trusted_proxies,
             **options,
         )
         offer = Offer(
@@ -263,6 +264,7 @@ class Server:
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._config.waiting = WaitingHandlers()
+        self._config.shares.renew_in_fork()
         self._runs: list[Run] = []
 
     @classmethod
@@ -916,6 +918,7 @@ class Server:
             port=port,
             write_timeout=limits.write_timeout,
             drain_grace=limits.drain_grace,
+            shares=self._config.shares,
         )
         self._listening.add(running)
         self._listening.difference_update([each for each in list(self._listening) if each.ended])

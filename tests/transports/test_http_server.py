@@ -597,7 +597,7 @@ def test_long_bodies_are_decoded_two_at_a_time(
 
 
 def test_requests_of_arrays_count_among_those_that_may_run(stage: Stage) -> None:
-    server = stage_server(stage, limits=Limits(requests=10, workers=30))
+    server = stage_server(stage, limits=Limits(requests=10, workers=30, client_share=None))
     core = core_of(server)
     bodies = [
         [message("tools/call", {"name": "hold"}, number) for number in range(10)] for _ in range(3)
