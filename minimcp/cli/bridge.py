@@ -29,6 +29,7 @@ from ..client.subscriptions import ClientSubscriptions, with_uri
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route, Sink
+from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
     Busy,
@@ -207,6 +208,9 @@ class Link(Host):
         shakes_hands: Whether the client has sent them.
     """
 
+    # Counts it among the processes of its client.
+    place: Optional[Place] = None
+
     def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
         super().__init__(limits=Limits(backlog_bytes=WAITING_BYTES, workers=None))
         self.asked_tasks = self  # which is asked for a route of every request of the server
@@ -325,9 +329,20 @@ class Link(Host):
         if not self.fronts and not self._bridge.shared:
             self.pool.spawn(self.close)
 
+    def is_idle(self) -> bool:
+        """Return whether it belongs to no session, and no call is running."""
+        return not (self._shakes_hands or self.fronts or self.running)
+
+    def end_soon(self) -> None:
+        """End the connection for good, on another thread."""
+        self.closed = True
+        self.pool.spawn(self.close)
+
     def close(self) -> None:
         """End the connection for good."""
         self.closed = True
+        if self.place is not None:
+            self.place.leave()
         self._forget()
         if self._session is not None:
             self._session.close()
@@ -793,6 +808,7 @@ class Bridge(Registry):
         self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
         self.links: dict[object, Link] = {}
         self.links_lock, self._pool = threading.Lock(), front._pool
+        self._begin_lock = threading.Lock()
         self.role = partial(Front, self)
         front._registry = self
 
@@ -807,6 +823,9 @@ class Bridge(Registry):
                 f"a client describes itself in at most {OPENING_BYTES} bytes of memory"
             )
         with self.links_lock:
+            idle = [name for name, link in self.links.items() if link.is_idle()]
+            if key not in self.links and len(self.links) >= MOST_LINKS and idle:
+                self.links.pop(idle[0]).end_soon()  # the oldest one
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
             if key not in self.links or self.links[key].closed:
@@ -837,10 +856,43 @@ class Bridge(Registry):
             "capabilities": meta[lifecycle.CAPABILITIES_KEY],
         }
         opening = {"protocolVersion": NEWEST_HANDSHAKE.name, **described}
-        link = self.link(json.dumps(described, sort_keys=True), opening, False)
-        return Route(
-            partial(link.serve_front, None), start=lambda incoming: self._pool.submit(incoming.run)
-        )
+        key = json.dumps(described, sort_keys=True)
+
+        def serve(incoming: IncomingRequest) -> Any:
+            return self._link_alone(key, opening, incoming).serve_front(None, incoming)
+
+        return Route(serve, start=lambda incoming: self._pool.submit(incoming.run))
+
+    def _link_alone(self, key: str, opening: Result, incoming: IncomingRequest) -> Link:
+        """Return the link of a client without a session, which counts as the client's that began it.
+
+        Raises:
+            RpcError: As `link`, or the client has begun too many.
+        """
+        place: Optional[Place] = None
+        with self._begin_lock:
+            known = self.links.get(key)
+            if not self.shared and (known is None or known.closed):
+                place = incoming.admit("processes", MOST_LINKS, lambda: self._end_idle(key))
+            try:
+                link = self.link(key, opening, False)
+            except BaseException:
+                if place is not None:
+                    place.leave()
+                raise
+            if place is not None:
+                link.place = place
+        return link
+
+    def _end_idle(self, key: str) -> bool:
+        """End the process of a link that has no call, and return whether it has none."""
+        with self.links_lock:
+            link = self.links.get(key)
+            if link is None or not link.is_idle():
+                return link is None
+            del self.links[key]
+        link.end_soon()
+        return True
 
 
 # ------------------------------------------------------------ the command

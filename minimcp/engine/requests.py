@@ -61,7 +61,7 @@ from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, this_thread, waiting
 from .rates import NotificationRate, Rate
-from .shares import Place
+from .shares import Place, ShareExceeded
 from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
@@ -593,6 +593,8 @@ class RunningRequests:
         self._uncounted = max(UNCOUNTED_BYTES, backlog * UNCOUNTED_PART)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
+        # Counts a request among those of its client, as `Shares.admit`; None does not.
+        self.admit: Optional[Callable[[], Place]] = None
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -618,11 +620,21 @@ class RunningRequests:
 
         Raises:
             InvalidRequest: The key is in use.
-            InternalError: With this one too many bytes of memory would wait, or `refuse` was
-                called.
+            InternalError: With this one too many bytes of memory would wait, `refuse` was called,
+                or too many requests of its client are running.
         """
         request.key = request.request.id if key is None else key
         request.size += REQUEST_BYTES
+        if self.admit is not None and not request.route.immediate:
+            request.place = self.admit()
+        try:
+            self._add(request)
+        except RpcError:
+            if request.place is not None:
+                request.place.leave()
+            raise
+
+    def _add(self, request: IncomingRequest) -> None:
         if self._on_end is not None:
             request.arrived = time.monotonic()
         if self._queued_bytes + request.size > self._uncounted:
@@ -954,6 +966,27 @@ class IncomingRequest(CancelToken):
         # `run` sets `finished` before it reads `latest`: one of the two threads sees the other.
         if self.finished:
             other.answer(InternalError("the handler has returned"))
+
+    def admit(
+        self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
+    ) -> Place:
+        """Count one unit of a resource among those of the client; arguments as `Shares.admit`.
+
+        Over stdio nothing is counted.
+
+        Raises:
+            ShareExceeded: The client has too many. The response has status 429.
+        """
+        shares, session = self.server.shares, self.sink.origin
+        names = getattr(self.headers, "names", ())
+        if isinstance(session, str):
+            names = (*names, *shares.names_of(None, session, None))
+        try:
+            place: Place = shares.admit(kind, most, names, close_idle)
+            return place
+        except ShareExceeded as error:
+            self.retry_after = error.retry_after
+            raise
 
     # ------------------------------------------------------------ running
 

@@ -576,6 +576,7 @@ class Tasks(Extension):
         with self._lock:
             self._running[key] = running
         try:
+            running.place = incoming.admit("tasks", self._max_tasks)
             self._hold_lease()
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
         except BaseException:

@@ -92,6 +92,9 @@ log = logger("minimcp.http")
 # What a stream of change notifications gets to end with its answer when nothing else gets time.
 STREAM_SECONDS = 0.5
 
+# Seconds between two checks of the token of an open stream; and before the next check at least.
+TOKEN_SECONDS, SHORTEST_TOKEN_SECONDS = 60.0, 0.1
+
 # How often in the life of an idle session the timer looks at it.
 LOOKS = 20
 
@@ -259,6 +262,24 @@ class HttpService:
             with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
 
+    def token_seconds(self, headers: Headers) -> float:
+        """Return the seconds after which the token of an open stream is to be checked again."""
+        expires_at = None if headers.auth is None else headers.auth.expires_at
+        if expires_at is None:
+            return TOKEN_SECONDS
+        left: float = expires_at - time.time()
+        return min(TOKEN_SECONDS, max(SHORTEST_TOKEN_SECONDS, left))
+
+    def is_token_valid(self, headers: Headers) -> bool:
+        """Verify the token of an open stream again. It counts as valid while the verifier fails."""
+        if self.bearer is None:
+            return True
+        try:
+            principal: Optional[str] = self.bearer.admit(headers).principal
+            return principal == headers.principal
+        except HttpError as error:
+            return error.status not in (401, 403)
+
     def check_body(self, headers: Headers) -> None:
         """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of
         another type, too long."""
@@ -387,6 +408,8 @@ class Endpoint(HttpService):
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, ResponseSink] = {}
+        # Cancels the next check of the token of a stream.
+        self._token_checks: dict[ResponseWriter, Callable[[], None]] = {}
         # Of all responses, for short moments: one for each would cost more than most of them need
         # it.
         self.lock = threading.RLock()
@@ -767,10 +790,11 @@ class Endpoint(HttpService):
         try:
             writer.count_for(names)
         except ShareExceeded as error:
-            id = message.id if isinstance(message, Request) else None
-            if session is not None and id is not None and message.method == "initialize":
+            if not isinstance(message, Request):
+                raise
+            if session is not None and message.method == "initialize":
                 self._end(session, error.message)
-            raise rejected(error, id) from None
+            raise rejected(error, message.id) from None
         if not isinstance(message, Request):
             if session is not None:
                 session.take(message)
@@ -789,6 +813,8 @@ class Endpoint(HttpService):
                     raise InternalError("no streams are served on this way")
                 if listens:
                     response.place = self.reserve(response, names)
+                    end = partial(self._registry.subscriptions.end_streams, response)
+                    self._watch_token(headers, writer, end)
                 if peer.revision.handshake:
                     writer.on_left(partial(response.detach, writer))
                 else:
@@ -864,14 +890,15 @@ class Endpoint(HttpService):
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
-        self._admit_request(incoming, response, headers)
-        try:
-            # The id may be used twice: each POST has its own response.
-            response.requests.add(incoming, key=id(incoming))
-        except RpcError:
-            if incoming.place is not None:
-                incoming.place.leave()
-            raise
+        if not route.immediate:
+            try:
+                incoming.place = incoming.admit("requests", self._limits.requests)
+            except ShareExceeded:
+                incoming.finished = True
+                response.incoming.append(incoming)
+                raise
+        # The id may be used twice: each POST has its own response.
+        response.requests.add(incoming, key=id(incoming))
         response.incoming.append(incoming)
         if response.answered:  # the client has gone before that
             response.cancel(GONE)
@@ -884,30 +911,11 @@ class Endpoint(HttpService):
         else:
             run(incoming.run)
 
-    def _admit_request(
-        self, incoming: IncomingRequest, response: ResponseSink, headers: Headers
-    ) -> None:
-        """Count a request, unless it is answered at once.
-
-        Raises:
-            ShareExceeded: Too many of its client are running.
-        """
-        if incoming.route.immediate:
-            return
-        names = self._names(response.session, headers)
-        try:
-            incoming.place = self.shares.admit("requests", self._limits.requests, names)
-        except ShareExceeded as error:
-            incoming.retry_after = error.retry_after
-            incoming.finished = True
-            response.incoming.append(incoming)
-            raise
-
     def _names(self, session: Optional[Session], headers: Headers) -> tuple[Name, ...]:
         """Return the names by which a client is counted, as `Shares.names_of`."""
-        if session is None or self._limits.client_share is None:
+        if session is None:
             return headers.names
-        return (*headers.names, ("session", session.key))
+        return (*headers.names, *self.shares.names_of(None, session.key, None))
 
     def _open_response(
         self,
@@ -940,6 +948,7 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
+        self._forget_token(writer)
         if response.place is not None:
             response.place.leave()
         # which know their response: it would be left to the garbage collector
@@ -954,7 +963,7 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(self, response: ResponseSink, names: Sequence[Name]) -> Place:
+    def reserve(self, response: ResponseSink, names: Sequence[Name] = ()) -> Place:
         """Count a stream of change notifications of a client.
 
         Raises:
@@ -1034,6 +1043,9 @@ class Endpoint(HttpService):
                     stream.name = name
                 elif stream is session.unsolicited and isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer, session.position())
+                is_unsolicited = stream is session.unsolicited
+                if is_unsolicited:
+                    place = self._admit_stream(stream, names)
                 known = (
                     found
                     and name
@@ -1046,8 +1058,7 @@ class Endpoint(HttpService):
                     "no event of this session has this id, or not any more (event_store)",
                 )
                 self._open[writer] = stream
-                if stream is session.unsolicited:
-                    place = self._admit_stream(stream, names)
+            self._watch_token(headers, writer, partial(stream.let_go, writer))
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
@@ -1056,12 +1067,44 @@ class Endpoint(HttpService):
             raise HttpError(503, error.message) from None
         finally:
             self._open.pop(writer, None)
+            self._forget_token(writer)
             if place is not None:
                 place.leave()
             if isinstance(session, SharedSession):
                 session.shared.leave_stream(session, writer)
             with self._changed:
                 self._changed.notify_all()
+
+    # ------------------------------------------------------------ tokens of open streams
+
+    def _watch_token(
+        self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
+    ) -> None:
+        """End a stream when its token expires or is revoked."""
+        if self.bearer is None:
+            return
+        check = partial(self._check_token, headers, writer, end)
+        seconds = self.token_seconds(headers)
+        self._token_checks[writer] = timer.after(seconds, partial(self.pool.spawn, check))
+        if writer not in self._open:
+            self._forget_token(writer)
+
+    def _check_token(
+        self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
+    ) -> None:
+        if writer not in self._open:
+            return
+        if self.is_token_valid(headers):
+            self._watch_token(headers, writer, end)
+        else:
+            end()
+
+    def _forget_token(self, writer: ResponseWriter) -> None:
+        cancel = self._token_checks.pop(writer, None)
+        if cancel is not None:
+            cancel()
+
+    # ------------------------------------------------------------ pings
 
     def _keep_alive(self, session: Session) -> None:
         """Ping the client of a session that has a stream for that."""

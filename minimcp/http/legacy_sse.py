@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import secrets
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import parse_qs
 
 from ..engine.pool import waiting
+from ..engine.timer import LONGEST_WAIT, Deadline
 from ..engine.transport import Frame, Transport
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
@@ -38,6 +40,8 @@ class SseTransport(Transport):
     """
 
     headers: Headers
+    # Whether nothing of its connection is running.
+    is_idle: Callable[[], bool] = bool
 
     def __init__(self, writer: ResponseWriter, headers: Headers) -> None:
         self.name, self.headers = "sse", headers
@@ -81,6 +85,13 @@ class SseTransport(Transport):
                 raise self.lost("the event stream has ended")
             self._writer.write(data)
 
+    def end_idle(self) -> bool:
+        """End the stream if nothing of its connection is running, and return whether nothing is."""
+        if not self.is_idle():
+            return False
+        self.close()
+        return True
+
     def is_heard(self) -> bool:
         return not self._ended.is_set()
 
@@ -89,12 +100,25 @@ class SseTransport(Transport):
             self._ended.set()
             self._arrived.notify_all()
 
-    def hold(self, keepalive: Optional[float]) -> None:
-        """Keep the stream open until the connection ends, with a comment whenever so many seconds
-        have passed."""
+    def hold(self, keepalive: Optional[float], next_check: Callable[[], float]) -> None:
+        """Keep the stream open until the connection ends, or its token does.
+
+        Args:
+            keepalive: Seconds between two comments; None sends none.
+            next_check: Verifies the token. Returns the seconds until the next call, or 0 if the token
+                is not valid any more.
+        """
+        comment, check = Deadline(keepalive), Deadline(next_check())
         with waiting():
-            while not self._ended.wait(keepalive):
-                self._write(KEEP_ALIVE)
+            while not self._ended.wait(min(comment.to_wait(), check.to_wait())):
+                if check.expired:
+                    seconds = next_check()
+                    if not seconds:
+                        return
+                    check = Deadline(seconds)
+                if comment.expired:
+                    self._write(KEEP_ALIVE)
+                    comment = Deadline(keepalive)
 
 
 class SseServer(HttpService):
@@ -162,9 +186,13 @@ class SseServer(HttpService):
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
         shown = request.headers if self.bearer is None else request.headers.without_token()
+        names = request.headers.names
+        writer.count_for(names)
         id, transport = secrets.token_urlsafe(32), SseTransport(writer, shown)
+        place = self.shares.admit("streams", self._most, names, transport.end_idle)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
+                place.leave()
                 raise HttpError(
                     503, f"no more than {self._most} streams may be open here (Limits.streams)"
                 )
@@ -173,12 +201,21 @@ class SseServer(HttpService):
             writer.begin(200, list(STREAM_HEADERS))
             writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
             writer.on_gone(transport.close)
-            self._connect(transport)
-            transport.hold(self.options.keepalive)
+            connection = self._connect(transport)
+            transport.is_idle = connection.is_idle
+            most, client = self._registry.config.limits.requests, (*names, ("session", id))
+            connection.requests.admit = partial(self.shares.admit, "requests", most, client)
+            transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
         finally:
             self._transports.pop(id, None)
+            place.leave()
             transport.close()
             writer.end()
+
+    def _next_check(self, headers: Headers) -> float:
+        if self.bearer is None:
+            return LONGEST_WAIT
+        return self.token_seconds(headers) if self.is_token_valid(headers) else 0.0
 
     def _transport_of(self, request: HttpRequest) -> SseTransport:
         id = parse_qs(request.path.partition("?")[2]).get(_ID, [""])[0]

@@ -621,7 +621,7 @@ class RunningHttp:
         now = time.monotonic()
         until = now + seconds
         while not over() and now < until:
-            watches = self._kept or self.lent or self._accept_at < math.inf
+            watches = self._kept or self.lent or self._left or self._accept_at < math.inf
             events = self._selector.select(SWEEP_SECONDS if watches else None)
             now = time.monotonic()
             for key, _ in events:

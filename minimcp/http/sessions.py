@@ -585,6 +585,16 @@ class ResponseSink(Sink):
             for incoming in list(self.incoming):
                 incoming.end_questions(_unseen())
 
+    def let_go(self, writer: ResponseWriter) -> None:
+        """End a response to a GET politely; the client may come back with another token."""
+        with self._write_lock:
+            if self.writer is writer:
+                self.writer = None
+                writer.end()
+        if self._store is None:
+            self.done = True
+        self.wake()
+
     # ------------------------------------------------------------ as a sink
 
     def event(self, line: bytes, deadline: Deadline = NEVER) -> bool:

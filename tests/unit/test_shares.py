@@ -1,0 +1,206 @@
+"""`Shares`: what each client occupies, and what it is called."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, List, Optional
+
+import pytest
+
+from minimcp import Bearer, HttpOptions, Limits
+from minimcp.engine.shares import Place, ShareExceeded, Shares
+
+ADA, BOB = ("principal", "ada"), ("principal", "bob")
+
+
+def shares(client: Optional[float] = 0.25, address: Optional[float] = 0.5, **more: Any) -> Shares:
+    return Shares(Limits(client_share=client, address_share=address), **more)
+
+
+def used_up(counted: Shares, names: Any, most: int = 8, kind: str = "requests") -> int:
+    """How many places a client gets."""
+    places: List[Place] = []
+    with pytest.raises(ShareExceeded):
+        while True:
+            places.append(counted.admit(kind, most, names))
+    for place in places:
+        place.leave()
+    return len(places)
+
+
+@pytest.mark.parametrize(
+    "most, share, places", [(8, 0.25, 2), (1000, 0.25, 250), (3, 0.25, 1), (1, 0.25, 1), (8, 1, 8)]
+)
+def test_a_client_gets_its_share_and_at_least_one(most: int, share: float, places: int) -> None:
+    assert used_up(shares(share), [ADA], most) == places
+
+
+def test_each_name_of_a_client_counts() -> None:
+    """More sessions, or more tokens at one address, gain nothing."""
+    counted = shares()
+    address = ("address", "192.0.2.1")
+    for number in range(2):
+        counted.admit("requests", 8, [ADA, ("session", number), address])
+    with pytest.raises(ShareExceeded, match="this principal uses its share of running requests"):
+        counted.admit("requests", 8, [ADA, ("session", 3), address])
+    for number in range(2):
+        counted.admit("requests", 8, [BOB, ("session", 4), address])
+    with pytest.raises(ShareExceeded, match=r"address .* 4 of 8 \(Limits.address_share\)"):
+        counted.admit("requests", 8, [("principal", "cyd"), address])
+    assert counted.admit("requests", 8, [("principal", "cyd"), ("address", "192.0.2.2")])
+    assert counted.admit("streams", 8, [ADA]), "another kind is counted apart"
+
+
+def test_a_place_that_is_left_is_free_again() -> None:
+    counted = shares()
+    first, second = (counted.admit("requests", 8, [ADA]) for _ in range(2))
+    with pytest.raises(ShareExceeded):
+        counted.admit("requests", 8, [ADA])
+    first.leave()
+    first.leave()
+    assert counted.admit("requests", 8, [ADA])
+    second.leave()
+    assert counted.used("requests", ADA) == 1
+
+
+def test_nothing_is_kept_of_clients_that_have_left() -> None:
+    counted = shares()
+    for number in range(100):
+        counted.admit("requests", 8, [("session", number), ("address", str(number))]).leave()
+    assert "0 clients" in repr(counted)
+
+
+def test_idle_places_make_room_oldest_first() -> None:
+    counted = shares(0.5)
+    closed: List[str] = []
+
+    def idle(name: str, is_idle: bool) -> Any:
+        return lambda: is_idle and not closed.append(name)
+
+    for name, is_idle in (("busy", False), ("old", True), ("young", True), ("idle", True)):
+        counted.admit("connections", 8, [ADA], idle(name, is_idle))
+    counted.admit("connections", 8, [BOB], idle("of another", True))
+    for _ in range(3):
+        counted.admit("connections", 8, [ADA])
+    assert closed == ["old", "young", "idle"]
+    with pytest.raises(ShareExceeded):
+        counted.admit("connections", 8, [ADA])
+    assert closed == ["old", "young", "idle"] and counted.used("connections", ADA) == 4
+
+
+def test_a_place_changes_its_client_or_stays_as_it_was() -> None:
+    counted = shares()
+    address = ("address", "192.0.2.1")
+    place = counted.admit("connections", 8, [address])
+    counted.move(place, 8, [ADA, address])
+    assert (counted.used("connections", ADA), counted.used("connections", address)) == (1, 1)
+    for _ in range(2):
+        counted.admit("connections", 8, [BOB])
+    with pytest.raises(ShareExceeded):
+        counted.move(place, 8, [BOB, address])
+    assert counted.used("connections", ADA) == 1
+    place.leave()
+    assert (counted.used("connections", ADA), counted.used("connections", address)) == (0, 0)
+
+
+def test_without_a_limit_there_is_no_share() -> None:
+    counted = shares()
+    assert all(counted.admit("requests", None, [ADA]) for _ in range(1000))
+
+
+def test_many_threads_get_no_more_than_one() -> None:
+    counted, admitted = shares(), []
+
+    def take() -> None:
+        for _ in range(100):
+            try:
+                place = counted.admit("requests", 8, [ADA])
+            except ShareExceeded:
+                continue
+            admitted.append(counted.used("requests", ADA))
+            place.leave()
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert admitted and max(admitted) <= 2 and counted.used("requests", ADA) == 0
+
+
+# ------------------------------------------------------------ names
+
+
+TRUSTED = ["192.0.2.7", "10.0.0.0/8", "2001:db8:1::/48"]
+
+
+@pytest.mark.parametrize(
+    "address, counted",
+    [
+        ("127.0.0.1", None), ("127.8.8.8", None), ("::1", None), ("::ffff:127.0.0.1", None),
+        ("", None), ("/run/mcp.sock", None), (None, None),
+        ("192.0.2.7", None), ("10.1.2.3", None), ("::ffff:10.1.2.3", None), ("2001:db8:1::5", None),
+        ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"), ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)  # fmt: skip
+def test_which_addresses_are_counted(address: Optional[str], counted: Optional[str]) -> None:
+    names = shares(trusted_proxies=TRUSTED).names_of(None, None, address)
+    assert names == (() if counted is None else (("address", counted),))
+
+
+def test_the_principal_of_a_static_token_is_not_counted() -> None:
+    static, other = Bearer.static("secret"), Bearer(lambda token: None, audience="a")
+    assert shares(auth=static).names_of("ada", "s", None) == (("session", "s"),)
+    assert shares(auth=other).names_of("ada", "s", None) == (ADA, ("session", "s"))
+
+
+@pytest.mark.parametrize(
+    "client, address, kinds",
+    [(None, 0.5, ["address"]), (0.25, None, ["principal", "session"]), (None, None, [])],
+)
+def test_none_sets_no_share(
+    client: Optional[float], address: Optional[float], kinds: List[str]
+) -> None:
+    names = shares(client, address).names_of("ada", "s", "192.0.2.1")
+    assert [name[0] for name in names] == kinds
+
+
+# ------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize("option", ["client_share", "address_share"])
+@pytest.mark.parametrize(
+    "value, error",
+    [
+        (0, ValueError), (-0.5, ValueError), (1.5, ValueError), (float("nan"), ValueError),
+        (float("inf"), ValueError), ("0.5", TypeError), (True, TypeError), ([], TypeError),
+    ],
+)  # fmt: skip
+def test_a_wrong_share_is_refused(option: str, value: Any, error: Any) -> None:
+    with pytest.raises(error, match=f"{option}.*write a number above 0 and at most 1"):
+        Limits(**{option: value})
+
+
+def test_a_right_share_is_taken() -> None:
+    for value in (None, 1, 0.001, 0.25):
+        assert Limits(client_share=value, address_share=value).client_share == value
+    assert (Limits().client_share, Limits().address_share) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("value", ["proxy.example", "10.0.0.0/40", "", "10.0.0", "1.2.3.4:80"])
+def test_a_wrong_proxy_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="trusted_proxies.*neither an address nor a network"):
+        HttpOptions(trusted_proxies=[value])
+
+
+@pytest.mark.parametrize("value", ["10.0.0.1", None, 5, [5], [b"\x0a\0\0\1"]])
+def test_proxies_of_another_type_are_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="trusted_proxies must be a list"):
+        HttpOptions(trusted_proxies=value)
+
+
+def test_right_proxies_are_taken() -> None:
+    assert HttpOptions(trusted_proxies=TRUSTED).trusted_proxies == TRUSTED
+    assert HttpOptions().trusted_proxies == ()
