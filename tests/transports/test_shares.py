@@ -1,0 +1,703 @@
+"""What one client may use of a server over HTTP, and what is released when it disconnects."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from minimcp import Bearer, Context, HttpOptions, Limits, Server, ToolError
+from minimcp.engine import shares as counting
+from minimcp.errors import ConnectionLost
+from minimcp.http import endpoint as endpoints, server as http_server, sessions
+from minimcp.http.server import RunningHttp
+
+from ..answering import R3, R4, R5
+from ..support import WAIT, eventually
+from .http_app import POST_HEADERS, Shaken, Served, alone, call, core_of, message, post, serve
+from .http_peer import Peer, Response
+
+LISTEN = "subscriptions/listen"
+TOKENS = {"ada-token": "ada", "bob-token": "bob"}
+
+
+def verify(token: str) -> Optional[Dict[str, Any]]:
+    """Each token is a principal of its own; any number of tokens may be the same one's."""
+    name = token.partition("-")[0]
+    return {"sub": name, "aud": "test"} if name in ("ada", "bob", "cyd") else None
+
+
+def bearer(**options: Any) -> Bearer:
+    return Bearer(verify, audience="test", **options)
+
+
+def with_token(name: str) -> Dict[str, str]:
+    return {"Authorization": f"Bearer {name}"}
+
+
+class Stage:
+    """A server whose tools wait for the test."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = server = Server("stage", **options)
+        self.go = threading.Event()
+        self.began: List[str] = []
+        self.ended: List[Any] = []
+
+        @server.tool
+        def hold() -> str:
+            """Wait."""
+            self.began.append("hold")
+            assert self.go.wait(WAIT)
+            self.ended.append("hold")
+            return "held"
+
+        @server.tool(executor=self.run)
+        def elsewhere() -> str:
+            """Wait on another thread."""
+            return hold()
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            """Ask."""
+            self.began.append("ask")
+            try:
+                return str(ctx.elicit("Name?", {"name": str}).require()["name"])
+            except Exception as error:
+                self.ended.append(error)
+                raise
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            """Add."""
+            return a + b
+
+        @server.resource("notes://one")
+        def one() -> str:
+            """A note."""
+            return "note"
+
+    def run(self, job: Any) -> None:
+        threading.Thread(target=job, daemon=True).start()
+
+
+@pytest.fixture
+def stages() -> Iterator[Any]:
+    made: List[Stage] = []
+
+    def make(**options: Any) -> Stage:
+        made.append(Stage(**options))
+        return made[-1]
+
+    yield make
+    for stage in made:
+        stage.go.set()
+        stage.server.close()
+
+
+class Session:
+    """A client with a session, whose every request has a connection of its own."""
+
+    def __init__(self, running: RunningHttp, revision: str = R4, token: str = "", **able: Any):
+        self.port, self.headers = running.port, {**POST_HEADERS}
+        if token:
+            self.headers.update(with_token(token))
+        params = {
+            "protocolVersion": revision,
+            "capabilities": able,
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        opened = self.response(message("initialize", params, 0))
+        assert opened.status == 200, opened
+        self.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+        self.response(message("notifications/initialized", id=None))
+
+    def begin(self, body: Any) -> Peer:
+        return send(Peer(self.port), body, self.headers)
+
+    def response(self, body: Any) -> Response:
+        with self.begin(body) as peer:
+            return peer.response()
+
+    def call(self, name: str, arguments: Any = None, id: Any = 1) -> Peer:
+        return self.begin(message("tools/call", {"name": name, "arguments": arguments or {}}, id))
+
+    def adds(self) -> bool:
+        with self.call("add", {"a": 1, "b": 2}) as peer:
+            found = peer.response()
+        return found.status == 200 and b'"text":"3"' in found.body
+
+    def stream(self) -> Peer:
+        given = {**self.headers, "Accept": "text/event-stream"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+        return Peer(self.port).send(f"GET /mcp HTTP/1.1\r\n{lines}\r\n".encode())
+
+
+def send(peer: Peer, body: Any, headers: Dict[str, str]) -> Peer:
+    raw = json.dumps(body).encode()
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return peer.send(
+        f"POST /mcp HTTP/1.1\r\n{lines}Content-Length: {len(raw)}\r\n\r\n".encode() + raw
+    )
+
+
+def is_rejected(status: int, headers: Any, text: bytes, what: str) -> bool:
+    assert b"share of " + what.encode() in text, text
+    return status == 429 and int(headers.get("Retry-After") or headers["retry-after"]) >= 1
+
+
+# ------------------------------------------------------------ requests
+
+
+@pytest.mark.parametrize("revision", [R3, R4])
+def test_one_session_runs_its_share_of_requests_and_others_run_theirs(
+    stages: Any, revision: str
+) -> None:
+    stage = stages(limits=Limits(requests=8))
+    core = core_of(stage.server)
+    first, second = Shaken(core, revision), Shaken(core, revision)
+    running = [first.begin("tools/call", {"name": "hold"}, id) for id in (1, 2)]
+    assert eventually(lambda: len(stage.began) == 2)
+    refused = first.request("tools/call", {"name": "hold"}, 3)
+    assert is_rejected(refused.status, refused.headers, refused.body, "running requests")
+    assert refused.json["error"]["code"] == -32603 and refused.json["id"] == 3
+    assert first.request("tools/list").status == 200, "it is answered at once"
+    assert (
+        second.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}).status == 200
+    )
+    stage.go.set()
+    assert [each.finished().status for each in running] == [200, 200]
+    assert first.request("tools/call", {"name": "hold"}, 4).status == 200
+
+
+@pytest.mark.parametrize("era", ["session", "alone"])
+def test_a_principal_gains_nothing_by_sessions_and_tokens(stages: Any, era: str) -> None:
+    stage = stages(limits=Limits(requests=8), auth=bearer())
+    core = core_of(stage.server)
+
+    def run(token: str, name: str = "hold") -> Any:
+        if era == "alone":
+            return call(name, {"a": 1, "b": 2} if name == "add" else {}, headers=with_token(token))
+        body = message("initialize", {
+            "protocolVersion": R4, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+        }, 0)  # fmt: skip
+        opened = serve(core, post(body, with_token(token)))
+        session = {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"], **with_token(token)}
+        serve(core, post(message("notifications/initialized", id=None), session))
+        arguments = {"a": 1, "b": 2} if name == "add" else {}
+        return post(message("tools/call", {"name": name, "arguments": arguments}), session)
+
+    running = [Served(core, run(f"ada-{number}")) for number in range(2)]
+    assert eventually(lambda: len(stage.began) == 2)
+    refused = serve(core, run("ada-3"))
+    assert is_rejected(refused.status, refused.headers, refused.body, "running requests")
+    assert serve(core, run("bob-1", "add")).status == 200
+    stage.go.set()
+    assert [each.finished().status for each in running] == [200, 200]
+
+
+def test_the_principal_of_a_static_token_has_no_share(stages: Any) -> None:
+    stage = stages(limits=Limits(requests=8), auth=Bearer.static("word"))
+    core = core_of(stage.server)
+    running = [Served(core, call("hold", headers=with_token("word"))) for _ in range(8)]
+    assert eventually(lambda: len(stage.began) == 8)
+    stage.go.set()
+    assert {each.finished().status for each in running} == {200}
+
+
+def test_none_switches_the_share_off(stages: Any) -> None:
+    stage = stages(limits=Limits(requests=8, client_share=None))
+    client = Shaken(core_of(stage.server))
+    running = [client.begin("tools/call", {"name": "hold"}, id) for id in range(8)]
+    assert eventually(lambda: len(stage.began) == 8)
+    stage.go.set()
+    assert {each.finished().status for each in running} == {200}
+
+
+def test_in_an_array_only_what_is_too_much_is_rejected(stages: Any) -> None:
+    stage = stages(limits=Limits(requests=8))
+    core = core_of(stage.server)
+    client = Shaken(core, "2025-03-26")
+    calls = [message("tools/call", {"name": "hold"}, id) for id in range(4)]
+    running = Served(core, post(calls, client.headers))
+    assert eventually(lambda: len(stage.began) == 2)
+    refused = client.send(calls)
+    assert refused.status == 429 and len(refused.json) == 4
+    stage.go.set()
+    answers = running.finished().json
+    assert sorted("error" in each for each in answers) == [False, False, True, True]
+
+
+def test_a_client_of_http_and_sse_has_a_share_too(stages: Any) -> None:
+    from .test_sse_server import Old, sse_of
+
+    stage = stages(limits=Limits(requests=8, streams=8))
+    old = Old(sse_of(stage.server))
+    for id in range(1, 4):
+        old.post(message("tools/call", {"name": "hold"}, id))
+    refused = old.answer(3)
+    assert "share of running requests" in refused["error"]["message"]
+    stage.go.set()
+    assert "result" in old.answer(1) and "result" in old.answer(2)
+    old.writer.lose()
+
+
+# ------------------------------------------------------------ sessions
+
+
+def test_one_principal_opens_its_share_of_sessions(stages: Any) -> None:
+    stage = stages(auth=bearer(), http=HttpOptions(max_sessions=8))
+    core = core_of(stage.server)
+
+    def opened(token: str, begins: bool = True) -> Any:
+        body = message("initialize", {
+            "protocolVersion": R4, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+        }, 0)  # fmt: skip
+        found = serve(core, post(body, with_token(token)))
+        if begins and found.status == 200:
+            given = {"Mcp-Session-Id": found.headers["Mcp-Session-Id"], **with_token(token)}
+            assert (
+                serve(core, post(message("notifications/initialized", id=None), given)).status
+                == 202
+            )
+            return given
+        return found
+
+    first = opened("ada-1")
+    for _ in range(4):
+        assert opened("ada-2", begins=False).status == 200, "one that has not begun makes room"
+    assert len(core.sessions) == 2
+    second = opened("ada-2")
+    refused = opened("ada-3")
+    assert is_rejected(refused.status, refused.headers, refused.body, "sessions")
+    assert refused.json["id"] == 0 and len(core.sessions) == 2
+    assert opened("bob-1") and opened("bob-2")
+    delete = post(message("ping"), second)
+    delete.method = "DELETE"
+    assert serve(core, delete).status == 200
+    assert "Mcp-Session-Id" in opened("ada-3") and first
+
+
+# ------------------------------------------------------------ streams
+
+
+def listening(core: Any, **headers: str) -> Served:
+    served = Served(core, alone(LISTEN, {"notifications": {"toolsListChanged": True}}, headers))
+    served.writer.wait_for(lambda: b"acknowledged" in served.writer.body)
+    return served
+
+
+def test_a_new_stream_takes_the_place_of_the_oldest_of_the_same_client(stages: Any) -> None:
+    stage = stages(limits=Limits(streams=8), auth=bearer())
+    core = core_of(stage.server)
+    bob = listening(core, **with_token("bob-1"))
+    ada = [listening(core, **with_token(f"ada-{number}")) for number in range(4)]
+    for old in ada[:2]:
+        ended = old.finished()
+        assert ended.messages[-1]["result"]["resultType"] == "complete", "it ends politely"
+    assert all(each.is_alive() for each in (bob, *ada[2:]))
+    for each in (bob, *ada[2:]):
+        each.writer.lose()
+        each.finished()
+    assert eventually(lambda: "0 clients" in repr(core.shares))
+
+
+def test_streams_of_sessions_count_for_their_principal(stages: Any) -> None:
+    stage = stages(limits=Limits(streams=8), auth=bearer())
+    with stage.server.start_http() as running:
+        clients = [Session(running, token="ada-1") for _ in range(3)]
+        other = Session(running, token="bob-1")
+        with ExitStack() as stack:
+            streams = [stack.enter_context(each.stream()) for each in (other, *clients)]
+            assert {stream.head()[0] for stream in streams} == {200}
+            assert streams[1].rest().endswith(b"0\r\n\r\n"), "the oldest one of ada ends"
+            again = stack.enter_context(clients[0].stream())
+            assert again.head()[0] == 200 and streams[2].rest().endswith(b"0\r\n\r\n")
+            assert all(each.adds() for each in (other, *clients))
+
+
+def test_a_stream_that_is_sending_is_not_closed(stages: Any, monkeypatch: Any) -> None:
+    stage = stages(limits=Limits(streams=4), auth=bearer())
+    core = core_of(stage.server)
+    busy = listening(core, **with_token("ada-1"))
+    monkeypatch.setattr(sessions.ResponseSink, "is_sending", lambda self: True)
+    refused = serve(core, alone(LISTEN, {"notifications": {}}, with_token("ada-1")))
+    assert is_rejected(refused.status, refused.headers, refused.body, "open streams")
+    busy.writer.lose()
+    busy.finished()
+
+
+# ------------------------------------------------------------ connections
+
+
+def ask(peer: Peer, token: str = "ada-1") -> Response:
+    request = alone("tools/list", headers=with_token(token))
+    lines = {name: value for name, value in request.headers.items() if name != "host"}
+    return send(peer, json.loads(request.body), {"Host": "localhost", **lines}).response()
+
+
+def test_idle_connections_of_a_principal_make_room_for_its_new_ones(stages: Any) -> None:
+    stage = stages(auth=bearer(), http=HttpOptions(max_connections=8))
+    with stage.server.start_http() as running, ExitStack() as stack:
+        other = stack.enter_context(Peer(running.port))
+        assert ask(other, "bob-1").status == 200
+        peers = [stack.enter_context(Peer(running.port)) for _ in range(4)]
+        assert [ask(peer).status for peer in peers] == [200] * 4
+        assert peers[0].rest() == peers[1].rest() == b"", "the oldest ones are closed"
+        assert ask(peers[2]).status == ask(peers[3]).status == ask(other, "bob-1").status == 200
+
+
+def test_busy_connections_are_not_closed(stages: Any) -> None:
+    stage = stages(auth=bearer(), http=HttpOptions(max_connections=8))
+    with stage.server.start_http() as running, ExitStack() as stack:
+        client = Session(running, token="ada-1")
+        held = [stack.enter_context(client.call("hold", id=id)) for id in (1, 2)]
+        assert eventually(lambda: len(stage.began) == 2)
+        refused = client.call("add", {"a": 1, "b": 2}).response()
+        assert is_rejected(refused.status, refused.headers, refused.body, "connections")
+        assert ask(stack.enter_context(Peer(running.port)), "bob-1").status == 200
+        stage.go.set()
+        assert [peer.response().status for peer in held] == [200, 200]
+        assert eventually(client.adds)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine counts as another one."""
+    monkeypatch.setattr(
+        counting, "counted_address", lambda address, trusted: None if trusted else "192.0.2.1"
+    )
+
+
+def test_one_address_has_its_share_of_connections(stages: Any, elsewhere: None) -> None:
+    stage = stages(http=HttpOptions(max_connections=8))
+    with stage.server.start_http() as running, ExitStack() as stack:
+        silent = [stack.enter_context(Peer(running.port)) for _ in range(6)]
+        assert silent[0].rest() == silent[1].rest() == b"", "the oldest ones are closed"
+        client = Session(running)
+        held = [stack.enter_context(client.call("hold", id=id)) for id in (1, 2)]
+        assert eventually(lambda: len(stage.began) == 2)
+        more = [stack.enter_context(Peer(running.port)) for _ in range(2)]
+        for peer in more:
+            peer.send(b"POST /mcp HTTP/1.1\r\n")
+        refused = stack.enter_context(Peer(running.port)).response()
+        assert is_rejected(refused.status, refused.headers, refused.body, "connections")
+        stage.go.set()
+        assert [peer.response().status for peer in held] == [200, 200]
+
+
+def test_a_trusted_proxy_has_no_share(stages: Any, elsewhere: None) -> None:
+    http = HttpOptions(max_connections=8, trusted_proxies=["127.0.0.1"])
+    with stages(http=http).server.start_http() as running, ExitStack() as stack:
+        peers = [stack.enter_context(Peer(running.port)) for _ in range(8)]
+        assert [ask(peer).status for peer in peers] == [200] * 8
+
+
+def test_under_wsgi_addresses_have_no_share(stages: Any) -> None:
+    stage = stages(limits=Limits(requests=8))
+    app = stage.server.wsgi()
+    for _ in range(8):
+        request = call("add", {"a": 1, "b": 2})
+        environ = {
+            "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "REMOTE_ADDR": "192.0.2.1",
+            "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(request.body)),
+            "wsgi.input": __import__("io").BytesIO(request.body),
+            **{"HTTP_" + name.upper().replace("-", "_"): text for name, text in request.headers.items()},
+        }  # fmt: skip
+        assert b"".join(app(environ, lambda status, headers: None))
+    assert "0 clients" in repr(stage.server._config.shares)
+
+
+# ------------------------------------------------------------ a client that disconnects
+
+
+def leave(peer: Peer, how: str) -> None:
+    if how == "reset":
+        peer.reset()
+    else:
+        peer.close()
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize("tool", ["hold", "elsewhere"])
+@pytest.mark.parametrize("revision", [R3, R4])
+def test_the_connection_of_a_running_handler_is_released(
+    stages: Any, revision: str, tool: str, how: str
+) -> None:
+    stage = stages()
+    with stage.server.start_http() as running:
+        client = Session(running, revision)
+        counted = running.shares
+        peer = client.call(tool)
+        assert eventually(lambda: stage.began)
+        core = running._http
+        leave(peer, how)
+        assert eventually(lambda: not running.lent and not running._kept), running
+        key = next(iter(core.sessions.values())).key
+        assert counted.used("connections", ("session", key)) == 0
+        assert counted.used("requests", ("session", key)) == 1, "the handler is running"
+        assert client.adds() and not stage.ended
+        stage.go.set()
+        assert eventually(lambda: stage.ended == ["hold"]), "the protocol lets it run on"
+        assert eventually(lambda: not core._open and not running._left)
+        assert eventually(
+            lambda: "0 clients" in repr(counted) or counted.used("requests", ("session", key)) == 0
+        )
+
+
+def test_a_worker_that_only_held_the_connection_is_released(stages: Any) -> None:
+    stage = stages()
+    with stage.server.start_http() as running:
+        client = Session(running)
+        for id in range(20):
+            peer = client.call("elsewhere", id=id)
+            assert eventually(lambda: len(stage.began) > id)
+            peer.close()
+        assert eventually(lambda: not running.lent and not running._left), running
+        stage.go.set()
+        assert eventually(lambda: len(stage.ended) == 20 and not running._http._open)
+
+
+def test_a_call_whose_client_has_left_can_be_cancelled(stages: Any) -> None:
+    stage = stages()
+    with stage.server.start_http() as running:
+        client = Session(running)
+        peer = client.call("elsewhere", id="mine")
+        assert eventually(lambda: stage.began)
+        peer.close()
+        core = running._http
+        assert eventually(lambda: not running.lent and not running._left)
+        told = message("notifications/cancelled", {"requestId": "mine"}, None)
+        assert client.response(told).status == 202
+        assert eventually(lambda: not core._open and not core.requests._requests)
+
+
+def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: Any) -> None:
+    stage = stages()
+    with stage.server.start_http() as running:
+        client = Session(running, elicitation={})
+        peer = client.call("ask")
+        assert peer.head()[0] == 200
+        text = peer.until(b"elicitation/create")
+        ids = [
+            line[4:] for line in text.split(b"\r\n") + text.split(b"\n") if line.startswith(b"id: ")
+        ]
+        peer.close()
+        assert eventually(lambda: not running.lent and len(running._left) == 1)
+        session = next(iter(running._http.sessions.values()))
+        answer = {"jsonrpc": "2.0", "id": session.calls.pending()[0].id,
+                  "result": {"action": "accept", "content": {"name": "Ada"}}}  # fmt: skip
+        assert client.response(answer).status == 202
+        assert eventually(lambda: not running._left)
+        client.headers["Last-Event-ID"] = ids[0].strip().decode()
+        with client.stream() as again:
+            assert b'"text":"Ada"' in again.response().body
+
+
+@pytest.mark.parametrize("store", [None, False])
+def test_a_question_that_no_client_can_see_ends(
+    stages: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has left before anything was sent, or nothing is kept of what was sent."""
+    monkeypatch.setattr(sessions, "UNSEEN_SECONDS", 0.2)
+    stage = stages(http=HttpOptions(event_store=store))
+    with stage.server.start_http() as running:
+        client = Session(running, R3, elicitation={})
+        peer = client.call("ask")
+        if store is False:
+            peer.until(b"elicitation/create")
+        else:
+            assert eventually(lambda: stage.began)
+            monkeypatch.setattr(sessions.ResponseSink, "_is_resumable", False)
+            peer.until(b"elicitation/create")
+            response = next(iter(running._http._open.values()))
+            response._is_resumable = False
+        peer.close()
+        assert eventually(lambda: stage.ended)
+        assert isinstance(stage.ended[0], ConnectionLost) and "cannot see" in str(stage.ended[0])
+        assert eventually(lambda: not running._left and not running._http._open)
+
+
+def test_a_question_that_a_client_can_fetch_waits(
+    stages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = threading.Event()
+    monkeypatch.setattr(sessions, "UNSEEN_SECONDS", 0.05)
+    end = sessions.ResponseSink._end_unseen
+    monkeypatch.setattr(
+        sessions.ResponseSink, "_end_unseen", lambda self: (end(self), checked.set())
+    )
+    stage = stages()
+    with stage.server.start_http() as running:
+        client = Session(running, elicitation={})
+        peer = client.call("ask")
+        peer.until(b"elicitation/create")
+        peer.close()
+        assert checked.wait(WAIT) and not stage.ended
+        session = next(iter(running._http.sessions.values()))
+        assert len(session.calls) == 1
+
+
+def test_a_peer_that_has_only_stopped_sending_gets_its_response(stages: Any) -> None:
+    stage = stages()
+    with stage.server.start_http() as running:
+        running.timeouts = running.timeouts._replace(leave=WAIT)
+        with Session(running).call("hold") as peer:
+            assert eventually(lambda: stage.began)
+            peer.finish()
+            assert eventually(
+                lambda: any(each.writer and each.writer.gone for each in running.lent)
+            )
+            stage.go.set()
+            assert peer.response().status == 200
+
+
+def test_after_a_thousand_abandoned_calls_other_clients_are_served(stages: Any) -> None:
+    """tests/bench measures the time."""
+    stage = stages(limits=Limits(requests=400), http=HttpOptions(max_connections=100))
+    with stage.server.start_http() as running:
+        other, client = Session(running), Session(running, elicitation={})
+        before = threading.active_count()
+        for id in range(1000):
+            client.call("ask" if id % 2 else "hold", id=id).close()
+        assert other.adds()
+        with Peer(running.port) as new:
+            assert ask(new).status == 200
+        assert eventually(lambda: not running.lent), running
+        assert threading.active_count() - before <= 100 + 10, "a quarter of the requests"
+        assert len(running._http._open) <= 100 and len(running._left) <= 100
+        assert other.adds()
+
+
+# ------------------------------------------------------------ descriptors
+
+
+class Scarce:
+    """A listener of a process that may open so many connections."""
+
+    def __init__(self, running: RunningHttp, most: int) -> None:
+        self._running, self._most, self._listener = running, most, running._listener
+        self.refused = 0
+
+    def accept(self) -> Tuple[Any, Any]:
+        sock, address = self._listener.accept()
+        if len(self._running._kept) + len(self._running.lent) < self._most:
+            return sock, address
+        # The system would leave it in its queue.
+        self._waiting = sock, address
+        self.accept = self._again  # type: ignore[method-assign]
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def _again(self) -> Tuple[Any, Any]:
+        if len(self._running._kept) + len(self._running.lent) >= self._most:
+            raise OSError(errno.EMFILE, "Too many open files")
+        del self.accept  # type: ignore[method-assign]
+        return self._waiting
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+
+def test_without_descriptors_as_many_connections_are_closed_as_are_waiting(
+    stages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "PAUSE_SECONDS", 10 * WAIT)
+    with stages().server.start_http() as running, ExitStack() as stack:
+        running._listener = Scarce(running, 8)  # type: ignore[assignment]
+        silent = [stack.enter_context(Peer(running.port)) for _ in range(40)]
+        with Peer(running.port) as peer:
+            assert ask(peer).status == 200, "it waits for no pause"
+        assert sum(each.rest() == b"" for each in silent[:30]) == 30
+        running._listener = running._listener._listener  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "files, wanted, most",
+    [(1024, 1000, 832), (1024, 500, 500), (1024, None, 832), (64, 1000, 48), (4, 1000, 3)],
+)
+def test_connections_are_limited_by_the_files_that_a_process_may_open(
+    files: int, wanted: Optional[int], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource", reason="this system has no such limit")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (files, files))
+    found, spare = http_server.limited_connections(wanted)
+    assert found == most and found + spare <= files
+
+
+# ------------------------------------------------------------ tokens that end
+
+
+class Tokens:
+    """Issues tokens that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.expires: Optional[float] = None
+        self.revoked = self.failing = False
+        self.checks = 0
+
+    def verify(self, token: str) -> Optional[Dict[str, Any]]:
+        self.checks += 1
+        if self.failing:
+            raise OSError("the issuer is away")
+        if self.revoked:
+            return None
+        claims: Dict[str, Any] = {"sub": "ada", "aud": "test"}
+        return claims if self.expires is None else {**claims, "exp": self.expires}
+
+
+@pytest.mark.parametrize("kind", ["listen", "stream", "sse"])
+@pytest.mark.parametrize("end", ["expires", "revoked"])
+def test_a_stream_ends_with_its_token(
+    stages: Any, kind: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = Tokens()
+    stage = stages(auth=Bearer(tokens.verify, audience="test"))
+    if end == "revoked":
+        monkeypatch.setattr(endpoints, "TOKEN_SECONDS", 0.05)
+    with stage.server.start_http(legacy_sse=True) as running:
+        client = Session(running, token="word")
+        if end == "expires":
+            tokens.expires = time.time() + 1.5
+        if kind == "listen":
+            request = alone(LISTEN, {"notifications": {}}, with_token("word"))
+            lines = {name: value for name, value in request.headers.items() if name != "host"}
+            peer = send(
+                Peer(running.port), json.loads(request.body), {"Host": "localhost", **lines}
+            )
+        elif kind == "stream":
+            peer = client.stream()
+        else:
+            more = "Accept: text/event-stream\r\nAuthorization: Bearer word\r\n"
+            peer = Peer(running.port).send(
+                f"GET /sse HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode()
+            )
+        with peer:
+            assert peer.head()[0] == 200
+            if end == "revoked":
+                tokens.failing = True
+                checks = tokens.checks
+                assert eventually(lambda: tokens.checks > checks + 1), "it is checked again"
+                tokens.failing = False
+                tokens.revoked = True
+            body = b"".join(iter(peer.chunk, b""))
+        if kind == "listen":
+            assert b'"resultType":"complete"' in body, "it ends politely"
+        assert eventually(lambda: not running._http._token_checks)
+        tokens.revoked, tokens.expires = False, None
+        assert client.adds(), "the session goes on with another token"
+
+
+def test_no_check_is_left_of_a_stream_that_has_ended(stages: Any) -> None:
+    stage = stages(auth=bearer())
+    core = core_of(stage.server)
+    stream = listening(core, **with_token("ada-1"))
+    assert len(core._token_checks) == 1
+    stream.writer.lose()
+    stream.finished()
+    assert not core._token_checks
