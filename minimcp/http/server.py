@@ -295,6 +295,8 @@ class HttpConnection:
         self.place: Optional[Place] = None
         # Whether the peer left while a handler was running, and the socket is closed.
         self.released = False
+        # Whether its worker waits for the next request, and whether it is to be closed without one.
+        self.lingering = self.yielding = False
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
@@ -379,22 +381,31 @@ class HttpConnection:
         """Have the server's thread close the connection if it is idle, and return whether it is."""
         if not self.is_idle():
             return False
-        self.server.close_soon(self)
+        if self.lingering:
+            self.yielding = True
+        else:
+            self.server.close_soon(self)
         return True
 
     def is_idle(self) -> bool:
         """Return whether no request is being read or served. The next one may begin meanwhile."""
-        if self.phase not in (IDLE, HEAD) or self.parser.begun or not self.server.keeps(self):
+        is_kept = self.phase in (IDLE, HEAD) and self.server.keeps(self)
+        if self.parser.begun or not (is_kept or self.lingering):
             return False
-        try:
-            return not ready(self.socket)  # else its bytes are here, and were not read yet
-        except (OSError, ValueError):  # another thread has closed it
-            return False
+        return not has_bytes(self.socket)  # else they were not read yet
 
     def _linger(self) -> Optional[bytes]:
         """As `receive`, after a wait of `LINGER_SECONDS` at most."""
         server = self.server
-        return b"" if server.closing or len(server.lent) > CROWD else self.receive(0)
+        if server.closing or len(server.lent) > CROWD:
+            return b""
+        self.lingering = True
+        data = self.receive(0)
+        self.lingering = False
+        if self.yielding and not data:
+            return None
+        self.yielding = False
+        return data
 
     def refuse(self, refusal: HttpError) -> str:
         """Send the last response, as far as the peer takes it at once; what is awaited then. Never
@@ -880,6 +891,16 @@ def is_reset(sock: socket.socket) -> bool:
         return hasattr(select, "poll") and poll(sock, 0)  # tells of POLLHUP and POLLERR anyway
     except (OSError, ValueError):
         return True
+
+
+def has_bytes(sock: socket.socket) -> bool:
+    """Return whether the peer has sent bytes that were not read yet."""
+    try:
+        if not _DONT_WAIT:  # pragma: no cover - Windows
+            return ready(sock)
+        return bool(sock.recv(1, socket.MSG_PEEK | _DONT_WAIT))
+    except (OSError, ValueError):  # there are none, or it is closed
+        return False
 
 
 def ready(sock: socket.socket, *, to_write: bool = False) -> bool:
