@@ -6,9 +6,10 @@ import base64
 import html
 import json
 import logging
+import socket
 import traceback
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 from urllib.parse import quote
 
 import pytest
@@ -135,6 +136,26 @@ def test_one_bearer_is_sent(given: str, way: str) -> None:
     with Peer() as peer:
         minimcp.connect(peer.url, timeout=WAIT, **WAYS[way]("Bearerish")).close()
         assert {heard.headers["authorization"] for heard in peer.heard} == {"Bearer Bearerish"}
+
+
+@pytest.mark.parametrize("way", ["token", "callable", "header", "authorization", "userinfo", None])
+@pytest.mark.parametrize("host", ["plain.test", "127.0.0.1", "localhost"])
+def test_a_token_in_the_clear_is_sent_with_one_warning(
+    way: Optional[str], host: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = WAYS[way](TOKEN) if way in WAYS else {}
+    with Peer() as peer:
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", peer.port))]
+        )
+        name = f"me:{TOKEN}@{host}" if way == "userinfo" else host
+        with minimcp.connect(f"http://{name}:{peer.port}/mcp", timeout=WAIT, **given) as client:
+            client.list_tools()
+        sent = [heard.headers for heard in peer.heard]
+    assert all("x-api-key" in each or "authorization" in each for each in sent) is (way is not None)
+    warned = [each.getMessage() for each in caplog.records if "over http" in each.getMessage()]
+    assert len(warned) == (1 if host == "plain.test" and way is not None else 0)
+    assert TOKEN not in "".join(warned)
 
 
 @pytest.mark.parametrize("auth", ["", " \n", "Bearer", "Bearer \n"])
