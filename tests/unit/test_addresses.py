@@ -52,7 +52,9 @@ def test_the_reach_of_an_address(
     assert reach_of(address) is reach
 
 
-@pytest.mark.parametrize("address", ["", "a", "1.2.3", "0x7f.1", "[::1]", "1.2.3.4:80", "localhost"])
+@pytest.mark.parametrize(
+    "address", ["", "a", "1.2.3", "0x7f.1", "[::1]", "1.2.3.4:80", "localhost"]
+)
 def test_what_is_not_an_address_is_not_connected_to(address: str) -> None:
     with pytest.raises(ValueError):
         reach_of(address)
