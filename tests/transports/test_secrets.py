@@ -479,7 +479,11 @@ def refused(make: Callable[[str], Any]) -> Any:
 
 
 def enterprise(url: str, **more: Any) -> Any:
-    given: Dict[str, Any] = {"id_token": "t", "idp_token_endpoint": f"{url}/token", "idp_client_id": "i"}
+    given: Dict[str, Any] = {
+        "id_token": "t",
+        "idp_token_endpoint": f"{url}/token",
+        "idp_client_id": "i",
+    }
     return minimcp.EnterpriseManaged(client_id="id", issuer=url, **{**given, **more})
 
 

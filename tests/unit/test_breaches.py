@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Dict, List, Tuple
 
+import pytest
+
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
 from minimcp.testing import Transcript, breaches
 

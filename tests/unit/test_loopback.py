@@ -141,7 +141,11 @@ def test_of_many_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatc
     waiting.close()
 
 
-def test_slow_connections_do_not_keep_the_browser_away(waiting: Waiting) -> None:
+def test_slow_connections_do_not_keep_the_browser_away(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback, "CONNECTION_SECONDS", 10 * WAIT)
+    monkeypatch.setattr(loopback._Handler, "timeout", 10 * WAIT)
     slow = []
     for _ in range(3 * loopback.MOST_CONNECTIONS):
         slow.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
