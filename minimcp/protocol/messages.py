@@ -218,6 +218,31 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
     return _message(value, exact)
 
 
+def read_json(data: bytes, *, max_depth: int) -> Json:
+    """Return the value of a JSON text, as strictly as `decode` reads a line.
+
+    Args:
+        data: UTF-8.
+        max_depth: How deep arrays and objects may nest.
+
+    Raises:
+        ValueError: The text is not JSON, or nests deeper.
+        TypeError: The data is not bytes.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"JSON is read from bytes, not {type(data).__name__}")
+    text = data.decode()
+    try:
+        value, end = _strict.scan_once(text, 0)
+    except (StopIteration, RecursionError):
+        raise ValueError("this is not JSON, or it nests too deep") from None
+    if end < len(text):
+        raise ValueError(f"more follows the JSON, at character {end}")
+    if _is_deeper(value, max_depth, text):
+        raise ValueError(f"the JSON nests deeper than {max_depth}")
+    return value
+
+
 def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]:
     """The message that a decoded value is."""
     if type(value) is not dict:

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from contextlib import contextmanager
-from typing import Any, Iterable, Iterator, Optional, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 from weakref import WeakSet
 
 from ..engine.requests import CancelToken
@@ -212,6 +212,11 @@ class SqliteStore(Store):
             Entry(*row)
             for row in self._query(statement, time.time(), prefix, prefix + LAST, after, most)
         ]
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """As `Store.sizes`."""
+        statement = f"select key, length(value) from entries where {ALIVE} and key >= ? and key < ?"
+        return dict(self._query(statement, time.time(), prefix, prefix + LAST))
 
     def delete(self, key: str) -> bool:
         """As `Store.delete`."""
