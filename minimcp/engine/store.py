@@ -59,8 +59,8 @@ def store_key(audience: Sequence[str], name: str, kind: str, *parts: str) -> str
     sends, a key is ASCII.
 
     Args:
-        audience: What the tokens of the server are for, by which servers of one name differ; empty
-            if it asks for none.
+        audience: What the tokens of the server are for, by which servers of one name differ, none
+            of them an empty text; empty if it asks for none.
         name: The server's name.
         kind: What the entry is, such as "task". The entries of one kind are listed together.
         parts: The owner within the server, and the id. End with an empty one to make the prefix of
@@ -102,7 +102,7 @@ def read_record(
         found = read_json(value, max_depth=MAX_RECORD_DEPTH)
         if isinstance(found, dict) and is_sound(found):
             return found
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError):
         pass
     report_unreadable(key)
     return None

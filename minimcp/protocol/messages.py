@@ -58,6 +58,7 @@ ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error"
 MAX_ID = 200
 
 _SURROGATE = "[\ud800-\udfff]"
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def is_id(value: Json) -> bool:
@@ -226,12 +227,12 @@ def read_json(data: bytes, *, max_depth: int) -> Json:
         max_depth: How deep arrays and objects may nest.
 
     Raises:
-        ValueError: The text is not JSON, or nests deeper.
+        ValueError: The text is not JSON, nests deeper, or has half of a surrogate pair.
         TypeError: The data is not bytes.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"JSON is read from bytes, not {type(data).__name__}")
-    text = data.decode()
+    text = data.decode().strip(" \t\n\r")
     try:
         value, end = _strict.scan_once(text, 0)
     except (StopIteration, RecursionError):
@@ -240,6 +241,8 @@ def read_json(data: bytes, *, max_depth: int) -> Json:
         raise ValueError(f"more follows the JSON, at character {end}")
     if _is_deeper(value, max_depth, text):
         raise ValueError(f"the JSON nests deeper than {max_depth}")
+    if _SURROGATE_ESCAPE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # raises ValueError for half of a pair
     return value
 
 
