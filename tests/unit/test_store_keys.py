@@ -145,6 +145,7 @@ def test_members() -> None:
     assert has_members(good, members) and has_members({**good, "c": []}, members, optional)
     for wrong in ({"a": 1}, {**good, "a": ""}, {**good, "c": []}, {**good, "d": 1}):
         assert not has_members(wrong, members)
+    assert has_members(good, members, optional)
     assert not has_members({**good, "c": 1}, members, optional)
     assert [is_number(each) for each in (0, MAX_NUMBER, MAX_NUMBER + 1, -1, True, 1.0, "1")] == [
         True, True, False, False, False, False, False,
