@@ -3,7 +3,6 @@ process runs."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 import time
@@ -77,7 +76,9 @@ def owner_of(principal: Optional[str]) -> str:
     everybody, where nobody is authenticated."""
     if principal is None:
         return "-"
-    return hashlib.sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256  # it loads OpenSSL
+
+    return sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _escaped(text: str) -> str:

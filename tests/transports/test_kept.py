@@ -19,6 +19,7 @@ from minimcp import (
     HttpOptions,
     HttpRequest,
     InvalidParams,
+    Limits,
     MemoryStore,
     RedisStore,
     Server,
@@ -116,7 +117,7 @@ class Site:
         self.go, self.begun = threading.Event(), threading.Event()
         server = self.server = Server(
             name, store=self.store, auth=bearer, extensions=[Tasks(poll_interval=0.02)],
-            http=HttpOptions(keepalive=1),
+            http=HttpOptions(keepalive=1), limits=Limits(call_rate=1e6),
         )  # fmt: skip
 
         @server.tool
@@ -245,7 +246,7 @@ PAIRS = {
 
 
 # What a server writes.
-KINDS = {"session", "stream", "process", "log", "secret", "task", "ended", "lease"}
+KINDS = {"session", "stream", "process", "log", "secret", "task", "ended", "lease", "rate"}
 
 
 def bearer_of(audience: Optional[str]) -> Optional[Bearer]:
@@ -786,6 +787,19 @@ def test_damaged_messages_of_processes_are_ignored(caplog: pytest.LogCaptureFixt
         assert eventually(lambda: told._read >= number)
         quiet(caplog)
         assert at(client, two.core).request("ping").status == 200
+
+
+@pytest.mark.parametrize("value", [b"", b"soon", b"\xff", b"-1", b"1" * 5000, b"1.5", b"{}"])
+def test_a_damaged_count_of_a_rate_is_a_missing_one(
+    value: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with one_site(memory(), 1) as (site,):
+        client = Shaken(site.core)
+        assert text_of(client.request("tools/call", {"name": "count"})) == "1"
+        (key,) = {key for key in site.store.keys if "/rate/" in key}
+        site.store.store.put(key, value)
+        assert text_of(client.request("tools/call", {"name": "count"})) == "2"
+        quiet(caplog)
 
 
 def test_a_damaged_key_of_states_is_replaced(caplog: pytest.LogCaptureFixture) -> None:

@@ -118,9 +118,7 @@ def test_a_key_is_asked_once(sleeps: List[float]) -> None:
 
 @pytest.mark.parametrize("way", ["call", "wait", "result"])
 def test_a_task_asks_as_often_as_a_call_may(sleeps: List[float], way: str) -> None:
-    asks = [
-        state("input_required", inputRequests={f"k{number}": QUESTION}) for number in range(20)
-    ]
+    asks = [state("input_required", inputRequests={f"k{number}": QUESTION}) for number in range(20)]
     script, asked = Script(*asks, state("completed", result=DONE)), list[Any]()
 
     def elicit(question: Any) -> Dict[str, str]:

@@ -123,7 +123,12 @@ def test_list_goes_by_prefix_in_order_and_in_parts(store: Store) -> None:
 
 
 def test_sizes_are_those_of_list(store: Store, clock: Callable[[float], None]) -> None:
-    values = {"s/task/a:1": b"1", "s/task/a:2": b"", "s/task/b:1": "é".encode() * 1000, "s/tasks": b"x"}
+    values = {
+        "s/task/a:1": b"1",
+        "s/task/a:2": b"",
+        "s/task/b:1": "é".encode() * 1000,
+        "s/tasks": b"x",
+    }
     for key, value in values.items():
         store.put(key, value, ttl=100)
     store.put("s/task/a:3", b"12345", ttl=10)
