@@ -191,6 +191,8 @@ class Bearer:
                 resource.rstrip("/"),
                 resource.rstrip("/") + "/",
             }  # some clients write one for the other
+        # What tells servers apart in a store that they share.
+        self.audience = tuple(sorted(self._audience))
         self._implies = {
             name: check_scopes(each, "implies") for name, each in (implies or {}).items()
         }

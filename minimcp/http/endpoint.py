@@ -559,7 +559,10 @@ class Endpoint(HttpService):
     def _known_session(self, id: str, headers: Headers) -> Optional[Session]:
         """Return the session with this id. None if there is none, or if it belongs to another
         principal, who must not learn that it exists."""
-        session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
+        if self.shared is None:
+            session = self.sessions.get(id)
+        else:
+            session = self.shared.load(id, headers.principal)
         if session is None or session.principal != headers.principal:
             return None
         return session

@@ -209,7 +209,8 @@ class Server:
             for option, value in given.items()
             if option in ServerConfig.__dataclass_fields__
         }
-        processes = None if store is None or not store.shared else Processes(store, name)
+        audience = () if auth is None else auth.audience
+        processes = None if store is None or not store.shared else Processes(store, name, audience)
         keys = processes.secret if processes is not None and state_keys is None else state_keys
         states = States(name, keys, lifetime=limits.ask_timeout)
         self._config = ServerConfig(
@@ -219,6 +220,7 @@ class Server:
             executors=executors,
             states=states,
             processes=processes,
+            audience=audience,
             **options,
         )
         offer = Offer(
