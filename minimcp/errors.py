@@ -409,6 +409,22 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def json_printable(text: str) -> str:
+    """Return JSON of the same meaning, in which everything that `printable` replaces is escaped.
+
+    Args:
+        text: Valid JSON. Its line feeds stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() or c == "\n" else _json_escape(c) for c in text])
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join([f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2])])
+
+
 class _ExitGate:
     """Stops background threads before they write to a stream, when the interpreter exits.
 

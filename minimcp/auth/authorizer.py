@@ -143,6 +143,8 @@ class Authorizer:
         # Scopes that were requested in vain.
         self._asked: set[str] = set()
         self._is_loaded = False
+        # Of the connection over which the server asked for the token; empty if it has not yet.
+        self._address = ""
         # Why the store does not have the newest token, which is kept in memory then. None if it has.
         self._unkept: Optional[Exception] = None
         self.renew_in_fork()
@@ -259,7 +261,7 @@ class Authorizer:
                 self._load()
                 token = self._token
                 if token is not None and token.is_old and token.refresh_token:
-                    self._refresh(held, self._exchange(request, settings))
+                    self._refresh(held, self._exchange(request, settings, self._address))
         except AuthorizationError as error:  # raised again if the server rejects the old token
             log.debug("%s: the token could not be renewed: %s", self._shown, error)
         return self._token
@@ -307,9 +309,10 @@ class Authorizer:
                 return True  # another process has obtained it
             if more and self._asked.issuperset(more):
                 return False
-            exchange = self._exchange(request, settings)
+            exchange = self._exchange(request, settings, request.address)
             place = discover(exchange, challenge, self._grant.issuer)
             self._asked.update(more)
+            self._address = request.address
             token, before = self._token, tuple[str, ...]()
             if token is not None and same_issuer(token.issuer, place.issuer):
                 before, dpop_only = token.scopes, dpop_only or token.proof_key is not None
@@ -438,8 +441,10 @@ class Authorizer:
             proof = self._proof = ProofKey(token.proof_key)
         return proof
 
-    def _exchange(self, request: AbortableRequest, settings: Mapping[str, Any]) -> Exchange:
-        return Exchange(self._url, request=request, **settings)
+    def _exchange(
+        self, request: AbortableRequest, settings: Mapping[str, Any], address: str = ""
+    ) -> Exchange:
+        return Exchange(self._url, request=request, address=address, **settings)
 
     def _get(self, key: str) -> Any:
         try:
@@ -572,10 +577,9 @@ class Authorizer:
             AuthorizationError: No token could be obtained, or it could not be stored.
         """
         request = AbortableRequest()
-        body = encode(Request(1, "ping", {}))
-        status, headers, _ = self._exchange(request, settings).ask(
-            "POST", self._url, POST_HEADERS, body, named=True, seconds=TOKEN_SECONDS
-        )
+        exchange = self._exchange(request, settings)
+        status, headers = self._ping(exchange)
+        request.address = exchange.address
         _, challenge, dpop_only = _asked(headers if status == 401 else {})
         self._renew(
             challenge if status == 401 else None,
@@ -587,6 +591,21 @@ class Authorizer:
         )
         self._check_kept()
         return self.known() or {}
+
+    def _ping(self, exchange: Exchange) -> tuple[int, Mapping[str, str]]:
+        """Send a ping without a token, so that the server asks for one, and its address is known.
+
+        Returns:
+            The status and the headers of the response.
+
+        Raises:
+            AuthorizationError: There was no response.
+        """
+        body = encode(Request(1, "ping", {}))
+        status, headers, _ = exchange.ask(
+            "POST", self._url, POST_HEADERS, body, named=True, seconds=TOKEN_SECONDS
+        )
+        return status, headers
 
     def known(self) -> Optional[dict[str, Any]]:
         """Return what is known of the stored token, without secrets; None if there is none."""
@@ -626,7 +645,10 @@ class Authorizer:
         if token is None:
             return had_client
         with suppress(McpError):  # it ends by itself, too
-            exchange = self._exchange(request, settings)
+            exchange = self._exchange(request, settings, self._address)
+            if not exchange.address:
+                with suppress(AuthorizationError):  # then only a public issuer is asked
+                    self._ping(exchange)
             place = Place(
                 token.resource, token.issuer, authorization_server(exchange, token.issuer)
             )

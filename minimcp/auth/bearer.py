@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
 
-from ..errors import INTERNAL_ERROR, describe, logger, one_line
+from ..errors import INTERNAL_ERROR, AuthorizationError, describe, logger, one_line
 from ..http.headers import Headers, HttpError
 from ..protocol.messages import Id, Json
 from ..protocol.uri_template import parse_web_url
@@ -28,6 +28,9 @@ from ..schema.mismatch import keywords_shown
 log = logger("minimcp.auth")
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
+
+# Seconds after which a client may try again, and an issuer that failed is asked again.
+RETRY_SECONDS = 1
 
 # By which tokens are signed, where nothing else is said.
 ALGORITHMS = (
@@ -52,6 +55,10 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 class WrongType(Exception):
     """A JWT is of a type that is not accepted. Its message goes into the challenge."""
+
+
+class IssuerUnavailable(AuthorizationError):
+    """The issuer cannot be asked about a token now, so the request gets status 503."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class Bearer:
             them: ``sub`` (whom it speaks for), ``client_id``, ``scope`` (a text with blanks, or a
             list), ``exp`` (seconds since 1970), ``aud`` (whom it is for; required) and ``iss``.
             None refuses the token. It is called by many threads at the same time, and may block.
-            What it raises is logged, and answered with status 500.
+            What it raises is logged, and answered with status 500; `IssuerUnavailable` with 503.
         resource: The URL that clients know this server by, as ``"https://example.com/mcp"``; None
             together with ``authorization_servers`` publishes no metadata, for tokens that clients
             get in another way.
@@ -184,6 +191,8 @@ class Bearer:
                 resource.rstrip("/"),
                 resource.rstrip("/") + "/",
             }  # some clients write one for the other
+        # What tells servers apart in a store that they share.
+        self.audience = tuple(sorted(self._audience))
         self._implies = {
             name: check_scopes(each, "implies") for name, each in (implies or {}).items()
         }
@@ -343,6 +352,10 @@ class Bearer:
             found = None if claims is None else AccessToken.of(claims, token)
         except WrongType as error:
             raise self._refusal(401, str(error), "invalid_token") from None
+        except IssuerUnavailable:  # logged by the one request that has asked the issuer
+            again = (("Retry-After", str(RETRY_SECONDS)),)
+            told = "tokens cannot be verified now: try again"
+            raise HttpError(503, told, again, code=INTERNAL_ERROR) from None
         except Exception as error:
             told = describe(error).replace(token, "<token>")
             log.error("a token cannot be verified: %s: %s", type(error).__name__, told)
@@ -352,6 +365,9 @@ class Bearer:
             reason = "the token is not valid"
         elif not self._audience.intersection(found.audience):
             reason = "the token is for another server"
+        elif claims is not None and claims.get("cnf") is not None:
+            # with the scheme Bearer, nobody proves to have that key (RFC 9449, 7.1; RFC 8705, 3)
+            reason = "the token is bound to a key, and this server does not verify that"
         elif found.expires_at is not None and time.time() >= found.expires_at:
             reason = "the token has expired"
         if found is None or reason:

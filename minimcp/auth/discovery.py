@@ -3,7 +3,7 @@ authorization servers.
 
 What a server says about itself is not trusted. A document must be short, arrive soon, come over https
 (or http on this machine), name what it is about, and never come from a private network unless the
-server is in one.
+connection to the server itself led into one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from contextlib import closing, suppress
 from ipaddress import ip_address
 from typing import Any, Iterable, Mapping, NamedTuple, Optional
@@ -23,6 +22,7 @@ from ..errors import AuthorizationError, ConnectionLost, McpError, logger, one_l
 from ..http.fetch import AbortableRequest, Fetcher, mask, same_origin, without_secrets
 from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import REVISIONS
+from .addresses import may_lead_to
 from .bearer import RESOURCE_METADATA, check_url
 
 log = logger("minimcp.auth")
@@ -92,6 +92,13 @@ class Exchange:
         verify, proxies, headers, cert: As `HttpServer`.
         request: The request that waits for the token.
         cookies: The cookie jar of the connection; None has none.
+        address: IP address of the connection over which the server asked for a token. It decides
+            which addresses the server may name; the server's name is never resolved for that. Empty
+            if there was no direct connection yet: then the first one to the server itself decides,
+            and until then only public addresses are allowed.
+
+    Attributes:
+        address: The address that decides, as above.
     """
 
     def __init__(
@@ -103,6 +110,7 @@ class Exchange:
         headers: Optional[Mapping[str, str]] = None,
         cert: Any = None,
         cookies: Any = None,
+        address: str = "",
     ) -> None:
         self.url = url
         self.request = request
@@ -110,6 +118,7 @@ class Exchange:
         self._headers = dict(headers or {})
         self._at_server = {"cert": cert, "cookies": cookies}
         self._server = parse_web_url(url, userinfo=True)
+        self.address = address or _literal_address(self._server.host)
 
     def detached(self) -> Exchange:
         """Return the same for requests that nobody aborts."""
@@ -117,6 +126,7 @@ class Exchange:
             self.url,
             request=AbortableRequest(),
             headers=self._headers,
+            address=self.address,
             **self._everywhere,
             **self._at_server,
         )
@@ -127,12 +137,16 @@ class Exchange:
         Raises:
             ValueError: The URL, or a setting, cannot be used.
         """
-        if parse_web_url(url, userinfo=True) != self._server:
+        if not self._is_server(url):
             return Fetcher(url, redirects=False, **self._everywhere)
         headers = self._headers
         if method != "GET" and url != self.url:  # there, it would be the client's authentication
             headers = {name: headers[name] for name in headers if name != "Authorization"}
         return Fetcher(url, redirects=False, headers=headers, **self._everywhere, **self._at_server)
+
+    def _is_server(self, url: str) -> bool:
+        """Return whether a URL is of the server's own origin."""
+        return parse_web_url(url, userinfo=True) == self._server
 
     def checked(self, url: Any, what: str) -> str:
         """A URL that may be asked or opened. Raises AuthorizationError: it may not."""
@@ -143,15 +157,8 @@ class Exchange:
         return str(url)
 
     def _allowed(self, address: str) -> bool:
-        """Whether an address may be connected to: one of a private network only by a server that is
-        in one."""
-        asked = _ip(address)
-        if asked.is_global and not asked.is_multicast:
-            return True
-        own = [_ip(str(found[4][0])) for found in socket.getaddrinfo(self._server.host, None)]
-        return not any(each.is_global for each in own) and (
-            not asked.is_link_local or any(each.is_link_local for each in own)
-        )
+        """Return whether the server may cause a connection to an address."""
+        return may_lead_to(self.address, address)
 
     def ask(
         self,
@@ -183,7 +190,9 @@ class Exchange:
             ConnectionLost: The request that waits was aborted.
         """
         limit = DOCUMENT_SECONDS if seconds is None else seconds
-        outer, http = self.request, AbortableRequest(allowed=None if named else self._allowed)
+        outer = self.request
+        is_first = not self.address and self._is_server(url)
+        http = AbortableRequest(allowed=None if named or is_first else self._allowed)
         try:
             fetcher = self._fetcher(method, url)
         except ValueError as error:
@@ -194,6 +203,8 @@ class Exchange:
             if outer.aborted.is_set():
                 raise ConnectionLost("given up")
             with closing(fetcher.send(http, method, headers, body)) as response:
+                if is_first:
+                    self.address = http.address
                 answer = response.body(DOCUMENT_BYTES)
                 if response.status >= 300:
                     answer = fetcher.masked_bytes(answer)
@@ -248,10 +259,13 @@ class Exchange:
         return status, answered, json_object(body) or {}
 
 
-def _ip(address: str) -> Any:
-    """An address without its zone; one of IPv4 in the form of IPv6 is one of IPv4."""
-    found: Any = ip_address(address.partition("%")[0])
-    return getattr(found, "ipv4_mapped", None) or found
+def _literal_address(host: str) -> str:
+    """Return the address that a host is without a look-up; empty if it is a name."""
+    if host == "localhost":
+        return "127.0.0.1"
+    with suppress(ValueError):
+        return str(ip_address(host))
+    return ""
 
 
 def json_object(body: bytes) -> Optional[dict[str, Any]]:

@@ -15,11 +15,13 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from ..engine.timer import timer
 from ..errors import AuthorizationError, describe, printable
 from ..protocol.uri_template import parse_web_url
 
@@ -29,8 +31,12 @@ USUAL_PORT = 80
 # How long a browser may take to start before the program goes on and waits for the person.
 OPEN_SECONDS = 2.0
 
-# What a connection may take, and how many there are at once: a browser opens some that it may need.
-CONNECTION_SECONDS, MOST_CONNECTIONS = 5.0, 32
+# Seconds of a connection from its first moment to its last, however often it sends a byte.
+CONNECTION_SECONDS = 5.0
+
+# Connections at once: a browser opens some that it may need. One more closes the oldest one, so that
+# other programs of this machine cannot keep the browser away.
+MOST_CONNECTIONS = 32
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
@@ -157,7 +163,9 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         self.hosts = {f"{name}:{port}", name} if port == USUAL_PORT else {f"{name}:{port}"}
         self.path = as_a_browser_requests(found.path)
         self._found: queue.Queue[str] = queue.Queue()
-        self._left = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        # The sockets of the open connections, the oldest first, and what stops the timer of each.
+        self._open: dict[socket.socket, Callable[[], None]] = {}
         self.state = ""
 
     def wait(self, state: str, timeout: float) -> Optional[str]:
@@ -189,21 +197,36 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         self._found.put(f"{self.redirect_uri.partition('?')[0]}?{urlsplit(target).query}")
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """As in the standard library, for a bounded number at once."""
-        if self._left.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Serve a connection in a thread of its own; if there are too many, end the oldest one."""
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= MOST_CONNECTIONS else None
+            if oldest is not None:
+                self._open.pop(oldest)()
+                _cut(oldest)
+            self._open[request] = timer.after(CONNECTION_SECONDS, lambda: self._expire(request))
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _expire(self, request: socket.socket) -> None:
+        with self._lock:
+            if request in self._open:
+                _cut(request)
+
+    def shutdown_request(self, request: Any) -> None:
         """As in the standard library."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._left.release()
+        with self._lock:  # the timer does not end another connection that gets this descriptor
+            stop = self._open.pop(request, None)
+        if stop is not None:
+            stop()
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is no news."""
+
+
+def _cut(request: socket.socket) -> None:
+    """Wake the thread that reads from a connection, or writes to it; it closes the socket."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def as_a_browser_requests(path: str) -> str:

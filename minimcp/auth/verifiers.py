@@ -17,13 +17,25 @@ from urllib.parse import quote_plus
 from ..engine.pool import renewed_in_fork
 from ..errors import AuthorizationError, McpError, logger, one_line
 from ..protocol.messages import Json
-from .bearer import ALGORITHMS, Verify, WrongType, check_url, list_of_text
+from .bearer import (
+    ALGORITHMS,
+    RETRY_SECONDS,
+    IssuerUnavailable,
+    Verify,
+    WrongType,
+    check_url,
+    list_of_text,
+)
 
 log = logger("minimcp.auth")
 
 # How long keys are kept, how long at least before others are asked for, and by how much clocks may
 # differ.
 KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
+
+# As long as no request to an issuer has failed, a request for which there is no key waits for the one
+# that asks, at most so long.
+FIRST_SECONDS = 2.0
 
 # The kind of key that an algorithm takes, by its first letters.
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
@@ -119,6 +131,7 @@ class KeySet:
         # Each as it came, and as PyJWT has it.
         self._keys: list[tuple[Mapping[str, Json], Any]] = []
         self._asked_at = float("-inf")
+        self._is_failing = False
         self._is_fixed = isinstance(keys, Mapping)
         self.renew_in_fork()
         renewed_in_fork.add(self)
@@ -128,6 +141,8 @@ class KeySet:
     def renew_in_fork(self) -> None:
         """Begin with a lock that nobody holds. Python calls this in a forked process."""
         self._lock = threading.Lock()
+        # Set when the request that runs now has ended; None if none runs.
+        self._running: Optional[threading.Event] = None
 
     def verify(self, token: str) -> Optional[Mapping[str, Json]]:
         """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while
@@ -168,23 +183,59 @@ class KeySet:
             raise WrongType(f"the type of the token is none of {wanted}")
 
     def _find(self, head: Mapping[str, Any]) -> list[Any]:
-        """The keys that may have signed what has this head."""
-        age = time.monotonic() - self._asked_at
+        """Return the keys that may have signed what has this head.
+
+        Only one thread asks the issuer. The others use the keys that there are; without a key they
+        wait for that thread, but not if the request before has failed.
+
+        Raises:
+            AuthorizationError: The issuer has no usable keys.
+            IssuerUnavailable: It cannot be reached, or this request does not wait for it.
+        """
         found = self._matching(head)
-        if self._is_fixed or (found and age < KEPT_SECONDS) or age < AGAIN_SECONDS:
+        if self._is_fixed:
             return found
+        is_mine = False
         with self._lock:
-            if (
-                time.monotonic() - self._asked_at >= AGAIN_SECONDS
-            ):  # no other thread has done so meanwhile
-                try:
-                    self._ask()
-                except McpError as error:
-                    if not self._keys:
-                        raise
-                    log.warning("the keys of %s are those of before: %s", self._issuer, error)
+            running = self._running
+            has_failed = self._is_failing
+            if running is None and time.monotonic() - self._asked_at >= self._pause(bool(found)):
+                running = self._running = threading.Event()
+                is_mine = True
+        if is_mine and running is not None:
+            self._renew(running, head)
+        elif found:
+            return found
+        elif running is not None and (has_failed or not running.wait(FIRST_SECONDS)):
+            raise IssuerUnavailable(f"the keys of {self._issuer} are being asked for")
+        found = self._matching(head)
+        if self._is_failing and not found:
+            raise IssuerUnavailable(f"the keys of {self._issuer} could not be had")
+        return found
+
+    def _pause(self, has_key: bool) -> float:
+        """Return the seconds between two requests for keys."""
+        if self._is_failing:
+            return AGAIN_SECONDS if has_key else RETRY_SECONDS
+        return KEPT_SECONDS if has_key else AGAIN_SECONDS
+
+    def _renew(self, running: threading.Event, head: Mapping[str, Any]) -> None:
+        """Ask for the keys, and wake the threads that wait for that. Errors as `_find`."""
+        has_failed = True
+        try:
+            self._ask()
+            has_failed = False
+        except McpError as error:
+            if not self._matching(head):
+                log.error("the keys of %s: %s", self._issuer, error)
+                raise
+            log.warning("the keys of %s are those of before: %s", self._issuer, error)
+        finally:
+            with self._lock:
+                self._is_failing = has_failed
                 self._asked_at = time.monotonic()
-        return self._matching(head)
+                self._running = None
+            running.set()
 
     def _matching(self, head: Mapping[str, Any]) -> list[Any]:
         kid, alg = head.get("kid"), head["alg"]
@@ -195,15 +246,18 @@ class KeySet:
         ]  # fmt: skip
 
     def _ask(self) -> None:
-        """Ask for the keys. Raises AuthorizationError: they cannot be had."""
+        """Ask for the keys. Errors as `_find`."""
         from ..http.fetch import AbortableRequest
         from .discovery import Exchange, authorization_server
 
         exchange = Exchange(self._issuer, True, None, AbortableRequest())
-        url = self._url or exchange.checked(
-            authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri"
-        )
-        found, why = exchange.document(url, named=self._url is not None)
+        try:
+            url = self._url or exchange.checked(
+                authorization_server(exchange, self._issuer).get("jwks_uri"), "jwks_uri"
+            )
+            found, why = exchange.document(url, named=self._url is not None)
+        except McpError as error:
+            raise IssuerUnavailable(str(error)) from None
         if found is None:
             raise AuthorizationError(f"the keys of {self._issuer}: {why}")
         self._take(found)
@@ -219,6 +273,42 @@ class KeySet:
         self._keys = keys
 
 
+class Gate:
+    """Limits the requests to an issuer while it fails: one at a time, and one per `RETRY_SECONDS`.
+    Thread-safe.
+
+    Usable with ``with``, around a request.
+
+    Raises:
+        IssuerUnavailable: The last request failed, and it is too early for another one.
+    """
+
+    _failed_at: Optional[float]
+
+    def __init__(self) -> None:
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin with a lock that nobody holds. Python calls this in a forked process."""
+        self._lock = threading.Lock()
+        self._failed_at = None  # a thread of the other process may be asking
+
+    def __enter__(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if self._failed_at is not None:
+                if now - self._failed_at < RETRY_SECONDS:
+                    raise IssuerUnavailable("the last request to the issuer failed")
+                self._failed_at = float("inf")  # until this one has ended
+
+    def __exit__(self, kind: Optional[type[BaseException]], *_: object) -> None:
+        # another error is about one token, and must not affect the others
+        has_failed = kind is not None and issubclass(kind, IssuerUnavailable)
+        with self._lock:
+            self._failed_at = time.monotonic() if has_failed else None
+
+
 def introspected(url: str, client_id: str, client_secret: str) -> Verify:
     """Asks the issuer about each token.
 
@@ -231,17 +321,25 @@ def introspected(url: str, client_id: str, client_secret: str) -> Verify:
     check_url(url)
     pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
     headers = {"Authorization": f"Basic {b64encode(pair).decode()}"}
+    gate = Gate()
 
     def verify(token: str) -> Optional[Mapping[str, Json]]:
         from ..http.fetch import AbortableRequest
-        from .discovery import Exchange
+        from .discovery import Exchange, is_passing
 
         exchange = Exchange(url, True, None, AbortableRequest())
-        status, _, said = exchange.post(
-            url, {"token": token, "token_type_hint": "access_token"}, headers, named=True
-        )
-        if status != 200:
-            raise AuthorizationError(f"the introspection endpoint: HTTP {status}")
+        form = {"token": token, "token_type_hint": "access_token"}
+        with gate:
+            try:
+                status, _, said = exchange.post(url, form, headers, named=True)
+            except McpError as error:
+                log.error("the introspection endpoint: %s", error)
+                raise IssuerUnavailable("the introspection endpoint") from None
+            if is_passing(status):
+                log.error("the introspection endpoint: HTTP %s", status)
+                raise IssuerUnavailable("the introspection endpoint")
+            if status != 200:
+                raise AuthorizationError(f"the introspection endpoint: HTTP {status}")
         return said if said.get("active") is True else None
 
     return verify

@@ -13,6 +13,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import threading
 from argparse import Namespace
@@ -60,7 +61,7 @@ from ..server.server import Server
 from ..server.subscriptions import Subscriptions
 from ..types import Tool
 from . import Parser, UsageError, complain, split_command
-from .commands import add_web, web_of
+from .commands import TOKEN, add_web, web_of
 from .run import address
 
 log = errors.logger("minimcp.bridge")
@@ -974,7 +975,7 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
         raise UsageError(
             f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND"
         )
-    found = read_target(url, web=web_of(options))
+    found = read_target(url, web=web_of(options, url))
     signed = found.object if found.object.has_auth else with_stored_token(found.object)
     return found._replace(object=signed)
 
@@ -987,17 +988,18 @@ def _command(
         raise UsageError(
             f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}"
         )
-    if options.http[0] not in LOOPBACK and not (options.token and options.allow_host):
+    token = options.token if options.token is not None else os.environ.get(TOKEN) or None
+    if options.http[0] not in LOOPBACK and not (token and options.allow_host):
         raise UsageError(
-            f"other machines reach {options.http[0]}: write --token TOKEN, which clients have to send, "
-            "and --allow-host NAME, by which they know this machine"
+            f"other machines reach {options.http[0]}: set {TOKEN}, or write --token TOKEN, which "
+            "clients have to send, and --allow-host NAME, by which they know this machine"
         )
     if options.idle is not None and not 0 < options.idle < float("inf"):
         raise UsageError("--idle is a number of seconds above 0, as in --idle 600")
     from .. import Bearer
 
     http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MOST_LINKS)
-    auth = None if options.token is None else Bearer.static(options.token)
+    auth = None if token is None else Bearer.static(token)
     target = read_target(command[0] if len(command) == 1 else list(command))
     if target.is_web:
         raise UsageError(

@@ -37,7 +37,25 @@ INFO = {"name": "minimcp check", "version": VERSION}
 MOST_PAGES = 1000
 
 # Bytes of one message of the server, and characters of what was sent or came that are shown.
-MOST_BYTES, MOST_SHOWN = 64 * 1024 * 1024, 240
+MOST_BYTES, MOST_SHOWN = 8 * 1024 * 1024, 240
+
+# Messages and bytes of a server in all checks of one revision, and bytes of messages that are not the
+# awaited answers; with more of them it floods. A server that behaves well sends a few hundred
+# messages.
+MAX_MESSAGES, MAX_TOTAL_BYTES, MAX_UNASKED_BYTES = 10_000, 32 * 1024 * 1024, 4 * 1024 * 1024
+
+# If no answer comes in time, but more than this, the server is not slow: it floods.
+MAX_MESSAGES_WITHOUT_ANSWER, MAX_BYTES_WITHOUT_ANSWER = 1_000, 1024 * 1024
+
+# Pings that are answered while one answer is awaited. More answers could fill the pipe to a server
+# that never reads.
+MAX_PINGS = 100
+
+# Lines that were no messages, of which the reasons are kept.
+MAX_INVALID = 100
+
+# Seconds of a whole run, as long as --total says nothing else.
+TOTAL_SECONDS = 120.0
 
 BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -46,6 +64,71 @@ ENDINGS = "Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 no co
 
 class Failed(Exception):
     """The server did not do what the requirement says; the text is the evidence."""
+
+
+class Flooded(Exception):
+    """The server sends without end. No further check is run."""
+
+
+class Intake:
+    """Counts what comes from one server, so that a flood ends the run before it fills the memory.
+
+    One thread at a time counts; another one may look.
+
+    Args:
+        total: When the whole run ends.
+    """
+
+    def __init__(self, total: Deadline) -> None:
+        self.total = total
+        self._messages = 0
+        self._bytes = 0
+        self._unasked_bytes = 0
+        self._is_awaited = False
+        self._before = (0, 0)
+
+    def await_answer(self) -> None:
+        """Expect one answer from now on."""
+        self._is_awaited = True
+        self._before = (self._messages, self._bytes)
+
+    def count(self, size: int) -> None:
+        """Count bytes, whatever they are.
+
+        Raises:
+            Flooded: There were too many.
+        """
+        self._bytes += size
+        if self._bytes > MAX_TOTAL_BYTES:
+            raise Flooded(f"{self._bytes} bytes came, of at most {MAX_TOTAL_BYTES}")
+
+    def count_message(self, size: int, read: Any) -> None:
+        """Count a message.
+
+        Args:
+            size: Bytes of it, which `count` has counted, too.
+            read: Its JSON; anything else for what is not JSON.
+
+        Raises:
+            Flooded: There were too many.
+        """
+        self._messages += 1
+        if self._messages > MAX_MESSAGES:
+            raise Flooded(f"{self._messages} messages came, of at most {MAX_MESSAGES}")
+        if self._is_awaited and isinstance(read, dict) and "method" not in read and "id" in read:
+            self._is_awaited = False
+            return
+        self._unasked_bytes += size
+        if self._unasked_bytes > MAX_UNASKED_BYTES:
+            what = "bytes of messages came that are not the awaited answer"
+            raise Flooded(f"{self._unasked_bytes} {what}, of at most {MAX_UNASKED_BYTES}")
+
+    def late(self, seconds: float) -> Exception:
+        """Return what to raise if there is no answer within so many seconds."""
+        messages, size = self._messages - self._before[0], self._bytes - self._before[1]
+        if messages > MAX_MESSAGES_WITHOUT_ANSWER or size > MAX_BYTES_WITHOUT_ANSWER:
+            return Flooded(f"{messages} messages and {size} bytes came, and no answer")
+        return RequestTimeout(f"no answer within {seconds:g} s")
 
 
 class NotApplicable(Exception):
@@ -82,37 +165,84 @@ class Reply(NamedTuple):
 # ------------------------------------------------------------ the two ways to a server
 
 
+class _CountedChild(ChildTransport):
+    """The pipes of a server process, of which every byte is counted.
+
+    Args:
+        intake: Counts them.
+        server: The server.
+    """
+
+    def __init__(self, intake: Intake, server: StdioServer) -> None:
+        self._intake = intake
+        super().__init__(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0)
+
+    def read(self) -> Optional[bytes]:
+        """As the base class does. Raises Flooded: there were too many bytes."""
+        chunk = super().read()
+        self._intake.count(len(chunk or b""))
+        return chunk
+
+
 class Pipe(ScriptedPeer):
     """A server process, spoken to line by line. For one thread."""
 
     is_web = False
 
-    def __init__(self, server: StdioServer, seconds: float, take: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, server: StdioServer, seconds: float, take: Callable[[bytes], Any], intake: Intake
+    ) -> None:
         self._note = take
-        super().__init__(
-            ChildTransport(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0), seconds
-        )
+        self._intake = intake
+        self._flood: Optional[Flooded] = None
+        self.stuck_seconds = intake.total.within(seconds).seconds or 0.0
+        super().__init__(_CountedChild(intake, server), seconds)
+
+    def _read(self) -> None:
+        try:
+            super()._read()
+        except Flooded as flood:  # nothing is read any more, so the server has to wait
+            self._flood = flood
+            self._received.put(ConnectionLost("the server floods"))
 
     def _take(self, frame: Any) -> None:
-        if isinstance(frame, bytes):
-            self._note(frame)
-        super()._take(frame)
+        is_line = isinstance(frame, bytes)
+        found = self._note(frame) if is_line else None
+        self._intake.count_message(len(frame) if is_line else MOST_BYTES, found)
+        self._received.put(found if isinstance(found, dict) else {"noise": True})
+
+    def write(self, data: bytes) -> None:
+        """As the base class does. Raises Flooded: the server sends without end."""
+        try:
+            super().write(data)
+        except ConnectionLost:
+            self._check_flood()
+            raise
+
+    def _check_flood(self) -> None:
+        if self._flood is not None:
+            raise Flooded(str(self._flood))
 
     def exchange(
         self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
     ) -> Reply:
         """Send a line, and wait for the answer to a request if its id is given."""
-        deadline = Deadline(self.timeout)
+        deadline = self._intake.total.within(self.timeout)
+        self._intake.await_answer()
         self.write(body + b"\n")
+        pings = 0
         while id is not None:
+            self._check_flood()
             try:
                 found = self._received.get(timeout=max(deadline.to_wait() or 0.0, 0.001))
             except Empty:
-                raise RequestTimeout(f"no answer within {self.timeout:g} s") from None
+                raise self._intake.late(deadline.seconds or 0.0) from None
             if isinstance(found, ConnectionLost):
                 self._received.put(found)
+                self._check_flood()
                 raise found
-            if found.get("method") == "ping" and "id" in found:
+            if found.get("method") == "ping" and "id" in found and pings < MAX_PINGS:
+                pings += 1
                 self.answer(found, {})
             if "method" not in found and str(found.get("id")) == str(
                 id
@@ -124,7 +254,7 @@ class Pipe(ScriptedPeer):
         """Close the server's input; whether its process then ends."""
         child: Any = self.pipe
         child.close_writing()
-        deadline = Deadline(self.timeout)
+        deadline = self._intake.total.within(self.timeout)
         while child.returncode is None and not deadline.expired:
             time.sleep(0.02)
         return child.returncode is not None
@@ -135,8 +265,13 @@ class Web:
 
     is_web = True
 
-    def __init__(self, server: Any, seconds: float, take: Callable[[bytes], Any]) -> None:
-        self._fetcher, self._seconds, self._take = server.fetcher(), seconds, take
+    def __init__(
+        self, server: Any, seconds: float, take: Callable[[bytes], Any], intake: Intake
+    ) -> None:
+        self._fetcher = server.fetcher()
+        self._seconds = seconds
+        self._take = take
+        self._intake = intake
 
     def exchange(
         self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
@@ -145,8 +280,11 @@ class Web:
         or to its end."""
         from ..http.fetch import AbortableRequest
 
-        request = AbortableRequest(Deadline(self._seconds))
-        forget = timer.after(self._seconds, request.abort)
+        deadline = self._intake.total.within(self._seconds)
+        seconds = deadline.seconds or 0.0
+        request = AbortableRequest(deadline)
+        self._intake.await_answer()
+        forget = timer.after(seconds, request.abort)
         try:
             with closing(
                 self._fetcher.send(request, method, {**BOTH, **headers}, body or None)
@@ -154,6 +292,7 @@ class Web:
                 kind = response.headers.get("Content-Type", "")
                 if not kind.startswith("text/event-stream"):
                     text = response.body(MOST_BYTES)
+                    self._intake.count(len(text))
                     answer = self._answer(text, id) if kind.startswith("application/json") else None
                     return Reply(answer, response.status, response.headers, text)
                 events, found = EventReader(MOST_BYTES), None
@@ -161,21 +300,23 @@ class Web:
                     response.read() if id is not None else b""
                 )  # a stream without an answer has no end
                 while piece and found is None:
+                    self._intake.count(len(piece))
                     for event in events.feed(piece):
                         found = found or self._answer(event.data.encode(), id)
                     piece = response.read() if found is None else b""
                 if found is None and request.aborted.is_set():
-                    raise RequestTimeout(f"no answer within {self._seconds:g} s")
+                    raise self._intake.late(seconds)
                 return Reply(found, response.status, response.headers)
         except McpError:
             if request.aborted.is_set():
-                raise RequestTimeout(f"no answer within {self._seconds:g} s") from None
+                raise self._intake.late(seconds) from None
             raise
         finally:
             forget()
 
     def _answer(self, data: bytes, id: Any) -> Any:
         found = self._take(data) if data else None
+        self._intake.count_message(len(data), found)
         if not isinstance(found, dict) or "method" in found:
             return None
         return (
@@ -234,7 +375,7 @@ class Probe:
         self.log.append(f"<-- {_cut(data)}")
         read = decode(data, exact=True)
         for each in read if isinstance(read, list) else [read]:
-            if isinstance(each, InvalidMessage):
+            if isinstance(each, InvalidMessage) and len(self.invalid) < MAX_INVALID:
                 self.invalid.append(f"{each.reason}: {_cut(data)}")
         try:
             self.came.append(json.loads(data))
@@ -388,11 +529,13 @@ class Probe:
                 cursor = result.get("nextCursor")
                 if cursor is None and (self.alone or "nextCursor" not in result):
                     break
-                if not isinstance(cursor, str) or cursor in cursors or len(cursors) == MOST_PAGES:
+                if not isinstance(cursor, str) or cursor in cursors:
                     self.endless.append(
-                        f"{method}: nextCursor {cursor!r:.60} is no text, comes again, or never ends"
+                        f"{method}: nextCursor {cursor!r:.60} is no text, or comes again"
                     )
                     break
+                if len(cursors) == MOST_PAGES:
+                    raise Flooded(f"{method} has more than {MOST_PAGES} pages")
                 cursors.add(cursor)
                 reply = self.request(method, {"cursor": cursor})
             self._lists[method] = found
@@ -475,6 +618,7 @@ def judge(probe: Probe, check: Check, row: str) -> Verdict:
 
     Raises:
         ConnectionFailed, ConnectionLost, RequestTimeout, Failed: It does not open any more.
+        Flooded: It sends without end.
     """
     if probe.way is None:
         probe.open()
@@ -507,6 +651,7 @@ def revisions_of(
     that is wanted.
 
     Raises:
+        Flooded: It sends without end.
         ConnectionFailed, ConnectionLost, RequestTimeout: It does not begin, or not in the one that
             is wanted.
     """
@@ -572,6 +717,13 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         help="for each answer (default: 10)",
     )
     parser.add_argument(
+        "--total",
+        type=float,
+        default=TOTAL_SECONDS,
+        metavar="SECONDS",
+        help=f"for the whole run (default: {TOTAL_SECONDS:g})",
+    )
+    parser.add_argument(
         "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
     )
     parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
@@ -586,7 +738,9 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
             f"there is no check of {', '.join(unknown)}: there are {', '.join(sorted(rows))}"
         )
     try:
-        found = read_target(options.target, config=config_of(options), web=web_of(options))
+        found = read_target(
+            options.target, config=config_of(options), web=web_of(options, options.target)
+        )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):
@@ -594,29 +748,47 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     if found.is_web and not found.object.has_auth:
         found = found._replace(object=with_stored_token(found.object))
 
+    total = Deadline(options.total)
+
     def connect(take: Callable[[bytes], Any]) -> Any:
-        return (Web if found.is_web else Pipe)(found.object, options.timeout, take)
+        return (Web if found.is_web else Pipe)(found.object, options.timeout, take, intake)
 
     verdicts: list[Verdict] = []
     lost: Optional[Exception] = None
-    for revision in revisions_of(connect, options.revision):
-        probe = Probe(connect, revision)
-        try:
-            if options.call:
-                probe.open()
-                probe.call = _call_of(probe, *options.call)
-            for check in CHECKS:
-                row = check.row_in(revision)
-                wanted = options.only is None or row in options.only
-                if row is not None and wanted and check.web in (None, found.is_web):
-                    verdicts.append(judge(probe, check, row))
-        except (McpError, Failed) as error:
-            tell(
-                f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}"
-            )
-            lost = error
-        finally:
-            probe.close()
+    probe: Optional[Probe] = None
+    intake = Intake(total)
+    begun = time.monotonic()
+    try:
+        for revision in revisions_of(connect, options.revision):
+            probe = Probe(connect, revision)
+            intake = Intake(total)
+            try:
+                if options.call:
+                    probe.open()
+                    probe.call = _call_of(probe, *options.call)
+                for check in CHECKS:
+                    row = check.row_in(revision)
+                    wanted = options.only is None or row in options.only
+                    if row is None or not wanted or check.web not in (None, found.is_web):
+                        continue
+                    if total.expired:
+                        verdicts.append(_unchecked(row, check, revision, options.total))
+                    else:
+                        verdicts.append(judge(probe, check, row))
+            except (McpError, Failed) as error:
+                tell(
+                    f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}"
+                )
+                lost = error
+            finally:
+                probe.close()
+    except Flooded as flood:
+        name = options.revision or NEWEST_HANDSHAKE.name  # it may flood before it is known
+        if probe is not None:
+            name = probe.revision.name
+        verdicts.append(
+            Verdict("flood", "fail", FLOODS, str(flood), name, time.monotonic() - begun)
+        )
     counts = {word: sum(each.outcome == word for each in verdicts) for word in STYLE}
     if options.output == "json":
         print(as_json([verdict._asdict() for verdict in verdicts]))
@@ -634,6 +806,15 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     if lost is not None:
         return exit_code(lost) if isinstance(lost, McpError) else 3
     return 1 if counts["fail"] else 4 if counts["timeout"] else 0
+
+
+FLOODS = "the server floods"
+
+
+def _unchecked(row: str, check: Check, revision: Revision, seconds: float) -> Verdict:
+    """Return the verdict on a check for which no time was left."""
+    told = f"not run: {seconds:g} s have passed (--total)"
+    return Verdict(row, "timeout", check.about, told, revision.name, 0.0)
 
 
 def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]:

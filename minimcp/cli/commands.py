@@ -29,6 +29,7 @@ from typing import (
     TypeVar,
     Union,
 )
+from urllib.parse import urlsplit
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -59,7 +60,8 @@ ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 pr
 
 SIGN_ENDINGS = "Exit codes: 0 done, 1 there is no token, 2 wrong usage, 3 no token could be had."
 
-SECRET = "MINIMCP_CLIENT_SECRET"
+# Variables of the environment with secrets, which other users can read in a command line.
+SECRET, TOKEN = "MINIMCP_CLIENT_SECRET", "MINIMCP_TOKEN"
 
 # Lines of the server's stderr that are kept, the last ones; and how those begin by which this
 # library warns an author.
@@ -149,7 +151,7 @@ def _run(
             timeout=options.timeout,
             connect_timeout=options.timeout,
             elicit=asker,
-            **web_of(options),
+            **web_of(options, options.target),
             extensions=_tasks() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
         )
@@ -236,7 +238,11 @@ def add_web(
         metavar='"Name: value"',
         help="send this with every request to a URL; may be given several times",
     )
-    parser.add_argument("--token", help=token)
+    parser.add_argument(
+        "--token",
+        help=f"{token}. Other users can read it in the list of processes: set {TOKEN} instead, the "
+        "variable of the environment that is read without --token",
+    )
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -250,9 +256,22 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     add_web(parser)
 
 
-def web_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `connect` takes of the options of `add_web`."""
+def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
+    """Return what `connect` takes of the options of `add_web`.
+
+    The environment's token goes to a URL that the user has typed, and to nothing else: a name may
+    stand in the config of somebody else's project.
+
+    Args:
+        options: The options.
+        target: TARGET.
+    """
     given = {"auth": options.token, "headers": options.header and dict(options.header)}
+    names = {name.lower() for name, _ in options.header or ()}
+    is_url = target.lower().startswith(("http://", "https://"))
+    if is_url and options.token is None and "authorization" not in names:
+        userinfo = urlsplit(target).netloc.rpartition("@")[0]
+        given["auth"] = None if userinfo else os.environ.get(TOKEN) or None
     return {name: value for name, value in given.items() if value is not None}
 
 

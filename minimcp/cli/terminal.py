@@ -16,6 +16,7 @@ import time
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
+from ..errors import json_printable
 from ..schema.checker import compile_peer_check
 from . import UsageError, clean, one_line, tell
 
@@ -56,7 +57,7 @@ def as_json(value: Any) -> str:
     """
     has_all = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not has_all)
-    return "".join([c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text])
+    return json_printable(text)
 
 
 def wants_colour(stream: Any) -> bool:

@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..protocol.messages import Json, Notification
 from ..types.tool import CallToolResult
-from .calls import DEFAULT, Call, Seconds
+from .calls import DEFAULT, MOST_QUESTIONS, MOST_ROUNDS, Call, Seconds
 from .session import Cancel, wait_until
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Task:
         self._error: Any = None
         self._pause = POLL_SECONDS
         self._answers: dict[str, Json] = {}  # by key, of which each is asked once
+        self._rounds = 0
         self._told, self._is_told = threading.Condition(), False
 
     @classmethod
@@ -144,7 +145,8 @@ class Task:
             RequestTimeout: It has not ended in time.
             InvalidParams: The server does not know it (any more).
             Refused: It asks, and a handler of the host refuses or fails.
-            Cancelled, ConnectionLost, ProtocolViolation: As `Client.request`.
+            ProtocolViolation: It asks for input more than ten times; or as `Client.request`.
+            Cancelled, ConnectionLost: As `Client.request`.
         """
         self._until_ended(self._call(timeout, cancel))
         return self.status or ""
@@ -252,9 +254,22 @@ class Task:
 
     def _answer(self, call: Call, asked: Mapping[str, Json]) -> None:
         """Answer what is asked; a question whose answer was given, and is still asked, is not put
-        to the host again."""
+        to the host again.
+
+        Raises:
+            ProtocolViolation: The server asks more often, or more at once, than a call may.
+        """
         new = {key: one for key, one in asked.items() if key not in self._answers}
+        if len(asked) > MOST_QUESTIONS:
+            raise ProtocolViolation(
+                f"a task asks at most {MOST_QUESTIONS} questions at a time, not {len(asked)}"
+            )
         if new:
+            self._rounds += 1
+            if self._rounds > MOST_ROUNDS:
+                raise ProtocolViolation(
+                    f"the task {self.id!r:.60} asks at most {MOST_ROUNDS} times for input", new
+                )
             call.deadline.pause()
             try:
                 self._answers.update(call.answers("tools/call", new))

@@ -164,6 +164,15 @@ class Shares:
                 assert most is not None
                 raise self._exceeded(place.kind, full, most)
 
+    def check(self, kind: str, most: int, name: Name, used: int) -> None:
+        """Check what a client uses of a resource that is counted elsewhere, as in a store.
+
+        Raises:
+            ShareExceeded: The client uses its whole share.
+        """
+        if used >= self.share(name, most):
+            raise self._exceeded(kind, name, most)
+
     def share(self, name: Name, most: int) -> int:
         """Return how much of a limit a client may use, at least 1."""
         part = self._parts[name[0]]

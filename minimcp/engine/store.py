@@ -7,14 +7,28 @@ import math
 import threading
 import time
 from itertools import count
-from typing import Iterable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
+from urllib.parse import quote
 
+from ..errors import logger
+from ..protocol.messages import read_json
 from .pool import renewed_in_fork, waiting
 from .requests import CancelToken
 from .timer import Deadline
 
+log = logger("minimcp.stores")
+
 # Seconds between two searches for what has expired.
 SWEEP_SECONDS = 10.0
+
+# The numbers that every store can compare: those of SQLite have 64 bits.
+MAX_NUMBER = 2**63 - 1
+
+# No members.
+NOTHING: Mapping[str, tuple[type, ...]] = {}
+
+# The depth of JSON in a record: that of a message, and of the record around it.
+MAX_RECORD_DEPTH = 300
 
 
 class StoreUnavailable(ConnectionError):
@@ -34,6 +48,90 @@ class Entry(NamedTuple):
     key: str
     value: bytes
     version: int
+
+
+def store_key(audience: Sequence[str], name: str, kind: str, *parts: str) -> str:
+    """Return the key of an entry. This function builds every key in a store.
+
+    Two different lists of arguments never make the same key, because each text is percent-encoded.
+    So servers and owners that share a store cannot reach each other's entries. Whatever a peer
+    sends, a key is ASCII.
+
+    Args:
+        audience: What the tokens of the server are for, by which servers of one name differ, none
+            of them an empty text; empty if it asks for none.
+        name: The server's name.
+        kind: What the entry is, such as "task". The entries of one kind are listed together.
+        parts: The owner within the server, and the id. End with an empty one to make the prefix of
+            all that the owner has.
+    """
+    names = [",".join(map(_escaped, audience)), _escaped(name), _escaped(kind)]
+    if parts:
+        names.append(":".join(map(_escaped, parts)))
+    return "/".join(names)
+
+
+def owner_of(principal: Optional[str]) -> str:
+    """Return what a principal is called in keys: a hash, since it may be long or private. "-" is
+    everybody, where nobody is authenticated."""
+    if principal is None:
+        return "-"
+    from hashlib import sha256  # it loads OpenSSL
+
+    return sha256(principal.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _escaped(text: str) -> str:
+    return quote(text, safe="", errors="surrogatepass")
+
+
+def read_record(
+    key: str, value: bytes, is_sound: Callable[[Any], bool]
+) -> Optional[dict[str, Any]]:
+    """Return the JSON object that a value or an event is, or None if it is not a sound one.
+
+    Every object in a store is read by this function, so that a damaged one counts as missing. One
+    line of the log reports it.
+
+    Args:
+        key: Where it is kept.
+        value: The value or the event.
+        is_sound: Returns whether an object has the right members. It may raise what a wrong type
+            causes.
+    """
+    try:
+        found = read_json(value, max_depth=MAX_RECORD_DEPTH)
+        if isinstance(found, dict) and is_sound(found):
+            return found
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError):
+        pass
+    report_unreadable(key)
+    return None
+
+
+def report_unreadable(key: str) -> None:
+    """Log that a value in the store is ignored, because it cannot be read."""
+    log.error("%.300s in the store cannot be read, and is ignored", key)
+
+
+def has_members(
+    value: Any,
+    members: Mapping[str, tuple[type, ...]],
+    optional: Mapping[str, tuple[type, ...]] = NOTHING,
+) -> bool:
+    """Return whether an object has exactly these members, of these types."""
+    for name, types in {**members, **optional}.items():
+        if name in value:
+            if not isinstance(value[name], types):
+                return False
+        elif name not in optional:
+            return False
+    return not value.keys() - members.keys() - optional.keys()
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is an integer that can be the number of an event."""
+    return type(value) is int and 0 <= value <= MAX_NUMBER
 
 
 class Store:
@@ -95,6 +193,17 @@ class Store:
             limit: How many at most; None sets no limit.
         """
         raise NotImplementedError
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Return the length in bytes of each value whose key begins with a text.
+
+        It does not load the values, so that counting what is kept costs little. This
+        implementation, for subclasses that have none, loads them all the same.
+
+        Args:
+            prefix: The text, as for `list`.
+        """
+        return {entry.key: len(entry.value) for entry in self.list(prefix)}
 
     def delete(self, key: str) -> bool:
         """Forget a key, with its events; False when there is none."""
@@ -264,6 +373,16 @@ class MemoryStore(Store):
             return [
                 Entry(key, self._kept[key].value, self._kept[key].version) for key in keys[:limit]
             ]
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """As `Store.sizes`."""
+        with self._lock:
+            now = time.monotonic()
+            return {
+                key: len(kept.value)
+                for key, kept in self._kept.items()
+                if key.startswith(prefix) and kept.expires > now
+            }
 
     def delete(self, key: str) -> bool:
         """As `Store.delete`."""

@@ -36,6 +36,9 @@ class HostTasks(Tasks):
 
     lists_for_all = True
 
+    # Of keys in the store, which this client has for itself.
+    _audience, _name = (), "client"
+
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self._limits, self.pool = limits, Pool(limits.workers, "minimcp-client-tasks")

@@ -13,7 +13,6 @@ https://modelcontextprotocol.io/seps/2663-tasks-extension
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
@@ -24,12 +23,19 @@ from contextvars import Context
 from datetime import datetime, timezone
 from functools import partial
 from itertools import count
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import CancelToken, IncomingRequest, Result, Route, RunningRequests, Sink
-from ..engine.store import MemoryStore, Store
+from ..engine.store import (
+    MemoryStore,
+    Store,
+    has_members,
+    owner_of,
+    read_record,
+    store_key,
+)
 from ..engine.timer import Deadline, timer
 from ..errors import (
     Cancelled,
@@ -82,7 +88,33 @@ PAGE = 100
 # Bytes of a message beside the result that it carries.
 ROOM_BYTES = 16 * 1024
 
+# The members of a record, and their types.
+_NULL = type(None)
+_MEMBERS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,), "status": (str,), "message": (str, _NULL), "created": (str,), "updated": (str,),
+    "core": (bool,), "ttl": (int, _NULL), "expires": (int, float, _NULL), "lease": (str,), "asked": (dict,),
+    "answers": (dict,),
+}  # fmt: skip
+_ENDS: Mapping[str, tuple[type, ...]] = {"result": (dict,), "error": (dict,)}
+_QUESTION: Mapping[str, tuple[type, ...]] = {"method": (str,), "params": (dict,)}
+_ERROR: Mapping[str, tuple[type, ...]] = {"code": (int,), "message": (str,)}
+
+# Seconds since 1970 that a record may name: above, a clock cannot count.
+MAX_SECONDS = 1e12
+
 Record = dict[str, Any]
+
+
+class Usage(NamedTuple):
+    """What an owner of tasks takes of a store.
+
+    Args:
+        tasks: Their number.
+        bytes: Bytes of their records together, with questions and results.
+    """
+
+    tasks: int
+    bytes: int
 
 
 class TaskRequest(IncomingRequest):
@@ -264,11 +296,16 @@ class Tasks(Extension):
             are `failed`, and say so, 10 s later.
         ttl: Seconds that a task is kept, from its creation, unless a client asks for another time;
             None keeps it.
-        max_ttl: The most that a client may ask for.
+        max_ttl: Maximum number of seconds that an authenticated client may ask for. Other clients
+            get at most `ttl`.
         poll_interval: Seconds that clients are asked to wait between two looks at a task.
-        max_tasks: Tasks of one client (where nobody is authenticated of all) that are kept at the
-            same time.
-        max_bytes: Bytes of their results together, behind which no other task begins.
+        max_tasks: Maximum number of tasks that one principal has in the store, running or finished;
+            where nobody is authenticated, that all clients have together. At the limit, a new task
+            takes the place of the one that finished first. If all are running, it is rejected.
+        max_bytes: Maximum size of the records of these tasks, in bytes of JSON: their questions,
+            answers and results. Above it, finished tasks make room in the same way. A single record
+            is bounded by `Limits.message_bytes`, and so the sum may exceed `max_bytes` by one
+            record for each running task.
 
     Raises:
         TypeError, ValueError: An argument cannot be what it is.
@@ -305,7 +342,8 @@ class Tasks(Extension):
         config, limits = self._config, self._config.limits
         if config.store is not None and not self._has_own_store:
             self.store = config.store
-        self.pool = Pool(limits.workers, f"minimcp-tasks-{config.info['name']}")
+        self._audience, self._name = config.audience, str(config.info["name"])
+        self.pool = Pool(limits.workers, f"minimcp-tasks-{self._name}")
         self._limits: Limits = limits
         self.renew_in_fork()
         renewed_in_fork.add(self)
@@ -321,7 +359,7 @@ class Tasks(Extension):
         """Begin without running tasks: they are the parent's. Python calls this in a forked
         process."""
         self.requests = RunningRequests(self._limits)
-        self._lease, self._held = "lease/" + secrets.token_hex(16), False
+        self._lease, self._held = secrets.token_hex(16), False
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = (
@@ -411,17 +449,33 @@ class Tasks(Extension):
 
     # ------------------------------------------------------------ the records
 
-    def load(self, key: str) -> Optional[Record]:
-        """The record of a task, with its version; None when there is none (any more)."""
+    def _key(self, kind: str, *parts: str) -> str:
+        """Return the key of an entry of this server, as `store_key`."""
+        return store_key(self._audience, self._name, kind, *parts)
+
+    def _task_key(self, incoming: IncomingRequest, id: str) -> str:
+        """Return the key of a task of this request's sender, so that nobody else finds it."""
+        return self._key("task", owner_of(incoming.principal), id)
+
+    def _read(self, key: str) -> Optional[tuple[Record, int]]:
+        """Return the record of a task and its version; None if there is none that can be read."""
         entry = self.store.get(key)
         if entry is None:
             return None
-        record: Record = json.loads(entry.value)
-        record["version"] = entry.version
+        record = read_record(key, entry.value, _is_task)
+        return None if record is None else (record, entry.version)
+
+    def load(self, key: str) -> Optional[Record]:
+        """The record of a task, with its version; None when there is none (any more)."""
+        found = self._read(key)
+        if found is None:
+            return None
+        record, version = found
+        record["version"] = version
         if (
             NEXT[record["status"]]
             and record["lease"] != self._lease
-            and self.store.get(record["lease"]) is None
+            and self.store.get(self._key("lease", record["lease"])) is None
         ):
             error = {"code": InternalError.CODE, "message": LOST}
             return self.change(
@@ -442,13 +496,13 @@ class Tasks(Extension):
                 none.
         """
         while True:
-            entry = self.store.get(key)
-            if entry is None:
+            found = self._read(key)
+            if found is None:
                 return None
-            record: Record = json.loads(entry.value)
+            record, read_version = found
             before = record["status"]
             if not NEXT[before]:
-                return {**record, "version": entry.version}
+                return {**record, "version": read_version}
             change(record)
             if NEXT[record["status"]]:
                 record["status"] = "input_required" if record["asked"] else "working"
@@ -456,11 +510,22 @@ class Tasks(Extension):
                 record["asked"], record["answers"] = {}, {}
             assert record["status"] in NEXT[before]
             record["updated"] = _now()
-            version = self.store.put(key, to_json(record).encode(), _left(record), entry.version)
+            version = self.store.put(key, to_json(record).encode(), _left(record), read_version)
             if version is not None:
                 record["version"] = version
+                if not NEXT[record["status"]]:
+                    self._note_end(key)
                 self._tell(key, record)
                 return record
+
+    def _note_end(self, key: str) -> None:
+        """Note in the store that a task has ended and may make room for another. Never raises."""
+        owner, _, id = key.rpartition("/")[2].partition(":")
+        ttl = None if self._ttl is None else max(self._ttl, self._max_ttl)
+        try:
+            self.store.append(self._key("ended", owner), id.encode(), ttl, self._max_tasks)
+        except Exception as error:  # a store that fails: the task is kept until its time is over
+            log.warning("the end of a task was not noted: %s", error)
 
     def _tell(self, key: str, record: Record) -> None:
         """Tell those who listen to a task of its new state."""
@@ -494,7 +559,7 @@ class Tasks(Extension):
         id = incoming.request.params.get("taskId")
         if not isinstance(id, str):
             raise InvalidParams("taskId is a string")
-        key = _key(incoming, id)
+        key = self._task_key(incoming, id)
         record = self.load(key)
         if record is None:
             raise InvalidParams(
@@ -548,24 +613,10 @@ class Tasks(Extension):
             InvalidParams: ``task.ttl`` is no number.
         """
         core = incoming.peer.revision.tasks == "core"
-        ttl = self._ttl
-        if core:
-            wanted = incoming.request.params["task"].get("ttl")
-            if wanted is not None:
-                if (
-                    isinstance(wanted, bool)
-                    or not isinstance(wanted, (int, float))
-                    or not wanted > 0
-                ):
-                    raise InvalidParams("task.ttl is a number of milliseconds")
-                ttl = min(wanted / 1000, self._max_ttl)
-        kept = self.store.list(_key(incoming, ""))
-        if len(kept) >= self._max_tasks or sum(len(each.value) for each in kept) > self._max_bytes:
-            raise InternalError(
-                f"{len(kept)} tasks are kept already: call again when some have expired"
-            )
+        ttl = self._ttl_for(incoming) if core else self._ttl
+        self._make_room(owner_of(incoming.principal))
         id, now = secrets.token_hex(16), _now()
-        key = _key(incoming, id)
+        key = self._task_key(incoming, id)
         record: Record = {
             "id": id, "status": "working", "message": None, "created": now, "updated": now, "core": core,
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
@@ -589,6 +640,54 @@ class Tasks(Extension):
         self.begin_waiting()
         task = self._view(record, not core)
         return {"task": task} if core else self._closed({"resultType": "task", **task}, incoming)
+
+    def _ttl_for(self, incoming: IncomingRequest) -> Optional[float]:
+        """Return the seconds that a task is kept for which the client may ask for a time.
+
+        Raises:
+            InvalidParams: ``task.ttl`` is not a number.
+        """
+        wanted = incoming.request.params["task"].get("ttl")
+        if wanted is None:
+            return self._ttl
+        if isinstance(wanted, bool) or not isinstance(wanted, (int, float)) or not wanted > 0:
+            raise InvalidParams("task.ttl is a number of milliseconds")
+        most = self._max_ttl
+        if incoming.principal is None and self._ttl is not None:
+            most = min(most, self._ttl)  # anybody could fill the store for as long as this
+        return float(min(wanted, most * 1000)) / 1000
+
+    def _make_room(self, owner: str) -> None:
+        """Return if the owner may have one more task. Finished tasks, the oldest first, make room
+        for it.
+
+        Two calls of the store, however many tasks it holds, if there is room.
+
+        Raises:
+            InternalError: There are too many that have not finished.
+        """
+        sizes = dict(self.store.sizes(self._key("task", owner, "")))
+        tasks, size = len(sizes), sum(sizes.values())
+        if self._has_room(Usage(tasks, size)):
+            return
+        ended, last = self._key("ended", owner), 0
+        for number, id in self.store.read(ended):
+            key, last = self._key("task", owner, id.decode("ascii", "replace")), number
+            if key in sizes:  # else its time is over
+                self.store.delete(key)
+                tasks -= 1
+                size -= sizes.pop(key)
+            if self._has_room(Usage(tasks, size)):
+                break
+        self.store.read(ended, last, forget=True)
+        if not self._has_room(Usage(tasks, size)):
+            raise InternalError(
+                f"{tasks} tasks are kept already: call again when some have finished or expired"
+            )
+
+    def _has_room(self, used: Usage) -> bool:
+        """Return whether an owner that uses so much may have one more task."""
+        return used.tasks < self._max_tasks and used.bytes <= self._max_bytes
 
     def begin_waiting(self) -> None:
         """Begin the tasks that wait, in the order of their creation, while fewer run than may
@@ -654,7 +753,7 @@ class Tasks(Extension):
                 self._held = False
                 self._renew_later()  # also when the store fails now
         if not self._held:  # not even by another thread, which may be about to
-            self.store.put(self._lease, b"", LEASE_SECONDS)
+            self.store.put(self._key("lease", self._lease), b"", LEASE_SECONDS)
             self._held = True
 
     def _renew_later(self) -> None:
@@ -672,7 +771,7 @@ class Tasks(Extension):
         with self._lock:
             running = list(self._running.items())
         try:
-            self.store.put(self._lease, b"", LEASE_SECONDS)
+            self.store.put(self._key("lease", self._lease), b"", LEASE_SECONDS)
             for key, request in running:
                 record = self.load(key)
                 if record is None or not NEXT[record["status"]]:
@@ -734,15 +833,15 @@ class Tasks(Extension):
             raise MethodNotFound(
                 "tasks are listed for clients that are authenticated, and this one is not"
             )
-        prefix = _key(incoming, "")
-        last = position_of(prefix, incoming.request.params)
-        entries = self.store.list(prefix, prefix + last, PAGE + 1)
-        records = [self.load(entry.key) for entry in entries[:PAGE]]
+        prefix = self._task_key(incoming, "")
+        after = self._task_key(incoming, position_of(prefix, incoming.request.params))
+        keys = sorted(key for key in self.store.sizes(prefix) if key > after)
+        records = [self.load(key) for key in keys[:PAGE]]
         result: dict[str, Json] = {
             "tasks": [self._view(record, False) for record in records if record is not None]
         }
-        if len(entries) > PAGE:
-            result["nextCursor"] = cursor_at(prefix, _id_of(entries[PAGE - 1].key))
+        if len(keys) > PAGE:
+            result["nextCursor"] = cursor_at(prefix, _id_of(keys[PAGE - 1]))
         return result
 
     def _result(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -773,10 +872,9 @@ class Tasks(Extension):
         if "result" not in record:
             raise InvalidParams("the task was cancelled: it has no result")
         result = record["result"]
-        return {
-            **result,
-            "_meta": {**result.get("_meta", {}), RELATED_KEY: {"taskId": record["id"]}},
-        }
+        own = result.get("_meta")
+        meta = own if isinstance(own, dict) else {}
+        return {**result, "_meta": {**meta, RELATED_KEY: {"taskId": record["id"]}}}
 
     def _forward(self, incoming: IncomingRequest, key: str, record: Record) -> None:
         """Ask the client what nobody asks it yet, and keep its answers."""
@@ -826,7 +924,9 @@ class Tasks(Extension):
         their ids."""
         if wanted is True:
             raise InvalidParams("taskIds is a list of the ids of tasks")
-        keys = {_key(incoming, id): id for id in super().listened(member, wanted, incoming)}
+        keys = {
+            self._task_key(incoming, id): id for id in super().listened(member, wanted, incoming)
+        }
         return {key: id for key, id in keys.items() if self.store.get(key) is not None}
 
     def __repr__(self) -> str:
@@ -839,19 +939,34 @@ def _withdraw(keys: Sequence[str], record: Record) -> None:
         record["answers"].pop(key, None)
 
 
-def _key(incoming: IncomingRequest, id: str) -> str:
-    """Where a task of this request's sender is kept, so that nobody else finds it."""
-    principal = incoming.principal
-    owner = (
-        "-"
-        if principal is None
-        else hashlib.sha256(principal.encode("utf-8", "replace")).hexdigest()
+def _is_task(record: Record) -> bool:
+    """Return whether a record in the store is one of a task."""
+    questions, answers = record["asked"].values(), record["answers"].values()
+    expires, ttl = record["expires"], record["ttl"]
+    return (
+        has_members(record, _MEMBERS, _ENDS)
+        and record["status"] in NEXT
+        and (expires is None or abs(expires) < MAX_SECONDS)
+        and (ttl is None or abs(ttl) < MAX_SECONDS * 1000)
+        and all(has_members(each, _QUESTION) for each in questions)
+        and all(_is_meta(each["params"]) for each in questions)
+        and all(has_members(each, {}, _ENDS) and len(each) == 1 for each in answers)
+        and all(_is_error(each["error"]) for each in (record, *answers) if "error" in each)
     )
-    return f"task/{owner}/{id.encode('utf-8', 'replace').decode()}"
+
+
+def _is_error(value: Json) -> bool:
+    return has_members(value, _ERROR, {"data": (object,)}) and type(value["code"]) is int
+
+
+def _is_meta(value: Json) -> bool:
+    """Return whether an object that a message carries has no ``_meta`` but an object."""
+    return isinstance(value.get("_meta", {}), dict)
 
 
 def _id_of(key: str) -> str:
-    return key.rpartition("/")[2]
+    """Return the id of a task, which is the last part of its key."""
+    return key.rpartition(":")[2]
 
 
 def _now() -> str:

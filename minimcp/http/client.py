@@ -72,7 +72,7 @@ from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.uri_template import parse_web_url
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
-from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, without_secrets
+from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, is_credential, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -180,11 +180,19 @@ class HttpServer:
     ) -> None:
         if not isinstance(url, str):
             raise TypeError(f"a URL is a str, not {type(url).__name__}")
-        parse_web_url(url, userinfo=True)
+        parts = parse_web_url(url, userinfo=True)
         self.url = url.partition("#")[0]
         # Whether it was said how to prove who asks.
         names = [name.lower() for name in headers or ()]
         self.has_auth = auth is not None or "authorization" in names or "@" in urlsplit(url).netloc
+        has_secret = self.has_auth or any(map(is_credential, names))
+        is_open = parts.scheme != "https" and not parts.is_local
+        # Fetcher rejects a `SignIn` and its like there.
+        if has_secret and is_open and not hasattr(auth, "for_server"):
+            log.warning(
+                "%s: the token is sent over http, where everybody on its way can read it: use https",
+                without_secrets(self.url),
+            )
         # Makes what sends requests to it.
         self.fetcher = partial(
             Fetcher,

@@ -22,7 +22,7 @@ from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.requests import IncomingRequest, Route, RunningRequests
 from ..engine.shares import Name, Place, ShareExceeded, Shares
-from ..engine.store import StoreUnavailable
+from ..engine.store import StoreUnavailable, owner_of
 from ..engine.timer import Deadline, timer
 from ..errors import (
     ConnectionLost,
@@ -590,7 +590,10 @@ class Endpoint(HttpService):
     def _known_session(self, id: str, headers: Headers) -> Optional[Session]:
         """Return the session with this id. None if there is none, or if it belongs to another
         principal, who must not learn that it exists."""
-        session = self.sessions.get(id) if self.shared is None else self.shared.load(id)
+        if self.shared is None:
+            session = self.sessions.get(id)
+        else:
+            session = self.shared.load(id, headers.principal)
         if session is None or session.principal != headers.principal:
             return None
         return session
@@ -664,6 +667,7 @@ class Endpoint(HttpService):
         session.place = self.shares.admit("sessions", most, headers.names, end)
         if isinstance(session, SharedSession):
             try:
+                self._check_stored(session, headers)
                 session.save()
             except BaseException:
                 session.place.leave()
@@ -703,6 +707,25 @@ class Endpoint(HttpService):
                 unused = [each for each in older if self._unused(each, UNUSED_SECONDS)]
         for each in unused:
             self.end_here(each, "others are used more", UNUSED_SECONDS)
+
+    def _check_stored(self, session: SharedSession, headers: Headers) -> None:
+        """Check that the store has room for one more session. No session is read for it.
+
+        Raises:
+            HttpError: All processes together have too many.
+            ShareExceeded: The principal has too many of them.
+            StoreUnavailable: The store is away.
+        """
+        most, processes = self.options.max_sessions, session.shared.processes
+        if most is None:
+            return
+        stored = processes.store.sizes(processes.key("session") + "/")
+        require(len(stored) < most, 503, f"there are {most} sessions already (max_sessions)")
+        own = processes.key("session", owner_of(session.principal), "")
+        principal = next((name for name in headers.names if name[0] == "principal"), None)
+        if principal is not None:
+            used = sum(key.startswith(own) for key in stored)
+            self.shares.check("sessions", most, principal, used)
 
     def _end_silent(self, session: Session) -> bool:
         """End a session whose client has not begun, and return whether it has not."""

@@ -105,12 +105,17 @@ class AbortableRequest:
         deadline: Of who waits for it; it is paused while a person signs in.
         allowed: Gets an IP address, and tells whether it may be connected to; None allows all.
             Proxies are not asked.
+
+    Attributes:
+        address: IP address at the other end of the connection that the last response came over;
+            empty before that, and if a proxy or a unix socket is between.
     """
 
     def __init__(
         self, deadline: Deadline = NEVER, allowed: Optional[Callable[[str], bool]] = None
     ) -> None:
         self.deadline, self.allowed = deadline, allowed
+        self.address = ""
         self.aborted = threading.Event()
         # That it goes over; it may serve another request by now.
         self.connection: Any = None
@@ -153,6 +158,8 @@ class AbortableConnection(_Mixed):
         # one for the same connection.
         self._socket: Any = None
         self._idle_since = float("inf")
+        # Of the peer, as the connected socket says; empty if a proxy is the peer.
+        self._address = ""
         renewed_in_fork.add(self)
 
     def belong_to(self, owner: Optional[AbortableRequest]) -> None:
@@ -184,6 +191,7 @@ class AbortableConnection(_Mixed):
 
     def connect(self) -> None:
         """As in `http.client`. Raises NotConnected."""
+        self._address = ""
         try:
             super().connect()
             self._check()
@@ -215,6 +223,7 @@ class AbortableConnection(_Mixed):
                 sock.settimeout(self.timeout)
                 self._check()
                 sock.connect(address)
+                self._note_peer(sock)
                 self._socket = sock.dup()  # TLS takes the descriptor out of this one
                 self._check()
                 return sock
@@ -229,7 +238,20 @@ class AbortableConnection(_Mixed):
             None if self._owner is None or getattr(self, "proxy", None) else self._owner.allowed
         )
         if allowed is not None and not allowed(address):
-            raise OSError(f"{address} is an address of a private network, and the server is none")
+            raise OSError(f"{address} is in a private network, and the server is not")
+
+    def _note_peer(self, sock: socket.socket) -> None:
+        """Note the address that the socket is connected to, and check that one, too."""
+        if not getattr(self, "proxy", None):
+            self._address = str(sock.getpeername()[0])
+            self._check_address(self._address)
+
+    def getresponse(self, *args: Any, **keywords: Any) -> Any:
+        """As in `http.client`; the request is told where its response came from."""
+        response = super().getresponse(*args, **keywords)
+        if self._owner is not None:
+            self._owner.address = self._address
+        return response
 
     def request(self, *args: Any, **keywords: Any) -> None:
         """As in `http.client`, but head and body are sent in one piece."""
@@ -840,6 +862,11 @@ def _is_long(secret: str) -> bool:
     return len(secret) >= MIN_MASKED
 
 
+def is_credential(name: str) -> bool:
+    """Return whether the value of a header with this name is likely a secret."""
+    return _CREDENTIAL.search(name) is not None
+
+
 def header_secrets(name: str, value: str) -> Iterator[str]:
     """Yield what is secret about a header: its value and its parts."""
     scheme, _, credentials = value.partition(" ")
@@ -852,7 +879,7 @@ def header_secrets(name: str, value: str) -> Iterator[str]:
                 parts += [pair, pair.partition(":")[2], unquote(pair.partition(":")[2])]
     elif name.lower() == "cookie":
         parts += [each.partition("=")[2].strip() for each in value.split(";")]
-    least = MIN_CREDENTIAL_MASKED if _CREDENTIAL.search(name) else MIN_MASKED
+    least = MIN_CREDENTIAL_MASKED if is_credential(name) else MIN_MASKED
     yield from (part for part in parts if len(part) >= least)
 
 

@@ -646,8 +646,13 @@ class ResponseSink(Sink):
             raise _unseen()
         if self._endpoint.cannot_ask:
             raise CapabilityNotSupported(self._endpoint.cannot_ask)
+        return self.session.calls.through(self._ask, self.post)
+
+    def _ask(self, line: bytes, deadline: Deadline) -> bool:
+        """Send questions. Errors as `event`."""
+        assert self.session is not None
         self.session.before_question()
-        return self.session.calls.through(self.event, self.post)
+        return self.event(line, deadline)
 
 
 def _unseen() -> ConnectionLost:
@@ -722,7 +727,7 @@ class Session(Pinged):
         """The answer to a request is about to leave. Never raises."""
 
     def before_question(self) -> None:
-        """A question is about to be asked. Never raises."""
+        """Questions that are in the table of `calls` are about to be sent. Never raises."""
 
     def position(self) -> int:
         """Up to where changes were told here, in the log of all processes; 0 where there is one

@@ -12,7 +12,7 @@ more, or to another one, which then follows what the first one writes.
 from __future__ import annotations
 
 import hashlib
-import json
+import math
 import re
 import secrets
 import threading
@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, 
 
 from ..engine.pool import waiting
 from ..engine.requests import Calls, CancelToken, Line
-from ..engine.store import Entry, StoreUnavailable
+from ..engine.store import (
+    MAX_RECORD_DEPTH,
+    Entry,
+    StoreUnavailable,
+    has_members,
+    is_number,
+    owner_of,
+    read_record,
+    report_unreadable,
+)
 from ..errors import InternalError, logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
@@ -36,6 +45,8 @@ from ..protocol.messages import (
     decode,
     encode,
     failure,
+    is_id,
+    read_json,
     to_json,
 )
 from ..protocol.sse import KEEP_ALIVE, format_event
@@ -64,9 +75,22 @@ RECORD_BYTES = 1024 * 1024
 # Events and bytes of one stream that are kept, and seconds for which they are when it has ended.
 STREAM_EVENTS, STREAM_BYTES, ENDED_SECONDS = 1000, 1024 * 1024, 60.0
 
+# Bytes of all streams of one session that one process keeps; above, the oldest ones are dropped.
+SESSION_BYTES = 4 * STREAM_BYTES
+
+# Bytes that an event takes beside its data.
+EVENT_BYTES = 64
+
+# Maximum length of the reason of a cancellation, and of the id that it names if that is a text, in
+# characters: other processes receive no more.
+REASON_LENGTH = ID_LENGTH = 200
+
 # Seconds for which the events of a stream, and a session, are kept where no time is set for
 # sessions.
 KEPT_SECONDS = 86400.0
+
+# An event: its place in the stream, its mark and its line. See `Event`.
+_EVENT = re.compile(rb"([0-9]{1,18}) (-?[0-9]{1,18}) (.*)", re.DOTALL)
 
 # What asks carries its process.
 _QUESTION_ID = re.compile(r"([0-9a-f]{16})-[0-9]{1,15}")
@@ -90,6 +114,30 @@ class Event(NamedTuple):
     line: bytes
 
 
+class _Written:
+    """What this process has in the store of one stream.
+
+    Attributes:
+        sizes: Bytes of each event.
+        bytes: Their sum.
+        ended_at: When the last event was added; None before.
+    """
+
+    __slots__ = ("bytes", "ended_at", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes: deque[int] = deque()
+        self.bytes = 0
+        self.ended_at: Optional[float] = None
+
+    def add(self, size: int) -> None:
+        """Count an event, and drop the oldest ones above the bounds of a stream."""
+        self.sizes.append(size)
+        self.bytes += size
+        while self.bytes > STREAM_BYTES or len(self.sizes) > STREAM_EVENTS:
+            self.bytes -= self.sizes.popleft()
+
+
 class SharedEvents(EventStore):
     """The events of the streams of all processes, in the store alone. Thread-safe.
 
@@ -104,13 +152,14 @@ class SharedEvents(EventStore):
 
     def renew_in_fork(self) -> None:
         """As `EventStore.renew_in_fork`."""
-        self._written: dict[
-            str, deque[int]
-        ] = {}  # bytes of what is kept of the streams that are written here
+        # Of each session the streams that are written here, by name, the oldest first.
+        self._written: dict[str, dict[str, _Written]] = {}
+        self._lock = threading.Lock()
 
     def key(self, stream: str) -> str:
         """Where a stream is kept."""
-        return f"{self._processes.folder}stream/{stream}"
+        session, _, number = stream.partition(".")
+        return self._processes.key("stream", session, number)
 
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
         """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream
@@ -120,17 +169,37 @@ class SharedEvents(EventStore):
 
     def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
         """As `EventStore.add`."""
-        sizes = self._written.setdefault(stream, deque(maxlen=STREAM_EVENTS))
-        sizes.append(len(data))
-        while sum(sizes) > STREAM_BYTES:
-            sizes.popleft()
-        ttl, event = (
-            ENDED_SECONDS if mark == LAST else self._ttl,
-            b"%d %d %b" % (number, mark, data),
-        )
-        self._do(lambda: self._kept.append(self.key(stream), event, ttl, len(sizes)))
-        if mark == LAST:
-            self._written.pop(stream, None)
+        kept, dropped = self._admit(stream, len(data), mark == LAST)
+        ttl = ENDED_SECONDS if mark == LAST else self._ttl
+        event = b"%d %d %b" % (number, mark, data)
+        self._do(lambda: self._kept.append(self.key(stream), event, ttl, kept))
+        for each in dropped:
+            self._do(partial(self._kept.delete, self.key(each)))
+
+    def _admit(self, stream: str, size: int, is_last: bool) -> tuple[int, list[str]]:
+        """Count an event of a stream.
+
+        Returns:
+            The number of events that the stream keeps, and the streams of the session that are
+            dropped: those that ended first, then the oldest.
+        """
+        now = time.monotonic()
+        with self._lock:
+            streams = self._written.setdefault(stream.partition(".")[0], {})
+            for name, each in list(streams.items()):
+                if each.ended_at is not None and now - each.ended_at > ENDED_SECONDS:
+                    del streams[name]  # its time in the store is over
+            written = streams.setdefault(stream, _Written())
+            written.add(size + EVENT_BYTES)
+            written.ended_at = now if is_last else None
+            total = sum(each.bytes for each in streams.values())
+            others = [name for name in streams if name != stream]
+            others.sort(key=lambda name: streams[name].ended_at or math.inf)  # stable
+            dropped: list[str] = []
+            while total > SESSION_BYTES and others:
+                dropped.append(others.pop(0))
+                total -= streams.pop(dropped[-1]).bytes
+            return len(written.sizes), dropped
 
     def _do(self, write: Callable[[], object]) -> None:
         try:
@@ -139,17 +208,22 @@ class SharedEvents(EventStore):
             log.warning("an event is not kept: %s", error)
 
     def head(self, stream: str) -> Optional[dict[str, Any]]:
-        """What `begin` has kept; None where there is nothing."""
+        """Return what `begin` has kept, or None if there is nothing that can be read."""
         entry = self._kept.get(self.key(stream))
-        head = None if entry is None or not entry.value else json.loads(entry.value)
-        return head if isinstance(head, dict) else None
+        if entry is None or not entry.value:
+            return None
+        return read_record(entry.key, entry.value, _is_head)
 
     def read(self, stream: str, after: int = 0) -> list[Event]:
-        """The events behind the one of this number in the store. Raises ValueError: they are none."""
-        events = []
-        for key, data in self._kept.read(self.key(stream), after):
-            number, mark, line = data.split(b" ", 2)
-            events.append(Event(key, int(number), int(mark), line))
+        """Return the events behind the one of this number in the store, without those that cannot
+        be read."""
+        events, name = [], self.key(stream)
+        for key, data in self._kept.read(name, after):
+            found = _EVENT.fullmatch(data)
+            if found is None:
+                report_unreadable(name)
+            else:
+                events.append(Event(key, int(found[1]), int(found[2]), found[3]))
         return events
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
@@ -165,8 +239,8 @@ class SharedEvents(EventStore):
 
     def forget(self, session: str) -> None:
         """As `EventStore.forget`; in the store they expire."""
-        for stream in [each for each in list(self._written) if each.startswith(session + ".")]:
-            self._written.pop(stream, None)
+        with self._lock:
+            self._written.pop(session, None)
 
     def __repr__(self) -> str:
         return f"<SharedEvents in {self._kept!r}>"
@@ -178,6 +252,9 @@ class SharedSession(Session):
     Args:
         shared: Whose it is.
         make_role, end, principal: As for `Session`.
+
+    The record names the questions that are open, so that no process passes on an answer to another
+    one that has not asked.
 
     Attributes:
         saving: Orders what is written to the record; held while that is done.
@@ -203,6 +280,7 @@ class SharedSession(Session):
         )  # no two processes count alike
         self.saving = threading.RLock()
         self._version, self._stored = 0, Record()
+        self._asked_elsewhere: set[str] = set()
         self.holder, self.told = "", shared.processes.heard
         self.connection: Optional[ResponseWriter] = None
 
@@ -215,6 +293,7 @@ class SharedSession(Session):
             "revision": peer.revision.name, "info": dict(peer.info), "capabilities": dict(peer.capabilities),
             "rank": peer.log_rank, "principal": self.principal, "begun": self.initialized, "session": peer.session,
             "uris": sorted(self.shared.subscriptions.uris(peer)), "stream": self.holder, "told": self.told,
+            "asked": sorted({*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}),
         }  # fmt: skip
 
     def begin(self, record: Record, version: int) -> None:
@@ -225,6 +304,7 @@ class SharedSession(Session):
         role: Any = self.role  # of a server
         role.restore(peer, record["uris"])
         self._adopt(record, {})
+        self._adopt_questions([], record["asked"])
 
     def refresh(self, entry: Entry) -> bool:
         """Take in what another process has written, but for members that were changed here; False:
@@ -232,7 +312,7 @@ class SharedSession(Session):
         with self.saving:
             if entry.version <= self._version:
                 return True
-            theirs = _record_of(entry)
+            theirs = read_record(entry.key, entry.value, _is_session)
             if theirs is None:
                 return False
             mine, base = self._record(), self._stored
@@ -243,7 +323,26 @@ class SharedSession(Session):
             self._adopt(changed, base["session"])
             assert self.peer is not None
             self.shared.subscriptions.merge(self.peer, base["uris"], theirs["uris"])
+            self._adopt_questions(base["asked"], theirs["asked"])
             return True
+
+    def _adopt_questions(self, before: Sequence[str], now: Sequence[str]) -> None:
+        """Take in which questions other processes have asked, and which are answered."""
+        own = self.shared.processes.id + "-"
+        self._asked_elsewhere |= {id for id in now if id not in before and not id.startswith(own)}
+        self._asked_elsewhere -= {id for id in before if id not in now}
+
+    def is_asked_elsewhere(self, id: Optional[Id]) -> bool:
+        """Return whether another process has asked this question, and it is open."""
+        return id in self._asked_elsewhere
+
+    def close_questions(self, beginning: str) -> None:
+        """Remove the questions of other processes from the record whose ids begin with a text.
+        Never raises."""
+        with self.saving:
+            asked = self._asked_elsewhere
+            self._asked_elsewhere = {id for id in asked if not id.startswith(beginning)}
+            self.before_answer()
 
     def _adopt(self, changed: Record, before: Record) -> None:
         """Take in these members, and touch no other: a request that is being served may change it
@@ -280,7 +379,7 @@ class SharedSession(Session):
 
         Raises:
             StoreUnavailable: The store is away.
-            TypeError, ValueError: ``ctx.session`` is no JSON, or too long.
+            TypeError, ValueError: ``ctx.session`` is no JSON, too long, or nests too deep.
         """
         with self.saving:
             base, version = self._stored, None
@@ -293,10 +392,11 @@ class SharedSession(Session):
                     raise ValueError(
                         f"what is kept of a session is longer than {RECORD_BYTES} bytes"
                     )
+                stored = read_json(text, max_depth=MAX_RECORD_DEPTH)
                 version = self.shared.write(self, text, self._version)
                 if version is None and not self.shared.look(self):
                     return  # it has ended
-            self._version, self._stored = version, json.loads(text)
+            self._version, self._stored = version, stored
         if (
             base
             and base["uris"] != mine["uris"]
@@ -316,7 +416,8 @@ class SharedSession(Session):
         """As `Session.before_question`: the answer may come to any process."""
         try:
             self.shared.processes.hold()
-        except StoreUnavailable as error:
+            self.save()
+        except Exception as error:
             log.warning("an answer may not get here: %s", error)
 
     def position(self) -> int:
@@ -379,19 +480,28 @@ class SharedSessions:
         session.key = _key_of(session.id)
         return session
 
-    def load(self, id: str) -> Optional[Session]:
+    def load(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
         """The session of this id, as it is now; None where there is none. One look into the store.
+
+        Args:
+            id: That the client sends.
+            principal: Who sends it; the sessions of others are not found. None where nobody is
+                authenticated.
 
         Raises:
             StoreUnavailable: It is away.
         """
         key = _key_of(id)
-        entry = self._store.get(self._key(key), renew=True)
-        record = None if entry is None else _record_of(entry)
+        entry = self._store.get(self._key(principal, key), renew=True)
+        record = None
+        if entry is not None:
+            record = read_record(entry.key, entry.value, _is_session)
         with self._lock:
             session = self._known.get(key)
+            if session is not None and session.principal != principal:
+                return None
             if entry is not None and record is not None and session is None:
-                session = self.open(record["principal"], id)
+                session = self.open(principal, id)
                 session.begin(record, entry.version)
                 self._known[key] = session  # not before: `hear` may find it
         if session is None or entry is None or record is None:
@@ -401,7 +511,7 @@ class SharedSessions:
         session.refresh(entry)
         self._endpoint.keep(session)
         return (
-            session if self._known.get(key) is session else self.load(id)
+            session if self._known.get(key) is session else self.load(id, principal)
         )  # it was dropped at this moment
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
@@ -412,17 +522,17 @@ class SharedSessions:
         ):  # a copy that was dropped meanwhile, whose stream ends now, does not come back
             self._known[session.key] = session
         ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
-        return self._store.put(self._key(session.key), text, ttl, version)
+        return self._store.put(self._key(session.principal, session.key), text, ttl, version)
 
     def look(self, session: SharedSession) -> bool:
         """Take in what is in the store now; False when that is no session. Raises StoreUnavailable:
         it is away."""
-        entry = self._store.get(self._key(session.key))
+        entry = self._store.get(self._key(session.principal, session.key))
         return entry is not None and session.refresh(entry)
 
     def end(self, session: Session) -> None:
         """Have a session end everywhere. Raises StoreUnavailable: the store is away."""
-        self._store.delete(self._key(session.key))
+        self._store.delete(self._key(session.principal, session.key))
         self.processes.tell(session=session.key, ended=True)
 
     def forget(self, session: Session) -> None:
@@ -430,24 +540,34 @@ class SharedSessions:
         if self._known.get(session.key) is session:
             del self._known[session.key]
 
-    def _key(self, key: str) -> str:
-        return f"{self.processes.folder}session/{key}"
+    def _key(self, principal: Optional[str], key: str) -> str:
+        return self.processes.key("session", owner_of(principal), key)
 
     # ------------------------------------------------------------ what comes to another process than it is for
 
-    def pass_on(self, session: Session, message: Union[Notification, Response, Failure]) -> None:
+    def pass_on(
+        self, session: SharedSession, message: Union[Notification, Response, Failure]
+    ) -> None:
         """Tell the process that has asked of its answer, or all others of a cancellation.
 
         Raises:
             StoreUnavailable: The store is away.
         """
-        text = encode(message).decode()
         if isinstance(message, Notification):
-            self.processes.tell(session=session.key, message=text)
+            brief = _brief(message)
+            if brief is not None:
+                self.processes.tell(session=session.key, message=encode(brief).decode())
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
-        if found is None or not self.processes.send(found[1], session=session.key, message=text):
-            log.debug("<-- an answer to %s, which nobody waits for", message.id)
+        if found is None or not session.is_asked_elsewhere(message.id):
+            log.debug("<-- an answer to %.60s, which nobody waits for", message.id)
+            return
+        process, text = found[1], encode(message).decode()
+        if self.processes.send(process, session=session.key, message=text):
+            session.close_questions(found[0])
+        else:
+            log.debug("<-- an answer to %s, whose process has ended", message.id)
+            session.close_questions(process + "-")
 
     def hear(self, told: Told) -> None:
         """As `Receiver.hear`."""
@@ -543,14 +663,18 @@ class SharedSessions:
                 alive = self.processes.is_alive(
                     head["process"]
                 )  # first: what it wrote last is read then
-                for event in self.events.read(name, seen):
+                events = self.events.read(name, seen)
+                for event in events:
                     seen, ended = event.key, event.mark == LAST
                     if event.number > number and event.line:
                         number = event.number
                         writer.write(format_event(event.line, id=f"{name}/{number}"))
-                if not ended and not alive:
+                dropped = not (events or ended) and self.events.head(name) is None
+                if not ended and (dropped or not alive):
                     reason = InternalError(
-                        "the process that ran this has ended, and nobody knows how far it came"
+                        "the answer is not kept any more: others of this session were longer"
+                        if dropped and alive
+                        else "the process that ran this has ended, and nobody knows how far it came"
                     )
                     for place, id in enumerate(head["ids"], number + 1):
                         writer.write(
@@ -574,18 +698,38 @@ def _key_of(id: str) -> str:
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "revision": (str,), "info": (dict,), "capabilities": (dict,), "rank": (int, type(None)),
     "principal": (str, type(None)), "begun": (bool,), "session": (dict,), "uris": (list,), "stream": (str,),
-    "told": (int,),
+    "told": (int,), "asked": (list,),
+}  # fmt: skip
+_HEAD: Mapping[str, tuple[type, ...]] = {
+    "process": (str,), "ids": (list, type(None)), "told": (int,),
 }  # fmt: skip
 
 
-def _record_of(entry: Entry) -> Optional[Record]:
-    """A session as it is in the store; None where that is none."""
-    try:
-        record = json.loads(entry.value)
-        good = all(isinstance(record[name], types) for name, types in _MEMBERS.items())
-        if good and len(record) == len(_MEMBERS) and BY_NAME[record["revision"]].handshake:
-            return record  # type: ignore[no-any-return]
-    except (ValueError, KeyError, TypeError):
-        pass
-    log.error("%s in the store is no session, and is refused", entry.key)
-    return None
+def _is_session(record: Record) -> bool:
+    """Return whether a record in the store is one of a session."""
+    return (
+        has_members(record, _MEMBERS)
+        and BY_NAME[record["revision"]].handshake
+        and is_number(record["told"])
+        and all(isinstance(each, str) for each in (*record["uris"], *record["asked"]))
+    )
+
+
+def _is_head(head: Record) -> bool:
+    """Return whether a record in the store is one of a stream."""
+    return (
+        has_members(head, _HEAD)
+        and is_number(head["told"])
+        and (head["ids"] is None or all(is_id(id) for id in head["ids"]))
+    )
+
+
+def _brief(cancelled: Notification) -> Optional[Notification]:
+    """Return what other processes need of a cancellation, or None if it names no request."""
+    id, reason = cancelled.params.get("requestId"), cancelled.params.get("reason")
+    if not is_id(id) or len(str(id)) > ID_LENGTH:
+        return None
+    params: dict[str, Any] = {"requestId": id}
+    if isinstance(reason, str):
+        params["reason"] = reason[:REASON_LENGTH]
+    return Notification(cancelled.method, params)

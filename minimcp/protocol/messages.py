@@ -58,6 +58,7 @@ ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error"
 MAX_ID = 200
 
 _SURROGATE = "[\ud800-\udfff]"
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def is_id(value: Json) -> bool:
@@ -216,6 +217,33 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
     if type(value) is list:
         return [_message(item, exact) for item in value]
     return _message(value, exact)
+
+
+def read_json(data: bytes, *, max_depth: int) -> Json:
+    """Return the value of a JSON text, as strictly as `decode` reads a line.
+
+    Args:
+        data: UTF-8.
+        max_depth: How deep arrays and objects may nest.
+
+    Raises:
+        ValueError: The text is not JSON, nests deeper, or has half of a surrogate pair.
+        TypeError: The data is not bytes.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"JSON is read from bytes, not {type(data).__name__}")
+    text = data.decode().strip(" \t\n\r")
+    try:
+        value, end = _strict.scan_once(text, 0)
+    except (StopIteration, RecursionError):
+        raise ValueError("this is not JSON, or it nests too deep") from None
+    if end < len(text):
+        raise ValueError(f"more follows the JSON, at character {end}")
+    if _is_deeper(value, max_depth, text):
+        raise ValueError(f"the JSON nests deeper than {max_depth}")
+    if _SURROGATE_ESCAPE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # raises ValueError for half of a pair
+    return value
 
 
 def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]:

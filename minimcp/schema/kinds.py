@@ -348,6 +348,12 @@ def enumeration(cls: Any) -> Kind:
 # ------------------------------------------------------------ unions
 
 
+# Of each thread, while it reads a value that a union takes: ``results``, what each union has made of
+# each list and object inside it, all unions together. Each union tries its members on all that is
+# below: without this, every level of nesting would multiply the work.
+_reading = threading.local()
+
+
 def union(members: Sequence[Kind]) -> Kind:
     """The first member that fits; among numbers, that of the value's own type goes first: 1 is an
     int, 1.0 a float.
@@ -360,27 +366,29 @@ def union(members: Sequence[Kind]) -> Kind:
         by_type[number].sort(key=lambda kind: kind.exact != {number})
     by_class = {kind.writes: kind for kind in members if kind.writes is not None}
     label = cut(listed(dict.fromkeys(kind.label for kind in members)), 200)
-    tried = (
-        threading.local()
-    )  # its results for each part of the value that is read: nesting must not double the work
+    same = tuple(map(id, members))  # unions of the same members share their results
 
     def read(value: Any) -> Any:
         candidates = by_type.get(type(value), [])
         if len(candidates) < 2 or not isinstance(value, (dict, list)):
             return first(value, candidates)
-        outermost = not hasattr(tried, "results")
-        results = tried.results = {} if outermost else tried.results
+        is_outermost = not hasattr(_reading, "results")
+        if is_outermost:
+            _reading.results = {}
+        results = _reading.results
+        key = (same, id(value))
         try:
-            if id(value) not in results:
-                results[id(value)] = first(value, candidates)
+            if key not in results:
+                # with the value, so that no other one gets its id meanwhile
+                results[key] = value, first(value, candidates)
         except Mismatch as error:
-            results[id(value)] = error
+            results[key] = value, Mismatch(label, value, instead=str(error))
         finally:
-            if outermost:
-                del tried.results
-        found = results[id(value)]
+            if is_outermost:
+                del _reading.results
+        found = results[key][1]
         if isinstance(found, Mismatch):
-            raise Mismatch(label, value, instead=str(found))
+            raise Mismatch(label, value, instead=found.instead)
         return found
 
     def first(value: Any, candidates: Sequence[Kind]) -> Any:

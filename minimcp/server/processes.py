@@ -18,7 +18,13 @@ from weakref import WeakSet
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken
-from ..engine.store import Store, StoreUnavailable
+from ..engine.store import (
+    Store,
+    StoreUnavailable,
+    read_record,
+    report_unreadable,
+    store_key,
+)
 from ..errors import logger
 from ..protocol.messages import Json, to_json
 
@@ -28,11 +34,22 @@ log = logger("minimcp.processes")
 # says so.
 LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
 
-# Messages that a mailbox and the log keep, and seconds for which the log does after the last.
+# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log keeps
+# them after the last one.
 MAIL, NEWS, NEWS_SECONDS = 10_000, 1_000, 3600.0
+
+# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds answers,
+# which are as long as the body of a request may be.
+MAIL_BYTES, NEWS_BYTES = 64 * 1024 * 1024, 256 * 1024
+
+# Maximum length of a message to all processes, in bytes. Most are far shorter; a URI may be long.
+TOLD_BYTES = 16 * 1024
 
 # Of the key that signs states.
 SECRET_BYTES = 32
+
+# Maximum number of attempts to read it: each one fails only if another process replaces the value.
+SECRET_TRIES = 5
 
 # Seconds that the store gets to hear that this process ends.
 STOP_SECONDS = 2.0
@@ -55,15 +72,18 @@ class Processes:
 
     Args:
         store: What they share.
-        name: Of the server; others in the same store have other names.
+        name: The server's name.
+        audience: What the server's tokens are for; empty if it asks for none. Servers that differ
+            in name or audience share nothing.
 
     Attributes:
         id: Of this process.
         heard: Up to which number of the log all has been told here.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
-        self.store, self.folder = store, f"{name.replace('/', '_')}/"
+    def __init__(self, store: Store, name: str, audience: Sequence[str] = ()) -> None:
+        self.store = store
+        self._name, self._audience = name, audience
         self.receivers: WeakSet[Any] = WeakSet()
         self.renew_in_fork()
         renewed_in_fork.add(self)
@@ -71,7 +91,7 @@ class Processes:
     def renew_in_fork(self) -> None:
         """Begin as another process. Python calls this in a forked one."""
         self.id, self.heard, self.started = os.urandom(8).hex(), 0, False
-        self._lock, self._unsent = threading.Lock(), deque[bytes]()
+        self._lock, self._unsent = threading.Lock(), deque[bytes](maxlen=NEWS)
         self._thread: Any = None
         self._users: set[object] = set()
         self._held_at = -LEASE_SECONDS
@@ -80,19 +100,35 @@ class Processes:
         self._made = self._read = self._handed = 0
         self._stopped, self._called = CancelToken(), CancelToken()
 
+    def key(self, kind: str, *parts: str) -> str:
+        """Return the key of an entry of this server, as `store_key`."""
+        return store_key(self._audience, self._name, kind, *parts)
+
     def _mailbox(self, process: str) -> str:
-        return f"{self.folder}process/{process}"
+        return self.key("process", process)
 
     @property
     def _log(self) -> str:
-        return f"{self.folder}log"
+        return self.key("log")
 
     # ------------------------------------------------------------ telling
 
     def tell(self, **told: Json) -> None:
         """Tell all others, in the background: when the store is away, as soon as it is back. Never
-        blocks."""
-        self._unsent.append(to_json({"from": self.id, **told}).encode())
+        blocks.
+
+        A message that is longer than `TOLD_BYTES` is dropped, with a line of the log.
+        """
+        data = to_json({"from": self.id, **told}).encode()
+        if len(data) > TOLD_BYTES:
+            log.error(
+                "other processes are not told of %s: %d bytes, and at most %d are sent",
+                ", ".join(told),
+                len(data),
+                TOLD_BYTES,
+            )
+            return
+        self._unsent.append(data)
         self.start()
         self._called.cancel()
 
@@ -100,7 +136,9 @@ class Processes:
         """Tell one process; False when it has ended. Raises what the store raises."""
         alive = self.is_alive(process)
         if alive:
-            self.store.append(self._mailbox(process), to_json(told).encode(), LEASE_SECONDS, MAIL)
+            data = to_json(told).encode()
+            kept = _fitting(data, MAIL, MAIL_BYTES)
+            self.store.append(self._mailbox(process), data, LEASE_SECONDS, kept)
         return alive
 
     def is_alive(self, process: str) -> bool:
@@ -117,7 +155,9 @@ class Processes:
             max(self.heard, self._handed),
             list(self._unsent),
         )  # before the log, to which it goes
-        events = [(at <= until, _read(data)) for at, data in self.store.read(self._log, number)]
+        events = [
+            (at <= until, _read(self._log, data)) for at, data in self.store.read(self._log, number)
+        ]
         found = [
             told
             for heard, told in events
@@ -126,14 +166,20 @@ class Processes:
         return found + [told for told in map(json.loads, unsent) if told not in found]
 
     def secret(self) -> bytes:
-        """What all of them sign with, made by the first that wants it. Raises what the store
-        raises."""
-        key = f"{self.folder}secret"
-        self.store.put(key, os.urandom(SECRET_BYTES), expect=0)
-        entry = self.store.get(key)
-        if entry is None or len(entry.value) != SECRET_BYTES:
-            raise StoreUnavailable(f"{self.store!r} keeps no secret of {SECRET_BYTES} bytes")
-        return entry.value
+        """Return the key that all processes sign with. The first one that needs it makes it.
+
+        A value that cannot be a key is replaced. Raises what the store raises.
+        """
+        key = self.key("secret")
+        for _ in range(SECRET_TRIES):
+            entry = self.store.get(key)
+            if entry is not None:
+                if isinstance(entry.value, bytes) and len(entry.value) == SECRET_BYTES:
+                    return entry.value
+                report_unreadable(key)
+            made = os.urandom(SECRET_BYTES)
+            self.store.put(key, made, expect=0 if entry is None else entry.version)
+        raise StoreUnavailable(f"{self.store!r} keeps no secret of {SECRET_BYTES} bytes")
 
     # ------------------------------------------------------------ hearing
 
@@ -227,7 +273,7 @@ class Processes:
 
     def _send_unsent(self) -> None:
         for told in list(self._unsent):
-            self.store.append(self._log, told, NEWS_SECONDS, NEWS)
+            self.store.append(self._log, told, NEWS_SECONDS, _fitting(told, NEWS, NEWS_BYTES))
             with suppress(
                 ValueError
             ):  # a thread that ends late, and one that was started anew, may send the same
@@ -238,10 +284,10 @@ class Processes:
         self._send_unsent()
         mail = self.store.read(self._mailbox(self.id), self._read, forget=True)
         for self._read, data in mail:
-            self._hand_out(_read(data))
+            self._hand_out(_read(self._mailbox(self.id), data))
         news = self.store.read(self._log, self.heard)
         for self._handed, data in news:
-            self._hand_out(_read(data))
+            self._hand_out(_read(self._log, data))
             self.heard = (
                 self._handed
             )  # not before: what a stream has sent until now is compared with it
@@ -257,19 +303,22 @@ class Processes:
                 log.error("what another process told was not taken: %s", error, exc_info=error)
 
     def __repr__(self) -> str:
-        return f"<Processes {self.folder} {self.id}>"
+        return f"<Processes of {self._name} {self.id}>"
 
 
-def _read(data: bytes) -> Optional[Told]:
-    """A message; None for what is none."""
-    try:
-        told = json.loads(data)
-    except ValueError:
-        told = None
-    if isinstance(told, dict):
-        return told
-    log.error("what is no message of a process is refused: %.60r", data)
-    return None
+def _read(key: str, data: bytes) -> Optional[Told]:
+    """Return a message, or None if the data is not one."""
+    return read_record(key, data, lambda told: True)
+
+
+def _fitting(data: bytes, count: int, most_bytes: int) -> int:
+    """Return how many of the newest events a key keeps when this one is added to it.
+
+    At most `count`, and at most as many as fit into `most_bytes` if all are as long as this one.
+    So a key holds at most ``most_bytes / size`` events of any size or more, which together with
+    `count` bounds its bytes, although no process knows what others have added.
+    """
+    return max(1, min(count, most_bytes // len(data)))
 
 
 def _pause(stopped: CancelToken, seconds: float) -> None:

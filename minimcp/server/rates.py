@@ -5,6 +5,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools (security 
 
 from __future__ import annotations
 
+import re
 import time
 from hashlib import sha256
 from typing import Any, Callable, Mapping, Union
@@ -12,13 +13,16 @@ from typing import Any, Callable, Mapping, Union
 from ..engine.rates import Rate, RateLimiter, whole_seconds
 from ..engine.requests import IncomingRequest, Result, Route
 from ..engine.shares import client_names
-from ..engine.store import StoreUnavailable
+from ..engine.store import StoreUnavailable, report_unreadable
 from ..errors import InternalError, logger
 from ..protocol.messages import Json
 from .registered import ServerConfig
 from .tools import error_result
 
 log = logger("minimcp.rates")
+
+# A value in the store: nanoseconds since 1970.
+_TIME = re.compile(rb"[0-9]{1,19}")
 
 FindRoute = Callable[[Mapping[str, Json]], Route]
 
@@ -106,12 +110,16 @@ class CallRate:
         assert processes is not None
         # A hash, because a principal may have any characters and any length.
         name = sha256(repr((client, is_return)).encode()).hexdigest()
-        key = f"{processes.folder}rate/{name}"
+        key = processes.key("rate", name)
         try:
             while True:
                 now = time.time_ns()
                 entry = processes.store.get(key)
-                full_at = now if entry is None else int(entry.value)
+                full_at = now
+                if entry is not None and _TIME.fullmatch(entry.value):
+                    full_at = int(entry.value)
+                elif entry is not None:
+                    report_unreadable(key)
                 full_at, wait = rate.admit(full_at, now)
                 if wait:
                     return wait

@@ -64,6 +64,7 @@ class ServerConfig:
         extensions: The `Extension` objects that it serves.
         store: Keeps what outlives a request; None for memory.
         processes: Those that share the store; None where none do.
+        audience: What the server's tokens are for; empty if it asks for none.
         tasks: Runs calls of tools as tasks; None where nothing does.
         on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
         auth: The `Bearer` of the server; None admits everybody.
@@ -94,6 +95,7 @@ class ServerConfig:
     middleware: list[Middleware] = field(default_factory=list)
     store: Optional[Store] = None
     processes: Optional[Processes] = None
+    audience: tuple[str, ...] = ()
     tasks: Any = None
     on_end: Optional[OnEnd] = None
     auth: Any = None

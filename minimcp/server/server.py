@@ -209,7 +209,8 @@ class Server:
             for option, value in given.items()
             if option in ServerConfig.__dataclass_fields__
         }
-        processes = None if store is None or not store.shared else Processes(store, name)
+        audience = () if auth is None else auth.audience
+        processes = None if store is None or not store.shared else Processes(store, name, audience)
         keys = processes.secret if processes is not None and state_keys is None else state_keys
         states = States(name, keys, lifetime=limits.ask_timeout)
         self._config = ServerConfig(
@@ -220,6 +221,7 @@ class Server:
             states=states,
             processes=processes,
             trusted_proxies=() if http is None else http.trusted_proxies,
+            audience=audience,
             **options,
         )
         offer = Offer(

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Iterable, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ..engine.store import Entry, Store, StoreUnavailable
 from ..errors import logger
@@ -113,6 +113,19 @@ end
 return found
 """
 
+# Of all keys in a sorted set that begin with a text: KEYS is the set, ARGV what the hashes begin
+# with, and the text.
+_SIZES = """
+local found = {}
+for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  local key = ARGV[1] .. name
+  if string.sub(name, 1, #ARGV[2]) == ARGV[2] and redis.call('EXISTS', key) == 1 then
+    found[#found + 1] = name
+    found[#found + 1] = tostring(redis.call('HSTRLEN', key, 'v'))
+  end
+end
+return found
+"""
 
 _TEXTS = {"put": _PUT, "get": _GET, "delete": _DELETE, "append": _APPEND, "read": _READ}
 # Each script, and the name that Redis gives it.
@@ -120,6 +133,7 @@ SCRIPTS = {
     name: (text, hashlib.sha1(text.encode()).hexdigest())
     for name, text in {
         "list": _LIST,
+        "sizes": _SIZES,
         **{name: _BEFORE + text for name, text in _TEXTS.items()},
     }.items()
 }
@@ -289,6 +303,12 @@ class RedisStore(Store):
             keys = keys[LISTED:]
         return entries[:limit]
 
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """As `Store.sizes`; one call of Redis, however many keys there are."""
+        folder = f"{self._prefix}i:{prefix[: prefix.rfind('/') + 1]}"
+        arguments = (f"{self._prefix}k:", prefix)
+        return self._do(lambda: _sizes(self._script("sizes", [folder], *arguments)))
+
     def _get_all(self, keys: Sequence[str]) -> Sequence[Entry]:
         return _entries(keys, self._script("list", [f"{self._prefix}k:{key}" for key in keys]))
 
@@ -410,6 +430,10 @@ def _pairs(found: Any) -> list[tuple[bytes, bytes]]:
     ):
         raise ValueError(f"not what was asked: {found!r:.60}")
     return list(zip(found[::2], found[1::2]))
+
+
+def _sizes(found: Any) -> dict[str, int]:
+    return {name.decode(): int(size) for name, size in _pairs(found)}
 
 
 def _events(found: Any) -> list[tuple[int, bytes]]:

@@ -40,6 +40,10 @@ class Breach(NamedTuple):
 
 OTHER = {"client": "server", "server": "client"}
 
+# Requests of one side that are remembered. With more of them they are forgotten, and what depends on
+# them is not judged any more.
+MAX_REQUESTS = 20_000
+
 # The requests that a side sends in some revision.
 SENT = {
     "client": frozenset().union(*(revision.requests_to_server for revision in REVISIONS)),
@@ -223,6 +227,10 @@ class Judge:
             if side == "client"
             else self._asked_by_server(request)
         )
+        if len(self._used[side]) > MAX_REQUESTS:
+            self.miss()
+            for known in (self._asked, self._used, self._reported):
+                known[side].clear()
         before = self._asked[side].get(request.id)
         if before is not None and before.is_cancelled:
             before = None

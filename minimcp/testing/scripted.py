@@ -39,6 +39,8 @@ class ScriptedPeer:
         server: Gets what `expect` does not, and answers it; None leaves that unanswered.
     """
 
+    stuck_seconds = STUCK_SECONDS
+
     def __init__(
         self, pipe: Transport, timeout: Optional[float] = None, server: Optional[Server] = None
     ) -> None:
@@ -117,7 +119,7 @@ class ScriptedPeer:
         gone, or is stuck."""
         with self._writing:
             while data:
-                taken = self.pipe.send(data, STUCK_SECONDS)
+                taken = self.pipe.send(data, self.stuck_seconds)
                 data = data[taken:]
                 if not taken:
                     raise self.pipe.lost("the peer takes nothing")

@@ -9,10 +9,12 @@ import pkgutil
 import re
 import threading
 import time
+from collections import deque
 from functools import lru_cache
 from itertools import groupby, takewhile
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Union
 
+from ..errors import json_printable
 from ..protocol.messages import Json, decode, to_json
 from .breaches import Breach, Judge
 
@@ -20,6 +22,9 @@ WIDTH = 100
 """Characters of a message's content that are shown."""
 
 NOTHING_PASSED = "  (nothing passed: did connect, or the Server, get this transcript as trace=?)"
+
+# What a transcript keeps as long as nothing else is said: entries, and bytes of their lines.
+MAX_ENTRIES, MAX_BYTES = 50_000, 32 * 1024 * 1024
 
 # Bytes of a line of which only the names of the members are shown.
 LONG = 64 * 1024
@@ -116,7 +121,10 @@ class Entry(NamedTuple):
         return text if len(text) <= WIDTH else text[:WIDTH] + "..."
 
     def as_json(self) -> str:
-        """The entry as a line of JSON, which `Transcript.load` reads."""
+        """The entry as a line of JSON, which `Transcript.load` reads.
+
+        What a terminal would obey or hide is escaped, because ``minimcp trace --json`` writes to one.
+        """
         told = {
             "time": self.time,
             "direction": self.direction,
@@ -128,9 +136,10 @@ class Entry(NamedTuple):
             "breaches": self.breaches,
         }
         try:
-            return to_json({**told, "message": self.message})
+            text = to_json({**told, "message": self.message})
         except ValueError:  # such as NaN, which is no JSON and was on the wire all the same
-            return to_json({**told, "message": json.dumps(self.message)})
+            text = to_json({**told, "message": json.dumps(self.message)})
+        return json_printable(text)
 
     def __str__(self) -> str:
         id = (
@@ -153,11 +162,23 @@ class Transcript:
         judge: Look for what breaks the specification, which `Entry.breaches` names. For one
             connection only: the ids of several, as those of a server's clients over HTTP, are taken
             for one another.
+        entries: How many entries are kept: the newest. The oldest ones are dropped.
+        size: Bytes of the lines of all entries that are kept, likewise. The newest entry is always
+            kept.
+
+    Attributes:
+        dropped: How many entries were dropped because of these limits.
     """
 
-    def __init__(self, *, judge: bool = False) -> None:
+    def __init__(
+        self, *, judge: bool = False, entries: int = MAX_ENTRIES, size: int = MAX_BYTES
+    ) -> None:
         self._changed = threading.Condition()
-        self._entries: list[Entry] = []
+        self._entries: deque[Entry] = deque()
+        self._most_entries = entries
+        self._most_bytes = size
+        self._bytes = 0
+        self.dropped = 0
         # The requests that have no answer yet, by direction and the ``repr`` of the id (1 is not
         # "1"), and their times.
         self._open: dict[tuple[str, str], tuple[dict[str, Json], float]] = {}
@@ -231,8 +252,20 @@ class Transcript:
         entry = Entry(arrow, message, method, asked, at, size, seconds, breaches)
         with self._changed:
             self._entries.append(entry)
+            self._bytes += size
+            self._drop_old()
             self._changed.notify_all()
         return entry
+
+    def _drop_old(self) -> None:
+        """Keep within the limits (lock held)."""
+        while len(self._entries) > 1 and (
+            len(self._entries) > self._most_entries or self._bytes > self._most_bytes
+        ):
+            self._bytes -= self._entries.popleft().size
+            self.dropped += 1
+        while len(self._open) > self._most_entries:
+            del self._open[next(iter(self._open))]
 
     @classmethod
     def load(cls, path: FilePath) -> Transcript:
@@ -304,12 +337,16 @@ class Transcript:
         """Forget what was recorded, as after the opening of a connection."""
         with self._changed:
             self._entries.clear()
+            self._bytes = 0
+            self.dropped = 0
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self))
+        before = [f"  ({self.dropped} earlier messages are not kept)"] if self.dropped else []
+        return "\n".join([*before, *map(str, self)])
 
     def __repr__(self) -> str:
-        return f"<Transcript {len(self)} messages>"
+        before = f", {self.dropped} dropped" if self.dropped else ""
+        return f"<Transcript {len(self)} messages{before}>"
 
     def methods(self) -> list[str]:
         """The methods of all requests and notifications, in order."""

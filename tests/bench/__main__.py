@@ -114,11 +114,22 @@ def imported(subject: str, size: int) -> Measured:
     return {"import": took}
 
 
+def unions(subject: str, size: int) -> Measured:
+    command = [sys.executable, "-m", "tests.bench.unions", subject]
+    done = subprocess.run(command, env=environment(), capture_output=True, check=False)
+    if done.returncode:
+        raise Broken(f"unions: {done.stderr.decode()[-400:]}")
+    return {"union": float(done.stdout)}
+
+
 MEASUREMENTS = (
     Measurement("none", 1, 3, imported, (Metric("import", "import, whole process", "ms", 1e3, 2.5),)),
     Measurement("none", 1, 3, start, (
         Metric("start", "start to first tool result", "ms", 1e3, 2.0),
         Metric("memory", "memory after start", "MB", 1e-6, 1.5),
+    )),
+    Measurement("none", 1, 3, unions, (
+        Metric("union", "a 9 kB request, wrong in a recursive union, CPU", "ms", 1e3, 100.0, own=True),
     )),
     Measurement("plain", 50, 1, load.sleeps, (
         Metric("sleeps-of-one", "50 sleeping 0.1 s / one of them", "", 1.0, 1.2, own=True),

@@ -428,13 +428,15 @@ def test_the_end_of_input_ends_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], []]
+    "words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], ["env"], []]
 )
 def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
+    more = {"MINIMCP_TOKEN": "secret"} if words == ["env"] else {}
     server = Server("locked", auth=Bearer.static("secret"))
     with server.start_http() as running:
         command = StdioServer(
-            command_line("bridge", running.url, *words), env={"PYTHONPATH": str(ROOT)}
+            command_line("bridge", running.url, *([] if more else words)),
+            env={"PYTHONPATH": str(ROOT), **more},
         )
         if words:
             with connect(command, timeout=WAIT) as client:

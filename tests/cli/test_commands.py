@@ -647,6 +647,57 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     )
 
 
+COMMANDS = [
+    ["list"],
+    ["call", "echo"],
+    ["ping"],
+    ["read", "x:y"],
+    ["prompt", "p"],
+    ["check", "--only", "BASE-05"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+@pytest.mark.parametrize(("words", "sent"), [
+    ([], "Bearer from-environment"), (["--token", "given"], "Bearer given"), (["--header", "X: y"], "Bearer from-environment"),
+    (["--header", "authorization: Basic eDp5"], "Basic eDp5"),
+])  # fmt: skip
+def test_a_url_gets_the_token_of_the_environment(
+    command: List[str],
+    words: List[str],
+    sent: str,
+    minimcp: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MINIMCP_TOKEN", "from-environment")
+    with Peer() as peer:
+        minimcp(command[0], peer.url, *command[1:], *words)
+        assert peer.heard
+        assert {heard.headers.get("authorization") for heard in peer.heard} == {sent}
+
+
+def test_the_token_of_the_environment_goes_to_a_typed_url_only(
+    minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, shop: str
+) -> None:
+    monkeypatch.setenv("MINIMCP_TOKEN", "from-environment")
+    assert minimcp("ping", shop).code == 0
+    with Peer() as peer:
+        _write("mcp.json", json.dumps({"mcpServers": {"far": {"url": peer.url}}}))
+        minimcp("ping", "far")
+        minimcp("ping", peer.url.replace("//", "//me:pw@"))
+        sent = [heard.headers.get("authorization") for heard in peer.heard]
+        assert set(sent) == {None, "Basic bWU6cHc="}
+    monkeypatch.setenv("MINIMCP_TOKEN", "")
+    with Peer() as peer:
+        minimcp("ping", peer.url)
+        assert {heard.headers.get("authorization") for heard in peer.heard} == {None}
+
+
+@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "ping", "check", "bridge"])
+def test_the_help_names_the_variable(command: str, minimcp: Callable[..., Done]) -> None:
+    assert "MINIMCP_TOKEN" in minimcp(command, "--help").out
+
+
 def test_a_url_gets_headers_and_a_token(minimcp: Callable[..., Done]) -> None:
     with Peer() as peer:
         done = minimcp(

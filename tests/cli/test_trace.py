@@ -256,6 +256,21 @@ def test_lines_are_put_together(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_message", [True, False])
+def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: bool) -> None:
+    """JSON leaves some as they are: C1 controls, the order of text, what is not shown."""
+    bad = [chr(code) for code in range(sys.maxunicode + 1)
+           if code not in (10, 13) and not chr(code).isprintable() and not 0xD800 <= code < 0xE000]  # fmt: skip
+    text = "".join(bad[:400] + bad[400::997]) + "\u202e\u2066\u009b\x7f\u200b\U000e0041"
+    line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": {text: text}}, ensure_ascii=False)
+    if not is_message:
+        line = text
+    [row] = record(tmp_path, line.encode() + b"\n")
+    written = (tmp_path / "rows.jsonl").read_text("utf-8")
+    assert written[:-1].isprintable() and written.endswith("\n")
+    assert row["message"] == (json.loads(line) if is_message else text)
+
+
 def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_BYTES", 100)
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'

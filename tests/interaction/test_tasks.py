@@ -404,7 +404,7 @@ def test_the_table_of_states() -> None:
         tasks, gates = Tasks(), Gates()
         with client(make(gates, tasks), EXTENSION) as newer:
             task = begin(newer, "block")
-            key = tasks.store.list("task/")[0].key
+            key = tasks.store.list("/jobs/task/")[0].key
             tasks.change(key, partial(_set, state))
             gates.go.set()
             assert eventually(
@@ -637,7 +637,7 @@ def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
         params = {"name": "add", "arguments": {"a": 1, "b": 2}}
         given = [core.request("tools/call", {**params, "task": task})["task"]["ttl"]
                  for task in ({}, {"ttl": 50_000}, {"ttl": 10**12}, {"ttl": None})]  # fmt: skip
-        assert given == [100_000, 50_000, 200_000, 100_000]
+        assert given == [100_000, 50_000, 100_000, 100_000]
         task = begin(core, "add", a=1, b=2)
         until(core, task, "completed")
         ahead[0] = 101
@@ -662,11 +662,21 @@ def test_a_client_that_waits_hears_that_the_time_is_over(monkeypatch: pytest.Mon
 
 @pytest.mark.requirement("TASK-40")
 def test_there_are_so_many_tasks_at_most() -> None:
-    with client(make(tasks=Tasks(max_tasks=2)), EXTENSION) as newer:
+    gates = Gates()
+    with client(make(gates, tasks=Tasks(max_tasks=3)), EXTENSION) as newer:
+        finished = [until(newer, begin(newer, "add", a=1, b=2), "completed") for _ in range(2)]
+        begin(newer, "block")
+        begin(newer, "block")
+        with pytest.raises(InvalidParams, match="there is no task"):
+            get(newer, finished[0])  # the one that finished first has made room
+        assert get(newer, finished[1])["status"] == "completed"
+        running = begin(newer, "block")
+        with pytest.raises(InternalError, match="3 tasks are kept already"):
+            begin(newer, "block")
+        assert get(newer, running)["status"] == "working"
+        newer.request("tasks/cancel", {"taskId": running["taskId"]})
         begin(newer, "add", a=1, b=2)
-        begin(newer, "add", a=1, b=2)
-        with pytest.raises(InternalError, match="2 tasks are kept already"):
-            begin(newer, "add", a=1, b=2)
+        gates.go.set()
     with client(make(limits=Limits(message_bytes=32 * 1024)), EXTENSION) as newer:
         task = until(newer, begin(newer, "add", a=10**4000, b=1), "completed", "failed")
         assert task["status"] == "completed"
@@ -684,10 +694,15 @@ def test_results_of_tasks_have_a_bound_each_and_together(revision: str) -> None:
     with client(server, revision) as connected:
         failed = until(connected, begin(connected, "write", characters=20_000), "failed")
         assert failed["statusMessage"] == "the result is longer than 16384 bytes"
-        for _ in range(2):
+        written = [
             until(connected, begin(connected, "write", characters=6_000), "completed")
-        with pytest.raises(InternalError, match="3 tasks are kept already"):
-            begin(connected, "write", characters=1)
+            for _ in range(2)
+        ]
+        begin(connected, "write", characters=1)
+        for gone in (failed, written[0]):
+            with pytest.raises(InvalidParams, match="there is no task"):
+                get(connected, gone)
+        assert get(connected, written[1])["status"] == "completed"
 
 
 def test_tasks_hold_no_thread_before_they_begin() -> None:
@@ -952,14 +967,14 @@ def test_a_lease_is_held_when_the_store_works_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
-    store, gates = FailingStore(b"lease/", 1), Gates()
+    store, gates = FailingStore(b"/lease/", 1), Gates()
     with client(make(gates, tasks=Tasks(store, poll_interval=0.02)), EXTENSION) as newer:
         with pytest.raises(InternalError):
             newer.start_task("block")
         caplog.clear()  # it says why
-        assert not store.list("task/")
+        assert not store.list("/jobs/task/")
         task = newer.start_task("block")
-        assert eventually(lambda: store.list("lease/"))
+        assert eventually(lambda: store.list("/jobs/lease/"))
         gates.go.set()
         assert task.result(WAIT).text == "done"
 
@@ -985,7 +1000,7 @@ def test_a_task_is_not_lost_whose_process_is_about_to_say_that_it_runs() -> None
     put = store.put
 
     def slow(key: str, *arguments: Any, **options: Any) -> Optional[int]:
-        if key.startswith("lease/") and not first.is_set():
+        if key.startswith("/jobs/lease/") and not first.is_set():
             first.set()
             late.wait(WAIT)
         return put(key, *arguments, **options)
@@ -1026,8 +1041,8 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
     with client(server, CORE) as core:
 
         def cancel() -> None:
-            (entry,) = store.list("task/-/")
-            core.request("tasks/cancel", {"taskId": entry.key.rpartition("/")[2]})
+            (entry,) = store.list("/jobs/task/-:")
+            core.request("tasks/cancel", {"taskId": module._id_of(entry.key)})
 
         store.then.append(cancel)
         begin(core, "add", a=1, b=2)
@@ -1121,9 +1136,9 @@ def test_tasks_are_kept_in_the_store_of_the_server() -> None:
     for given, used in (Tasks(poll_interval=0.02), kept), (Tasks(own, poll_interval=0.02), own):
         with client(make(tasks=given, store=kept), EXTENSION) as newer:
             id = newer.start_task("add", {"a": 1, "b": 2}).id
-            assert [entry.key for entry in used.list("task/")] == [f"task/-/{id}"]
+            assert [entry.key for entry in used.list("/jobs/task/")] == [f"/jobs/task/-:{id}"]
             assert given.store is used
-        used.delete(f"task/-/{id}")
+        used.delete(f"/jobs/task/-:{id}")
     with pytest.raises(TypeError, match="store is a MemoryStore"):
         Server("x", store="tasks.db")  # type: ignore[arg-type]
 

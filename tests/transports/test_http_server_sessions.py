@@ -756,7 +756,7 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     core = core_of(server)
     client = Shaken(core)
     events = client.request("tools/call", called("count", **PROGRESS)).events
-    (stream,) = kept.list(f"{server.name}/stream/")
+    (stream,) = kept.list(f"/{server.name}/stream/")
     assert len(kept.read(stream.key)) == len(events) - 1, "all but the one that has only an id"
     resumed = serve(core, client.get(Last_Event_ID=events[1].id))
     assert [each.id for each in resumed.events] == [each.id for each in events[2:]]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import html
+import inspect
 import json
 import logging
+import re
+import socket
 import traceback
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 from urllib.parse import quote
 
 import pytest
@@ -19,6 +22,7 @@ from minimcp import ConnectionFailed, HttpServer, TokenMemory
 from minimcp.auth.discovery import Exchange
 from minimcp.cli import main
 from minimcp.http.fetch import AbortableRequest, Fetcher, mask
+from minimcp.http.headers import Headers
 
 from ..authorization_server import METADATA, AuthorizationServer, protected
 from ..interaction.test_authorization import call, sign_in
@@ -135,6 +139,25 @@ def test_one_bearer_is_sent(given: str, way: str) -> None:
     with Peer() as peer:
         minimcp.connect(peer.url, timeout=WAIT, **WAYS[way]("Bearerish")).close()
         assert {heard.headers["authorization"] for heard in peer.heard} == {"Bearer Bearerish"}
+
+
+@pytest.mark.parametrize("way", ["token", "callable", "header", "authorization", "userinfo", None])
+@pytest.mark.parametrize("host", ["plain.test", "127.0.0.1", "localhost"])
+def test_a_token_in_the_clear_is_sent_with_one_warning(
+    way: Optional[str], host: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = WAYS[way](TOKEN) if way in WAYS else {}
+    with Peer() as peer:
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", peer.port))]
+        )
+        name = f"me:{TOKEN}@{host}" if way == "userinfo" else host
+        minimcp.connect(f"http://{name}:{peer.port}/mcp", timeout=WAIT, **given).close()
+        sent = [heard.headers for heard in peer.heard]
+    assert all("x-api-key" in each or "authorization" in each for each in sent) is (way is not None)
+    warned = [each.getMessage() for each in caplog.records if "over http" in each.getMessage()]
+    assert len(warned) == (1 if host == "plain.test" and way is not None else 0)
+    assert TOKEN not in "".join(warned)
 
 
 @pytest.mark.parametrize("auth", ["", " \n", "Bearer", "Bearer \n"])
@@ -400,3 +423,210 @@ def test_every_request_that_is_added_goes_through_the_proxy() -> None:
         assert call(url, auth, proxies={"http": issuer.url}, revision="2026-07-28") == "ada"
         paths = {each.split("/", 3)[3] for each in seen}
         assert {METADATA[1:], "register", "token", "mcp"} <= paths
+
+
+# ------------------------------------------------------------ every option that takes a secret
+
+SECRET_NAME = re.compile(
+    r"(^|(?<!max)_)(auth|tokens?|secret|password|passphrase|private_key|state_keys|headers|cookies|cert|"
+    r"proxies|assertion|credentials?|env)$"
+)
+
+# Parameters with such a name that take no secret of this program: what comes from a peer, and the
+# names of header parameters of a tool.
+HARMLESS = {
+    ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
+    ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),
+    ("tool", "headers"), ("StdioServer", "inherit_env"),
+}  # fmt: skip
+
+SENTINEL = "s3nt1nel-" + "q" * 24
+DEAD = "http://127.0.0.1:1"
+
+
+class Repeating:
+    """A server that wants a token; its authorization server repeats the sentinel in its refusals."""
+
+    def __init__(self) -> None:
+        self._site = AuthorizationServer()
+
+    def __enter__(self) -> str:
+        site = self._site.__enter__()
+        prm = {"resource": f"{site.url}/mcp", "authorization_servers": [site.url]}
+        told = {"error": "invalid_client", "error_description": f"you sent {SENTINEL}"}
+        answers = {
+            "/mcp": lambda handler: handler.answer(401, {}, **{"WWW-Authenticate": "Bearer"}),
+            "/.well-known/oauth-protected-resource/mcp": lambda handler: handler.answer(200, prm),
+            "/token": lambda handler: handler.answer(401, told),
+            "/introspect": lambda handler: handler.answer(403, told),
+        }
+        site.faults.update(answers)
+        return str(site.url)
+
+    def __exit__(self, *exception: Any) -> None:
+        self._site.__exit__(*exception)
+
+
+def connected(**more: Any) -> Any:
+    return minimcp.connect(f"{DEAD}/mcp", connect_timeout=WAIT, **more)
+
+
+def refused(make: Callable[[str], Any]) -> Any:
+    with Repeating() as url:
+        auth = make(url)
+        assert SENTINEL not in repr(auth) + str(auth)
+        return minimcp.connect(f"{url}/mcp", auth=auth, connect_timeout=WAIT, timeout=WAIT)
+
+
+def enterprise(url: str, **more: Any) -> Any:
+    given: Dict[str, Any] = {
+        "id_token": "t",
+        "idp_token_endpoint": f"{url}/token",
+        "idp_client_id": "i",
+    }
+    return minimcp.EnterpriseManaged(client_id="id", issuer=url, **{**given, **more})
+
+
+def introspecting(url: str) -> Any:
+    bearer = minimcp.Bearer.introspection(
+        f"{url}/introspect",
+        "id",
+        SENTINEL,
+        resource=f"{url}/mcp",
+        authorization_servers=[url],
+    )
+    assert SENTINEL not in repr(bearer)
+    return bearer.admit(Headers({"Authorization": "Bearer a-token"}))
+
+
+def asked(make: Callable[[str], Any]) -> Any:
+    with Repeating() as url:
+        return make(url)
+
+
+def ways_of(use: Callable[..., Any]) -> Dict[str, List[Callable[[], Any]]]:
+    """Return uses of the settings of a connection, each of which fails or can be shown."""
+    bad = SENTINEL + "\n\0x"
+    return {
+        "auth": [lambda: use(auth=SENTINEL), lambda: use(auth=lambda: SENTINEL), lambda: use(auth=bad),
+                 lambda: use(auth=lambda: bad), lambda: use(auth=[SENTINEL]), lambda: use(auth=lambda: [SENTINEL])],
+        "headers": [lambda: use(headers={"Authorization": f"Bearer {SENTINEL}"}), lambda: use(headers={"X-Api-Key": bad}),
+                    lambda: use(headers={"X": [SENTINEL]}), lambda: use(headers={"Cookie": f"a={SENTINEL}"})],
+        "cert": [lambda: use(cert=("/no/cert.pem", "/no/key.pem"))],
+        "proxies": [lambda: use(proxies={"http": f"http://me:{SENTINEL}@127.0.0.1:1"}),
+                    lambda: use(proxies={"http": f"socks9://me:{SENTINEL}@x"}), lambda: use(proxies={"http": f"me:{SENTINEL}@:x"})],
+    }  # fmt: skip
+
+
+def under(name: str, ways: Mapping[str, Any], *parameters: str) -> Dict[Tuple[str, str], Any]:
+    return {(name, parameter): ways[parameter] for parameter in parameters}
+
+
+NO_PROGRAM = ["/no/such/program"]
+HTTP_SETTINGS = ("auth", "headers", "cert", "proxies")
+
+# For each parameter that `secret_parameters` finds: uses that fail, or return what can be shown.
+USES: Dict[Tuple[str, str], List[Callable[[], Any]]] = {
+    **under("connect", ways_of(connected), *HTTP_SETTINGS),
+    **under("connect_all", ways_of(lambda **more: minimcp.connect_all({"a": f"{DEAD}/mcp"}, **more)), *HTTP_SETTINGS),
+    **under("HttpServer", ways_of(lambda **more: minimcp.connect(HttpServer(f"{DEAD}/mcp", **more))), *HTTP_SETTINGS),
+    **under("SignIn.sign_in", ways_of(lambda **more: minimcp.SignIn(store=TokenMemory()).sign_in(f"{DEAD}/mcp", **more)),
+            *HTTP_SETTINGS[1:]),
+    **under("SignIn.sign_out", ways_of(lambda **more: minimcp.SignIn(store=TokenMemory()).sign_out(f"{DEAD}/mcp", **more)),
+            *HTTP_SETTINGS[1:]),
+    ("connect", "env"): [lambda: minimcp.connect(NO_PROGRAM, env={"KEY": SENTINEL}), lambda: connected(env={"KEY": SENTINEL})],
+    ("connect_all", "env"): [lambda: minimcp.connect_all({"a": NO_PROGRAM}, env={"KEY": SENTINEL})],
+    ("StdioServer", "env"): [lambda: minimcp.StdioServer(NO_PROGRAM, env={"KEY": SENTINEL}),
+                             lambda: minimcp.connect(minimcp.StdioServer(NO_PROGRAM, env={"KEY": SENTINEL}))],
+    ("ClientCredentials", "client_secret"): [
+        lambda: refused(lambda url: minimcp.ClientCredentials("id", SENTINEL, issuer=url)),
+        lambda: minimcp.ClientCredentials("id", SENTINEL),
+        lambda: minimcp.ClientCredentials("id", SENTINEL + "\n\0x", issuer=DEAD),
+    ],
+    ("ClientCredentials", "private_key"): [
+        lambda: refused(lambda url: minimcp.ClientCredentials("id", private_key=SENTINEL, issuer=url)),
+        lambda: minimcp.ClientCredentials("id", SENTINEL, private_key=SENTINEL),
+    ],
+    ("WorkloadIdentity", "assertion"): [
+        lambda: refused(lambda url: minimcp.WorkloadIdentity(SENTINEL, issuer=url)),
+        lambda: refused(lambda url: minimcp.WorkloadIdentity(lambda: SENTINEL, issuer=url)),
+        lambda: minimcp.WorkloadIdentity(SENTINEL),
+    ],
+    ("EnterpriseManaged", "client_secret"): [lambda: refused(lambda url: enterprise(url, client_secret=SENTINEL))],
+    ("EnterpriseManaged", "idp_client_secret"): [lambda: refused(lambda url: enterprise(url, idp_client_secret=SENTINEL))],
+    ("EnterpriseManaged", "id_token"): [lambda: refused(lambda url: enterprise(url, id_token=SENTINEL)),
+                                        lambda: refused(lambda url: enterprise(url, id_token=lambda: SENTINEL))],
+    ("SignIn", "client_secret"): [
+        lambda: minimcp.SignIn(client_secret=SENTINEL), lambda: minimcp.SignIn(client_id="id", client_secret=SENTINEL),
+        lambda: minimcp.SignIn(client_id="id", client_secret=SENTINEL, issuer=DEAD),
+    ],
+    ("Bearer.static", "tokens"): [
+        lambda: minimcp.Bearer.static(SENTINEL), lambda: minimcp.Bearer.static(SENTINEL + "\n"),
+        lambda: minimcp.Bearer.static([SENTINEL]), lambda: minimcp.Bearer.static({SENTINEL: SENTINEL}),  # type: ignore[arg-type, dict-item]
+        lambda: minimcp.Bearer.static({SENTINEL + " ": {}}), lambda: minimcp.Bearer.static({SENTINEL: {"sub": 5}}),
+    ],
+    ("Bearer.introspection", "client_secret"): [
+        lambda: asked(introspecting), lambda: introspecting(DEAD), lambda: introspecting("ftp://x"),
+    ],
+    ("Server", "auth"): [
+        lambda: minimcp.Server("x", auth=minimcp.Bearer.static(SENTINEL)), lambda: minimcp.Server("x", auth=SENTINEL),  # type: ignore[arg-type]
+        lambda: minimcp.Server("x", auth={SENTINEL: {}}),  # type: ignore[arg-type]
+    ],
+    ("Server", "state_keys"): [
+        lambda: minimcp.Server("x", state_keys=[SENTINEL]), lambda: minimcp.Server("x", state_keys=[SENTINEL.encode()]),  # type: ignore[list-item]
+        lambda: minimcp.Server("x", state_keys=SENTINEL),  # type: ignore[arg-type]
+    ],
+}  # fmt: skip
+
+
+def secret_parameters() -> Iterator[Tuple[str, str]]:
+    """Find every parameter of the public names that takes a secret, by its name."""
+    for name in minimcp.__all__:
+        found = getattr(minimcp, name)
+        several = {name: found}
+        if inspect.isclass(found):
+            public = [own for own in vars(found) if not own.startswith("_")]
+            several.update({f"{name}.{own}": getattr(found, own) for own in public})
+        for shown, each in several.items():
+            with suppress(ValueError, TypeError):
+                for parameter in inspect.signature(each).parameters:
+                    if SECRET_NAME.search(parameter) and (shown, parameter) not in HARMLESS:
+                        yield shown, parameter
+
+
+def test_every_parameter_that_takes_a_secret_is_tried() -> None:
+    assert {*secret_parameters()} == {*USES}
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, number) for name, uses in USES.items() for number in range(len(uses))],
+    ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_no_secret_is_shown(
+    name: Tuple[str, str], number: int, told: Told, capfd: "pytest.CaptureFixture[str]"
+) -> None:
+    shown = ""
+    try:
+        found = USES[name][number]()
+        shown = repr(found) + str(found)
+    except Exception as error:
+        shown = told.of(error)
+    said = capfd.readouterr()
+    assert SENTINEL not in shown + told.of() + said.out + said.err
+
+
+def test_every_option_of_the_command_line_that_takes_a_secret_is_known(
+    capfd: "pytest.CaptureFixture[str]",
+) -> None:
+    """`test_the_command_line_shows_no_secret` tries these two; another one has to be added there."""
+    from minimcp.cli import COMMANDS
+
+    options: Set[str] = set()
+    for command in COMMANDS:
+        with suppress(SystemExit):
+            main([command, "--help"])
+        shown = capfd.readouterr().out
+        options.update(re.findall(r"--[a-z-]+", shown))
+    pattern = re.compile("token|header|secret|pass|auth|key|cookie|credential|cert$|proxy")
+    assert {each for each in options if pattern.search(each)} == {"--token", "--header"}

@@ -228,13 +228,13 @@ def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> 
     right = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
     assert other.at(site.cores[1]).send(wrong).status == 202
     store = site.servers[0]._config.store
-    before = len(store.list("site/process/"))
+    before = len(store.list("/site/process/"))
     for nobody in ("0123456789abcdef-1", "../session/x-1", "x", 7):
         assert (
             client.at(site.cores[1]).send({"jsonrpc": "2.0", "id": nobody, "result": {}}).status
             == 202
         )
-    assert len(store.list("site/process/")) == before, (
+    assert len(store.list("/site/process/")) == before, (
         "nothing is kept for a process that there is not"
     )
     assert client.at(site.cores[1]).send(right).status == 202
@@ -529,7 +529,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     with pytest.raises(Exception, match="there is no such session"):
         core._session(stolen.headers)
     for key in ("session", "stream", "process"):
-        for entry in site.servers[0]._config.store.list(f"site/{key}/"):
+        for entry in site.servers[0]._config.store.list(f"/site/{key}/"):
             assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), (
                 "who reads it gets in"
             )
@@ -540,7 +540,7 @@ def test_what_is_no_session_in_the_store_is_refused(
 ) -> None:
     client = Roaming(site.cores)
     store = site.servers[0]._config.store
-    (entry,) = store.list("site/session/")
+    (entry,) = store.list("/site/session/")
     good = json.loads(entry.value)
     for wrong in (
         b"",
@@ -553,7 +553,7 @@ def test_what_is_no_session_in_the_store_is_refused(
     ):
         store.put(entry.key, wrong)
         assert client.request("ping").status == 404
-    assert "is refused" in caplog.text
+    assert "cannot be read, and is ignored" in caplog.text
     store.put(entry.key, entry.value)
     assert client.request("ping").status == 200
 
@@ -574,9 +574,9 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
 
     monkeypatch.setattr(SharedSessions, "look", bounded)
     session.peer.session["key"] = "value"  # type: ignore[union-attr,index]
-    store.put(f"site/session/{session.key}", b'{"newer": true}')
+    store.put(f"/site/session/-:{session.key}", b'{"newer": true}')
     session.before_answer()
-    assert len(looked) == 1 and "is no session, and is refused" in caplog.text
+    assert len(looked) == 1 and "cannot be read, and is ignored" in caplog.text
     assert client.request("ping").status == 404
     caplog.clear()
 
@@ -608,7 +608,7 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    (entry,) = site.servers[0]._config.store.list("site/session/")
+    (entry,) = site.servers[0]._config.store.list("/site/session/")
     assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
 
 
@@ -633,7 +633,7 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr(here.subscriptions, "uris", uris_and_more)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("site/session/")
+    (entry,) = site.servers[0]._config.store.list("/site/session/")
     record = json.loads(entry.value)
     assert record["uris"] == ["notes://here", "notes://one", "notes://there"]
     assert record["rank"] == 4
@@ -655,7 +655,7 @@ def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr("minimcp.http.shared.deepcopy", copied)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("site/session/")
+    (entry,) = site.servers[0]._config.store.list("/site/session/")
     assert json.loads(entry.value)["session"] == {"calls": 1, "kept": "by a handler"}
 
 
@@ -967,7 +967,7 @@ def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptur
         store.append(told._log, wrong)
         number = store.append(told._mailbox(told.id), wrong)
     assert eventually(lambda: told._read == number)
-    assert caplog.text.count("what is no message of a process is refused") >= 2
+    assert caplog.text.count("cannot be read, and is ignored") >= 2
     assert client.request("ping").status == 200
 
 

@@ -8,20 +8,19 @@ import re
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp import Bearer, Context, HttpOptions, Limits, Server, ToolError
+from minimcp import Bearer, Context, HttpOptions, Limits, Server
 from minimcp.engine import shares as counting
 from minimcp.errors import ConnectionLost
 from minimcp.http import endpoint as endpoints, server as http_server, sessions
 from minimcp.http.server import RunningHttp
 
-from ..answering import R3, R4, R5
+from ..answering import R3, R4
 from ..support import WAIT, eventually
-from .http_app import POST_HEADERS, Shaken, Served, alone, call, core_of, message, post, serve
+from .http_app import POST_HEADERS, Served, Shaken, alone, call, core_of, message, post, serve
 from .http_peer import Peer, Response
 
 LISTEN = "subscriptions/listen"

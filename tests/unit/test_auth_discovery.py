@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies
 
 import minimcp
-from minimcp import AuthorizationError, SignIn, TokenMemory
+from minimcp import AuthorizationError, ClientCredentials, SignIn, TokenMemory
 from minimcp.auth.discovery import Exchange, canonical, challenges, is_part_of
 from minimcp.auth.dpop import ProofKey
 from minimcp.auth.loopback import safe_to_open
@@ -113,8 +113,60 @@ def test_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("a socket")
 
     monkeypatch.setattr(socket, "socket", no_socket)
-    with pytest.raises(AuthorizationError, match=r"10\.0\.0\.1 is an address of a private network"):
+    with pytest.raises(AuthorizationError, match=r"10\.0\.0\.1 is in a private network"):
         exchange("https://8.8.8.8/mcp").document("https://10.0.0.1/")
+
+
+class Addresses:
+    """Answers look-ups of names: each name once with a public address, then with this machine's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: List[str] = []
+        monkeypatch.setattr("socket.getaddrinfo", self.find)
+
+    def find(self, host: str, port: Any, *_: Any, **__: Any) -> Any:
+        address = host if host[0].isdigit() else "127.0.0.1" if host in self.asked else "8.8.8.8"
+        self.asked.append(host)
+        return [(2, 1, 6, "", (address, port))]
+
+
+def test_the_name_of_the_server_is_not_resolved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile server's name may lead to this machine as soon as that helps it."""
+    names = Addresses(monkeypatch)
+    names.find("evil.test", 443)
+    for address in ("8.8.8.8", ""):
+        asking = Exchange(
+            "https://evil.test/mcp", True, None, AbortableRequest(), address=address
+        ).detached()
+        assert not asking._allowed("127.0.0.1")
+        assert not asking._allowed("64:ff9b::7f00:1")
+        assert asking._allowed("1.1.1.1")
+    with pytest.raises(AuthorizationError, match="is in a private network"):
+        Exchange(
+            "https://evil.test/mcp", True, None, AbortableRequest(), address="8.8.8.8"
+        ).document("https://evil.test/.well-known/oauth-protected-resource")
+    assert names.asked == ["evil.test", "evil.test"]  # once here, once to connect to it
+
+
+def test_the_address_is_that_of_the_connection_of_the_401(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: List[str] = []
+
+    def discovered(asking: Exchange, *_: Any) -> Any:
+        found.append(asking.address)
+        raise AuthorizationError("as far as this test goes")
+
+    monkeypatch.setattr("minimcp.auth.authorizer.discover", discovered)
+    names = Addresses(monkeypatch)
+    authorizer = ClientCredentials(
+        "id", "secret", issuer="https://as.example", store=TokenMemory()
+    ).for_server("https://evil.test/mcp")
+    for address in ("8.8.8.8", "10.0.0.5", ""):
+        request = AbortableRequest()
+        request.address = address
+        with pytest.raises(AuthorizationError, match="as far as"):
+            authorizer.answered(401, {"WWW-Authenticate": "Bearer"}, {}, request)
+    assert found == ["8.8.8.8", "10.0.0.5", ""]
+    assert names.asked == []
 
 
 # ------------------------------------------------------------ hostile documents

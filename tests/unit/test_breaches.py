@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Dict, List, Tuple
 
+import pytest
+
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
 from minimcp.testing import Transcript, breaches
 
@@ -362,3 +364,18 @@ def test_every_row_is_one_of_the_manifest() -> None:
     assert len(rows) > 60 and sorted(set(rows) - set(REQUIREMENTS)) == []
     for row in set(rows):
         assert (REQUIREMENTS[row].since == NEWEST) == row.startswith("M:")
+
+
+def test_a_flood_of_requests_is_forgotten_and_nothing_wrong_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minimcp.testing.breaches.MAX_REQUESTS", 10)
+    transcript = Transcript(judge=True, entries=20)
+    for number in range(100):
+        transcript("<--", json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+    for number in range(100):
+        transcript("-->", json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
+    judge = transcript._judge
+    assert judge is not None
+    assert all(len(each) <= 11 for known in (judge._asked, judge._used) for each in known.values())
+    assert not [breach for _, breach in transcript.breaches() if "never asked" in breach.sentence]

@@ -19,6 +19,7 @@ from minimcp import (
     connect,
 )
 from minimcp.client import session, tasks
+from minimcp.client.calls import MOST_QUESTIONS, MOST_ROUNDS
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
@@ -113,6 +114,32 @@ def test_a_key_is_asked_once(sleeps: List[float]) -> None:
         for each in script.updates
     ]
     assert names == [{"k1": "N1"}, {"k1": "N1"}, {"k1": "N1", "k2": "N2"}]
+
+
+@pytest.mark.parametrize("way", ["call", "wait", "result"])
+def test_a_task_asks_as_often_as_a_call_may(sleeps: List[float], way: str) -> None:
+    asks = [state("input_required", inputRequests={f"k{number}": QUESTION}) for number in range(20)]
+    script, asked = Script(*asks, state("completed", result=DONE)), list[Any]()
+
+    def elicit(question: Any) -> Dict[str, str]:
+        asked.append(question)
+        return {"name": "Ada"}
+
+    with opened(script, elicit=elicit) as client:
+        with pytest.raises(ProtocolViolation, match="asks at most 10 times for input"):
+            if way == "call":
+                client.call_tool("work", timeout=None)
+            else:
+                getattr(client.start_task("work"), way)(WAIT)
+        assert len(asked) == len(script.updates) == MOST_ROUNDS
+
+
+def test_a_task_asks_as_many_questions_at_once_as_a_call_may(sleeps: List[float]) -> None:
+    many = {f"k{number}": QUESTION for number in range(MOST_QUESTIONS + 1)}
+    script = Script(state("input_required", inputRequests=many))
+    with opened(script, elicit=lambda _: pytest.fail("no question is put to the user")) as client:
+        with pytest.raises(ProtocolViolation, match=f"at most {MOST_QUESTIONS} questions"):
+            client.call_tool("work", timeout=None)
 
 
 @pytest.mark.requirement("M:TASK-18")

@@ -91,6 +91,49 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     fetcher.close()
 
 
+def test_a_request_knows_the_address_that_its_connection_led_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the name leads to by now is another question; and a proxy's address says nothing."""
+    with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
+        found = [("127.0.0.1", peer.port)]
+        monkeypatch.setattr(
+            socket,
+            "getaddrinfo",
+            lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in found],
+        )
+        fetcher = Fetcher("http://several.example/mcp")
+        for _ in range(2):  # the second one uses the connection that there is
+            request = AbortableRequest()
+            assert request.address == ""
+            assert fetcher.send(request, "GET", {}).body(None) == b"x"
+            assert request.address == "127.0.0.1"
+            found[:] = [("8.8.8.8", 1)]
+        fetcher.close()
+        found[:] = [("127.0.0.1", peer.port)]
+        proxied = Fetcher("http://several.example/mcp", proxies={"http": "http://proxy.example"})
+        request = AbortableRequest()
+        assert proxied.send(request, "GET", {}).body(None) == b"x"
+        assert request.address == ""
+        proxied.close()
+
+
+def test_the_address_of_the_connected_socket_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: List[str] = []
+
+    def is_allowed(address: str) -> bool:
+        checked.append(address)
+        return len(checked) < 2
+
+    with Peer() as peer:
+        fetcher = Fetcher(peer.url)
+        with pytest.raises(ConnectionFailed, match="private network"):
+            fetcher.send(AbortableRequest(allowed=is_allowed), "GET", {})
+        fetcher.close()
+        assert not peer.heard
+    assert checked == ["127.0.0.1", "127.0.0.1"]
+
+
 def test_an_address_in_brackets() -> None:
     with ExitStack() as stack:
         try:

@@ -9,6 +9,7 @@ import sys
 import threading
 import webbrowser
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Iterator, List, Optional
 from urllib.parse import urlsplit
 
@@ -125,23 +126,58 @@ def test_connections_that_say_nothing_do_not_keep_the_browser_out(waiting: Waiti
         each.close()
 
 
-def test_of_many_connections_a_bounded_number_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 2)
     waiting = Waiting()
     silent: List[socket.socket] = []
-    for _ in range(2):
+    for _ in range(4):
         silent.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
-    third = socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT)
-    assert third.recv(1) == b""  # closed at once
-    threads = [
-        thread for thread in threading.enumerate() if "process_request_thread" in thread.name
-    ]
-    assert len(threads) <= 2
-    for each in (third, *silent):
+    assert [each.recv(1) for each in silent[:2]] == [b"", b""]
+    for each in silent[2:]:
+        each.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert each.recv(12) == b"HTTP/1.0 404"
+    for each in silent:
         each.close()
-    for thread in threads:
-        thread.join(WAIT)
     waiting.close()
+
+
+def test_slow_connections_do_not_keep_the_browser_away(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback, "CONNECTION_SECONDS", 10 * WAIT)
+    monkeypatch.setattr(loopback._Handler, "timeout", 10 * WAIT)
+    slow = []
+    for _ in range(3 * loopback.MOST_CONNECTIONS):
+        slow.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
+        slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: ")
+    assert b"may be closed" in waiting.visit(f"/callback?code=x&state={STATE}")
+    assert waiting.came.result(WAIT)
+    for each in slow:
+        each.close()
+    assert waiting.listener.wait(STATE, 0) is None
+
+
+def test_a_connection_that_sends_single_bytes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "CONNECTION_SECONDS", 0.5)
+    waiting = Waiting()
+    sent = 0
+    with socket.create_connection(waiting.listener.server_address[:2]) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        peer.settimeout(0.05)
+        ended = None
+        while ended is None and sent < 400:
+            with suppress(OSError):
+                peer.sendall(b"x")
+            sent += 1
+            try:
+                ended = peer.recv(1)
+            except socket.timeout:
+                continue
+            except OSError:
+                ended = b""
+    waiting.close()
+    assert ended == b""
+    assert not waiting.listener._open
 
 
 def test_nobody_comes_and_the_wait_ends() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import threading
 from typing import Any, List, Optional
 
 import pytest
 
 from minimcp import Bearer, HttpOptions, Limits
-from minimcp.engine.shares import Place, ShareExceeded, Shares
+from minimcp.engine.shares import WORDS, Place, ShareExceeded, Shares
+
+from ..support import ROOT
 
 ADA, BOB = ("principal", "ada"), ("principal", "bob")
 
@@ -204,3 +208,62 @@ def test_proxies_of_another_type_are_refused(value: Any) -> None:
 def test_right_proxies_are_taken() -> None:
     assert HttpOptions(trusted_proxies=TRUSTED).trusted_proxies == TRUSTED
     assert HttpOptions().trusted_proxies == ()
+
+
+# ------------------------------------------------------------ every bound
+
+NOT_SHARED = {
+    "message_bytes": "bounds one message",
+    "depth": "bounds one message",
+    "batch": "bounds one message",
+    "workers": "requests above it wait in their order, and each client has a share of the requests",
+    "backlog_bytes": "requests that wait count among the requests, of which each client has a share",
+    "rounds": "bounds one request",
+    "waiting_handlers": "bounds one connection over stdio",
+    "ask_timeout": "a time",
+    "drain_grace": "a time",
+    "write_timeout": "a time",
+    "cache_bytes": "of clients",
+    "call_rate": "is counted for each client",
+    "notification_rate": "bounds one request",
+    "client_share": "is the share",
+    "address_share": "is the share",
+    "body_bytes": "bounds one request",
+    "session_ttl": "a time",
+    "keepalive": "a time",
+}
+"""Numbers among the options that no share is taken of, and why."""
+
+
+def bounds() -> List[str]:
+    """The options that are numbers, found by what they accept."""
+    found = []
+    for options in (Limits, HttpOptions):
+        for field in dataclasses.fields(options):
+            try:
+                options(**{field.name: 1})
+            except (TypeError, ValueError):
+                continue
+            if field.name != "event_store":  # any object
+                found.append(f"{options.__name__}.{field.name}")
+    return found
+
+
+def test_every_bound_has_a_share_or_a_reason() -> None:
+    shared = " ".join(WORDS.values())
+    names = {bound.partition(".")[2]: bound for bound in bounds()}
+    assert len(names) > 15
+    missing = [
+        bound
+        for name, bound in names.items()
+        if f"({bound})" not in shared and name not in NOT_SHARED
+    ]
+    assert not missing, "give each client a share of these (engine/shares.py), or say why not"
+    assert not NOT_SHARED.keys() - names.keys(), "these options are gone"
+
+
+def test_every_shared_kind_is_counted_somewhere() -> None:
+    """By the name of its kind, as an argument of `admit`."""
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "minimcp").rglob("*.py"))
+    calls = set(re.findall(r'admit(?:, |\(\s*)"(\w+)"', sources))
+    assert calls == WORDS.keys()

@@ -122,6 +122,29 @@ def test_list_goes_by_prefix_in_order_and_in_parts(store: Store) -> None:
     assert store.list("task/", after="task/é") == []
 
 
+def test_sizes_are_those_of_list(store: Store, clock: Callable[[float], None]) -> None:
+    values = {
+        "s/task/a:1": b"1",
+        "s/task/a:2": b"",
+        "s/task/b:1": "é".encode() * 1000,
+        "s/tasks": b"x",
+    }
+    for key, value in values.items():
+        store.put(key, value, ttl=100)
+    store.put("s/task/a:3", b"12345", ttl=10)
+    store.append("s/task/a:4", b"events are not counted", ttl=100)
+    for prefix in ("s/task/", "s/task/a:", "s/task/b:", "s/task/c:", "s/task/a:1", "other/", "s/"):
+        sizes = store.sizes(prefix)
+        if prefix != "s/":  # what is listed together has no other slash
+            assert dict(sizes) == {entry.key: len(entry.value) for entry in store.list(prefix)}
+    assert dict(store.sizes("s/task/a:")) == {
+        "s/task/a:1": 1, "s/task/a:2": 0, "s/task/a:3": 5, "s/task/a:4": 0,
+    }  # fmt: skip
+    store.delete("s/task/a:1")
+    clock(20)
+    assert dict(store.sizes("s/task/a:")) == {"s/task/a:2": 0, "s/task/a:4": 0}
+
+
 def test_a_time_to_live_ends_a_key_with_its_events(
     store: Store, clock: Callable[[float], None]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +201,42 @@ def test_a_server_can_be_there() -> None:
         ctx.read_resource("notes://x")
     ctx.info("the server declares no logging")
     assert ctx.logs == []
+
+
+def test_a_transcript_keeps_the_newest() -> None:
+    transcript = Transcript(entries=3)
+    assert transcript.dropped == 0 and "not kept" not in str(transcript)
+    for number in range(10):
+        transcript("-->", json.dumps({"jsonrpc": "2.0", "method": f"m{number}"}))
+    assert transcript.methods() == ["m7", "m8", "m9"]
+    assert transcript.dropped == 7
+    assert str(transcript).startswith("  (7 earlier messages are not kept)\n")
+    assert repr(transcript) == "<Transcript 3 messages, 7 dropped>"
+    transcript.clear()
+    assert (len(transcript), transcript.dropped) == (0, 0)
+
+
+def test_a_transcript_is_bounded_in_bytes() -> None:
+    transcript = Transcript(size=1000)
+    for _ in range(50):
+        transcript("<--", "x" * 300)
+    assert (len(transcript), transcript.dropped) == (3, 47)
+    transcript("<--", "x" * 5000)  # the newest one is kept
+    assert len(transcript) == 1
+    transcript.clear()
+    for _ in range(3):
+        transcript("<--", "x" * 300)
+    assert (len(transcript), transcript.dropped) == (3, 0)
+
+
+def test_a_flood_of_requests_without_answers_is_not_kept() -> None:
+    transcript = Transcript(entries=100)
+    for number in range(1000):
+        transcript("<--", json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+    assert len(transcript._open) <= 101
+    transcript("-->", json.dumps({"jsonrpc": "2.0", "id": 999, "result": {}}))
+    *_, last = transcript
+    assert last.method == "ping"
 
 
 def test_cancelling() -> None:

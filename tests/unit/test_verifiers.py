@@ -19,6 +19,7 @@ from minimcp.auth.bearer import AccessToken
 from minimcp.http.headers import Headers, HttpError
 
 from ..scripted import Task
+from ..support import WAIT
 
 jwt = pytest.importorskip("jwt")
 if not jwt.algorithms.has_crypto:
@@ -266,6 +267,177 @@ def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog:
     token = signed(key, issuer.url)
     assert status_of(bearer, token) == 500
     assert "there is no key" in caplog.text and token not in caplog.text
+
+
+def outcome(bearer: Bearer, token: str) -> Any:
+    try:
+        return admit(bearer, token).subject
+    except HttpError as error:
+        return (error.status, dict(error.headers).get("Retry-After"))
+
+
+BUSY = (503, "1")
+
+
+@pytest.fixture(params=["jwt", "introspection"])
+def kind(request: Any) -> str:
+    return str(request.param)
+
+
+def bearer_of(issuer: Issuer, kind: str) -> Bearer:
+    if kind == "jwt":
+        return Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
+    return Bearer.introspection(
+        issuer.url + "/introspect",
+        "app",
+        "s3cret",
+        resource=RESOURCE,
+        authorization_servers=[issuer.url],
+    )
+
+
+def test_a_failing_issuer_is_asked_once_a_second(
+    issuer: Issuer, kind: str, key: Any, clock: List[float], caplog: Any
+) -> None:
+    bearer = bearer_of(issuer, kind)
+    issuer.keys["a"] = key
+    tokens = [signed(key, issuer.url, kid=f"k{number}") for number in range(50)]
+    issuer.status = 503
+    assert [outcome(bearer, token) for token in tokens] == [BUSY] * 50
+    assert len(issuer.asked) == 1
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
+    for count in (2, 3):
+        clock[0] += 0.6
+        assert outcome(bearer, tokens[0]) == BUSY
+        assert len(issuer.asked) == count - 1
+        clock[0] += 0.5
+        assert [outcome(bearer, token) for token in tokens] == [BUSY] * 50
+        assert len(issuer.asked) == count
+    issuer.status = 200
+    good = signed(key, issuer.url)
+    issuer.tokens[good] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    assert outcome(bearer, good) == BUSY
+    clock[0] += 1.1
+    assert outcome(bearer, good) == "ada"
+    assert outcome(bearer, tokens[0]) == (401, None)
+
+
+def test_while_a_failing_issuer_is_asked_nobody_waits(
+    issuer: Issuer, kind: str, key: Any, clock: List[float]
+) -> None:
+    bearer = bearer_of(issuer, kind)
+    issuer.keys["a"] = key
+    token = signed(key, issuer.url)
+    issuer.tokens[token] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    issuer.status = 503
+    assert outcome(bearer, token) == BUSY
+    issuer.status = 200
+    clock[0] += 1.1
+    came, go = threading.Event(), threading.Event()
+    answer = issuer.answer
+
+    def held(path: str, body: bytes, headers: Any) -> Any:
+        came.set()
+        assert go.wait(WAIT)
+        return answer(path, body, headers)
+
+    issuer.answer = held  # type: ignore[method-assign]
+    asking = Task(outcome, bearer, token)
+    assert came.wait(WAIT)
+    assert [outcome(bearer, token) for _ in range(20)] == [BUSY] * 20
+    go.set()
+    assert asking.result() == "ada"
+    assert outcome(bearer, token) == "ada"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_at_a_cold_start_requests_wait_for_the_first_attempt(
+    fails: bool, issuer: Issuer, key: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(verifiers, "FIRST_SECONDS", WAIT)
+    bearer = bearer_of(issuer, "jwt")
+    issuer.keys["a"] = key
+    token = signed(key, issuer.url)
+    came, go = threading.Event(), threading.Event()
+    answer = issuer.answer
+
+    def held(path: str, body: bytes, headers: Any) -> Any:
+        came.set()
+        assert go.wait(WAIT)
+        issuer.status = 503 if fails else 200
+        return answer(path, body, headers)
+
+    issuer.answer = held  # type: ignore[method-assign]
+    asking = [Task(outcome, bearer, token) for _ in range(8)]
+    assert came.wait(WAIT)
+    go.set()
+    assert [each.result() for each in asking] == [BUSY if fails else "ada"] * 8
+    assert issuer.asked == ["/keys"]
+
+
+def test_the_wait_for_the_first_attempt_is_bounded(
+    issuer: Issuer, key: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(verifiers, "FIRST_SECONDS", 0.05)
+    bearer = bearer_of(issuer, "jwt")
+    issuer.keys["a"] = key
+    token = signed(key, issuer.url)
+    came, go = threading.Event(), threading.Event()
+    answer = issuer.answer
+
+    def held(path: str, body: bytes, headers: Any) -> Any:
+        came.set()
+        assert go.wait(WAIT)
+        return answer(path, body, headers)
+
+    issuer.answer = held  # type: ignore[method-assign]
+    asking = Task(outcome, bearer, token)
+    assert came.wait(WAIT)
+    assert outcome(bearer, token) == BUSY
+    go.set()
+    assert asking.result() == "ada"
+
+
+def test_a_refusal_of_one_token_does_not_affect_the_others(issuer: Issuer) -> None:
+    """Some issuers refuse to look at what cannot be a token of theirs."""
+    bearer = bearer_of(issuer, "introspection")
+    issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": RESOURCE}
+    issuer.status = 400
+    assert outcome(bearer, "t-2")[0] == 500
+    issuer.status = 200
+    assert outcome(bearer, "t-1") == "ada"
+
+
+def test_keys_of_before_serve_while_the_issuer_is_asked(
+    issuer: Issuer, key: Any, clock: List[float]
+) -> None:
+    bearer = bearer_of(issuer, "jwt")
+    issuer.keys["a"] = key
+    token = signed(key, issuer.url)
+    assert outcome(bearer, token) == "ada"
+    clock[0] += 301
+    issuer.status = 503
+    assert outcome(bearer, token) == "ada"
+    assert outcome(bearer, signed(elliptic(), issuer.url, kid="new")) == BUSY
+    assert outcome(bearer, token) == "ada"
+    assert len(issuer.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {"kid": "x"}, {"jwk": {}}, {}, "odd", []]
+)
+def test_a_token_that_is_bound_to_a_key_is_no_bearer_token(
+    issuer: Issuer, key: Any, cnf: Any
+) -> None:
+    issuer.keys["a"] = key
+    token = signed(key, issuer.url, cnf=cnf)
+    issuer.tokens[token] = {"active": True, "sub": "ada", "aud": RESOURCE, "cnf": cnf}
+    own = Bearer(lambda token: {"sub": "ada", "aud": RESOURCE, "cnf": cnf}, audience=RESOURCE)
+    for bearer in (bearer_of(issuer, "jwt"), bearer_of(issuer, "introspection"), own):
+        with pytest.raises(HttpError, match="bound to a key") as caught:
+            admit(bearer, token)
+        assert caught.value.status == 401
+        assert "invalid_token" in dict(caught.value.headers)["WWW-Authenticate"]
 
 
 def test_a_token_is_introspected_each_time(issuer: Issuer) -> None:
