@@ -295,8 +295,8 @@ class HttpConnection:
         self.place: Optional[Place] = None
         # Whether the peer left while a handler was running, and the socket is closed.
         self.released = False
-        # Whether its worker waits for the next request, and whether it is to be closed without one.
-        self.lingering = self.yielding = False
+        # Whether a request is being served; and whether to close it if no other request is here.
+        self.serving = self.yielding = False
 
     def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
@@ -340,6 +340,7 @@ class HttpConnection:
         self.thread, server, parser = threading.current_thread().name, self.server, self.parser
         awaited, context = READY, server.context
         while awaited == READY:
+            self.serving = True
             head, body = parser.take()
             self.writer = writer = SocketWriter(self, head)
             request, body = (
@@ -357,6 +358,7 @@ class HttpConnection:
                 )
             self.writer = None
             is_kept = writer.finish()
+            self.serving = False
             if self.released:
                 return CLOSED
             if not is_kept:
@@ -381,16 +383,13 @@ class HttpConnection:
         """Have the server's thread close the connection if it is idle, and return whether it is."""
         if not self.is_idle():
             return False
-        if self.lingering:
-            self.yielding = True
-        else:
-            self.server.close_soon(self)
+        self.yielding = True  # for a worker that is about to return it
+        self.server.close_soon(self)
         return True
 
     def is_idle(self) -> bool:
         """Return whether no request is being read or served. The next one may begin meanwhile."""
-        is_kept = self.phase in (IDLE, HEAD) and self.server.keeps(self)
-        if self.parser.begun or not (is_kept or self.lingering):
+        if self.serving or self.parser.begun or self.phase == LEAVING:
             return False
         return not has_bytes(self.socket)  # else they were not read yet
 
@@ -399,9 +398,7 @@ class HttpConnection:
         server = self.server
         if server.closing or len(server.lent) > CROWD:
             return b""
-        self.lingering = True
         data = self.receive(0)
-        self.lingering = False
         if self.yielding and not data:
             return None
         self.yielding = False
@@ -566,10 +563,6 @@ class RunningHttp:
         """Who serves what is at a path."""
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
-
-    def keeps(self, connection: HttpConnection) -> bool:
-        """Return whether no worker has this connection."""
-        return connection in self._kept
 
     def close_soon(self, connection: HttpConnection) -> None:
         """Have the server's thread close a connection if it is still idle. Any thread."""
@@ -772,9 +765,12 @@ class RunningHttp:
     def _move(self, connection: HttpConnection, awaited: str) -> None:
         """Have a connection go, or stay, where what is awaited of its peer is seen."""
         if awaited == YIELDED:
-            if not connection.is_idle():
+            if connection not in self._kept or not connection.is_idle():
                 return
             awaited = CLOSED
+        elif awaited == IDLE and connection.yielding:
+            awaited = CLOSED
+        connection.yielding = False
         self.lent.discard(connection)
         if self.ended or (self.closing and awaited == IDLE):
             awaited = CLOSED

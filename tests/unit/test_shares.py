@@ -47,7 +47,7 @@ def test_each_name_of_a_client_counts() -> None:
         counted.admit("requests", 8, [ADA, ("session", number), address])
     with pytest.raises(ShareExceeded, match="this principal uses its share of running requests"):
         counted.admit("requests", 8, [ADA, ("session", 3), address])
-    for number in range(2):
+    for _ in range(2):
         counted.admit("requests", 8, [BOB, ("session", 4), address])
     with pytest.raises(ShareExceeded, match=r"address .* 4 of 8 \(Limits.address_share\)"):
         counted.admit("requests", 8, [("principal", "cyd"), address])
