@@ -752,6 +752,18 @@ class RunningHttp:
             if not ready(connection.socket):  # else its bytes are here, and were not read yet
                 self._move(connection, CLOSED)
                 return True
+        return self._release_any()
+
+    def _release_any(self) -> bool:
+        """Close a connection whose peer has stopped sending while its request is being served."""
+        for connection, writer in [(each, each.writer) for each in self.lent]:
+            if writer is None:
+                continue
+            writer.look()
+            if writer.gone:
+                self._release(connection, writer)
+            if connection.released:
+                return True
         return False
 
     def _read(self, connection: HttpConnection) -> None:

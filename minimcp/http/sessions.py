@@ -442,7 +442,7 @@ class ResponseSink(Sink):
             # Not before: who is in `serve` takes the response for complete then.
             with self._endpoint.lock:
                 self.done = True
-                on_done = self._on_done
+                on_done, self._on_done = self._on_done, None
             self.wake()
             if on_done is not None:
                 on_done()

@@ -1,0 +1,68 @@
+"""``python -m tests.bench.abandoned``: how long other clients wait after one has abandoned 1,000 calls.
+
+One session begins 1,000 calls that ask it a question, and closes each connection at once. Then other
+clients open a session and call a tool. No time is asserted.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import minimcp
+from minimcp import Context, Server
+from minimcp.http.headers import SESSION_HEADER
+
+CALLS, OTHERS = 1000, 10
+
+HEAD = (
+    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    "Accept: application/json, text/event-stream\r\n"
+)
+INITIALIZE = (
+    '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    '"capabilities":{"elicitation":{}},"clientInfo":{"name":"leaver","version":"1"}}}'
+)
+CALL = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask","arguments":{}}}'
+
+
+def post(port: int, body: str, more: str = "") -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.sendall(f"{HEAD}{more}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    return sock
+
+
+def main() -> None:
+    server = Server("abandoned")
+
+    @server.tool
+    def ask(ctx: Context) -> str:
+        """Ask."""
+        return str(ctx.elicit("Name?", {"name": str}).require()["name"])
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with server.start_http() as running:
+        with post(running.port, INITIALIZE) as sock:
+            lines = sock.recv(65536).decode().split("\r\n")
+        id = next(each for each in lines if each.lower().startswith(SESSION_HEADER.lower()))
+        begun = time.perf_counter()
+        for number in range(CALLS):
+            post(running.port, CALL % number, id + "\r\n").close()
+        print(f"{CALLS} calls abandoned in {time.perf_counter() - begun:.1f} s")
+        slowest = 0.0
+        for _ in range(OTHERS):
+            begun = time.perf_counter()
+            with minimcp.connect(running.url) as client:
+                assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
+            slowest = max(slowest, time.perf_counter() - begun)
+        print(f"slowest of {OTHERS} other clients {slowest:.3f} s, {threading.active_count()} threads")
+    server.close()
+
+
+if __name__ == "__main__":
+    main()
