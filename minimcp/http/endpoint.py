@@ -720,7 +720,8 @@ class Endpoint(HttpService):
         if most is None:
             return
         stored = processes.store.sizes(processes.key("session") + "/")
-        require(len(stored) < most, 503, f"there are {most} sessions already (max_sessions)")
+        reason = f"there are {most} sessions already (max_sessions): try again later"
+        require(len(stored) < most, 503, reason, errors.INTERNAL_ERROR)
         own = processes.key("session", owner_of(session.principal), "")
         principal = next((name for name in headers.names if name[0] == "principal"), None)
         if principal is not None:
