@@ -69,9 +69,7 @@ def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: 
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("state", ["deaf handlers", "an output that nobody reads", "no reader"])
 def test_a_signal_ends_it_whatever_holds_it_up(serve: Serve, number: int, state: str) -> None:
-    unread = state == "an output that nobody reads"
-    preset = {"preset": "patient"} if unread else {}
-    server = serve("2025-06-18", limits={"drain_grace": 600}, **preset)
+    server = serve("2025-06-18", limits={"drain_grace": 600})
     if state == "deaf handlers":
         for id in range(3):
             server.begin_call("deaf_slow", {"seconds": 600}, id=id)
@@ -83,8 +81,8 @@ def test_a_signal_ends_it_whatever_holds_it_up(serve: Serve, number: int, state:
     else:
         server.send(b"".join(call(id, "big", size=300_000) for id in range(50)), reading=False)
     server.signal(number)
-    # Where a handler is left behind, the main thread has a moment to return: 1 says that it had not.
-    assert server.exit() in ((0,) if unread else (0, 1))
+    # After these 1.2 s the main thread has a moment to return: 1 says that it had not.
+    assert server.exit() in (0, 1)
 
 
 @pytest.mark.requirement("M:SUB-9", "M:SUB-10")
