@@ -131,9 +131,7 @@ class Outlet(io.RawIOBase):
 
     def isatty(self) -> bool:
         """Return whether the descriptor is a terminal."""
-        with suppress(OSError):
-            return os.isatty(self._number)
-        return False
+        return os.isatty(self._number)
 
     def __del__(self) -> None:
         # Not in `close`: a `TextIOWrapper` that is collected closes this stream, and the thread,
