@@ -512,9 +512,7 @@ def test_yaml_is_rejected_by_name(name: str, tmp_path: Path) -> None:
         read_servers(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "whole", [{}, {"a": {}}, {"a": {"command": "x"}, "theme": 1}, {"a": 1}]
-)
+@pytest.mark.parametrize("whole", [{}, {"a": {}}, {"a": {"command": "x"}, "theme": 1}, {"a": 1}])
 def test_a_file_without_servers_is_not_one_of_a_plugin(whole: Any, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps(whole))
     with pytest.raises(ValueError, match="has neither"):
