@@ -11,8 +11,11 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
+import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 if TYPE_CHECKING:
@@ -508,10 +511,32 @@ _one_line = _OneLine()
 
 def logger(name: str) -> logging.Logger:
     """A logger of this package: no word of a peer can forge a line, or reach a terminal, through
-    what it logs."""
+    what it logs.
+
+    A handler or filter of the program that raises does not stop the thread that logs: the failure
+    is printed to stderr, as `logging.Handler.handleError` does. The response to a request, and the
+    end of a connection, come after such records.
+    """
     found = logging.getLogger(name)
     found.addFilter(_one_line)
+    if not isinstance(vars(found).get("handle"), _Handle):
+        found.handle = _Handle(found.handle)  # type: ignore[method-assign]
     return found
+
+
+class _Handle:
+    """`logging.Logger.handle` that prints the exception of a handler instead of raising it."""
+
+    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
+        self._handle = handle
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        try:
+            self._handle(record)
+        except Exception:
+            if logging.raiseExceptions and sys.stderr is not None:
+                with suppress(Exception):
+                    traceback.print_exc()
 
 
 def describe(error: BaseException) -> str:

@@ -138,7 +138,7 @@ class Authorizer:
         self._token: Optional[Token] = None
         self._proof: Optional[ProofKey] = None
         # The token that was obtained last, until the server accepts it. If the server rejects it,
-        # it is not renewed once more.
+        # it is not renewed once more for the same request.
         self._untried: Optional[str] = None
         # Scopes that were requested in vain.
         self._asked: set[str] = set()
@@ -232,10 +232,11 @@ class Authorizer:
         error = asked.get("dpop", {}).get("error") or challenge.get("error")
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
+        if status == 401 and token == self._untried:
+            self._untried = None  # this request ends, and the next one may obtain another token
+            return False
         if status == 401:
-            return token != self._untried and self._renew(
-                challenge, token, request, settings, dpop_only=dpop_only
-            )
+            return self._renew(challenge, token, request, settings, dpop_only=dpop_only)
         more = words(challenge.get("scope")) if error == "insufficient_scope" else ()
         return bool(more) and self._renew(challenge, token, request, settings, more=more)
 

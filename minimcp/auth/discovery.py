@@ -412,7 +412,24 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
     """Follow the procedure of servers without resource metadata, which issue tokens themselves."""
     if issuer is not None and not same_issuer(base, issuer):
         _other_issuer(issuer, base)
-    server, _ = exchange.document(base + SERVER_METADATA)
+    server: Optional[dict[str, Any]] = None
+    reasons = []
+    is_absent = True  # whether it is known that there is no document
+    for url in (base + SERVER_METADATA, base + OPENID_METADATA):
+        try:
+            found, why = exchange.document(url)
+        except AuthorizationError as error:
+            found, why, is_absent = None, str(error), False
+        if found is not None and same_issuer(found.get("issuer"), base):
+            server = found
+            break
+        if found is not None:
+            why, is_absent = f"{without_secrets(url)}: {_mismatch(found, base)}", False
+        reasons.append(why)
+    if server is None and not is_absent:
+        raise AuthorizationError(
+            f"no metadata of the authorization server {one_line(base)}: {'; '.join(reasons)}"
+        )
     if server is None:
         server = {
             "issuer": base,
@@ -421,8 +438,6 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
             "registration_endpoint": base + "/register",
             "code_challenge_methods_supported": ["S256"],
         }
-    elif not same_issuer(server.get("issuer"), base):
-        raise AuthorizationError(_mismatch(server, base))
     return Place(canonical(exchange.url), str(server["issuer"]), server)
 
 

@@ -69,7 +69,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: Always.
         """
-        word = message.partition("arguments: ")[2].split(" ")[0]
+        what, _, arguments = message.partition("arguments: ")
+        word = arguments.split(" ")[0].partition("=")[0]
+        if what == "unrecognized " and word.startswith("--"):
+            message = f"{what}arguments: {word}"  # the value may be a secret
         near = nearest(word, self._option_string_actions) if word.startswith("--") else None
         meant = f", did you mean {near}?" if near else ""
         raise UsageError(f"{message}{meant} (see {self.prog} --help)")

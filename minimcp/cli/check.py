@@ -291,8 +291,9 @@ class Web:
             ) as response:
                 kind = response.headers.get("Content-Type", "")
                 if not kind.startswith("text/event-stream"):
-                    text = response.body(MOST_BYTES)
-                    self._intake.count(len(text))
+                    received = response.body(MOST_BYTES)
+                    self._intake.count(len(received))
+                    text = self._fetcher.masked_bytes(received)  # a report shows it
                     answer = self._answer(text, id) if kind.startswith("application/json") else None
                     return Reply(answer, response.status, response.headers, text)
                 events, found = EventReader(MOST_BYTES), None
@@ -302,7 +303,8 @@ class Web:
                 while piece and found is None:
                     self._intake.count(len(piece))
                     for event in events.feed(piece):
-                        found = found or self._answer(event.data.encode(), id)
+                        data = self._fetcher.masked_bytes(event.data.encode())
+                        found = found or self._answer(data, id)
                     piece = response.read() if found is None else b""
                 if found is None and request.aborted.is_set():
                     raise self._intake.late(seconds)

@@ -199,7 +199,7 @@ def read_servers(config: Config) -> Servers:
     An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the environment
     of this process) and ``cwd`` (a relative one begins at the file's folder; without it, ours); or
     ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say which;
-    ``disabled`` and ``enabled`` leave the server out. ``tool_timeout_sec`` and ``timeout`` (in
+    ``disabled`` and ``enabled`` leave the server out; null counts as absent. ``tool_timeout_sec`` and ``timeout`` (in
     milliseconds) bound a call, ``startup_timeout_sec`` bounds the start. The members in `ALLOWING`
     and `DENYING` choose the tools that are offered. Misspelt members are rejected, others ignored.
 
@@ -300,11 +300,10 @@ def _read_toml(text: str) -> Any:
 
 
 def _are_servers(whole: Mapping[str, Any]) -> bool:
-    """Whether all members of a file are entries of servers."""
+    """Return whether all members of a file are objects, and one of them is a server."""
     entries = [entry for name, entry in whole.items() if not name.startswith("$")]
-    return bool(entries) and all(
-        isinstance(entry, dict) and not entry.keys().isdisjoint(("command", *URLS))
-        for entry in entries
+    return all(isinstance(entry, dict) for entry in entries) and any(
+        not entry.keys().isdisjoint(("command", *URLS)) for entry in entries
     )
 
 
@@ -360,6 +359,7 @@ class _Reader:
         self._sources: dict[str, str] = {}
 
     def read(self, entry: Mapping[str, Any]) -> Entry:
+        entry = {member: value for member, value in entry.items() if value is not None}
         _refuse_disabled(entry)
         _refuse_misspelt(entry)
         if isinstance(entry.get("command"), Mapping):  # as older versions of Zed write it
@@ -543,7 +543,7 @@ def _refuse_disabled(entry: Mapping[str, Any]) -> None:
 
 
 def _refuse_misspelt(entry: Mapping[str, Any]) -> None:
-    for member in entry.keys() - {*MEMBERS}:
+    for member in entry.keys() - {*MEMBERS, "comment"}:
         meant = MISSPELT.get(member) or nearest(
             member, [name for name in MEMBERS if name[:1] == member[:1]]
         )

@@ -131,9 +131,7 @@ class Outlet(io.RawIOBase):
 
     def isatty(self) -> bool:
         """Return whether the descriptor is a terminal."""
-        with suppress(OSError):
-            return os.isatty(self._number)
-        return False
+        return os.isatty(self._number)
 
     def __del__(self) -> None:
         # Not in `close`: a `TextIOWrapper` that is collected closes this stream, and the thread,
@@ -144,6 +142,19 @@ class Outlet(io.RawIOBase):
 
 def _duplicate(number: int) -> int:
     """A duplicate of a descriptor; of a pipe one that does not block.
+
+    It is never 0, 1 or 2: if one of these is closed, a server must not take this for its stdin.
+    """
+    made = [_open_again(number)]
+    while made[-1] <= 2:
+        made.append(os.dup(made[-1]))
+    for each in made[:-1]:
+        os.close(each)
+    return made[-1]
+
+
+def _open_again(number: int) -> int:
+    """Open the pipe of a descriptor once more, or duplicate the descriptor.
 
     O_NONBLOCK cannot be set on a plain duplicate: whoever shares the open file would have it, too.
     """
@@ -227,8 +238,13 @@ def never_blocking(*names: str) -> Iterator[None]:
 
 
 def _move_handlers(old: Any, new: Any) -> None:
-    """Have handlers of `logging` that write to one stream write to another one."""
-    for logger in [logging.root, *list(logging.root.manager.loggerDict.values())]:
-        for handler in list(getattr(logger, "handlers", ())):
-            if isinstance(handler, logging.StreamHandler) and handler.stream is old:
-                handler.setStream(new)
+    """Have handlers of `logging` that write to one stream write to another one.
+
+    A handler need not belong to a logger: a `MemoryHandler` or a `QueueListener` may pass records
+    to it. `logging` keeps a list of all handlers, which it flushes when the interpreter exits.
+    """
+    for reference in list(getattr(logging, "_handlerList", ())):
+        handler = reference()
+        # The stream of `logging.lastResort` is a property, which is `sys.stderr`.
+        if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is old:
+            handler.setStream(new)

@@ -99,8 +99,7 @@ TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
 # How much of the body of an error is read, and how much of it is shown.
 ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
 
-# Seconds without a byte after which the rest of an error's body is not read: some servers never end
-# the body.
+# Seconds after which the rest of an error's body is not read: some servers never end the body.
 ERROR_PAUSE = 5.0
 
 # Statuses other than 404 by which real servers reject a session that they do not know. The client
@@ -424,6 +423,8 @@ class HttpClientSession(ClientSession, Pinged):
     _reopens = True
     # Whether nothing is to be sent any more, not even what waits for the sender.
     _closed = False
+    # Whether a wrong content type has been logged.
+    _told_of_type = False
 
     def __init__(
         self,
@@ -671,7 +672,11 @@ class HttpClientSession(ClientSession, Pinged):
         is_certain = status == 404 and not is_own
         if may_end and (is_certain or not self._is_session_known(call)):
             self._lose_session(call, f"HTTP {status}")
-        if answer is None or isinstance(error, (AuthorizationError, Busy)):
+        if answer is None or isinstance(error, Busy):
+            raise error
+        # A server that wants a token or other rights says so by a challenge, or without our id.
+        is_challenge = not is_own or "WWW-Authenticate" in response.headers
+        if isinstance(error, AuthorizationError) and is_challenge:
             raise error
         if isinstance(answer, Response) and not is_own:
             raise ProtocolViolation(f"{self.name}: HTTP {status} with the response to another call")
@@ -734,6 +739,8 @@ class HttpClientSession(ClientSession, Pinged):
             body = response.start(ERROR_BYTES, ERROR_PAUSE)
         if kind == JSON_TYPE:
             self._receive(body, call)
+        elif body.lstrip().startswith(b"{"):
+            self._receive_mislabeled(body, response, kind, call)
         if call.answer is not None:
             return
         framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
@@ -744,6 +751,28 @@ class HttpClientSession(ClientSession, Pinged):
         raise ProtocolViolation(
             f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: {what}"
         )
+
+    def _receive_mislabeled(
+        self, body: bytes, response: HttpResponse, kind: str, call: _Call
+    ) -> None:
+        """Read the response to a call whose content type is wrong: the call has run already.
+
+        Args:
+            body: The beginning of the body.
+            response: What sends the rest.
+            kind: The content type.
+            call: The call.
+        """
+        if response.cut is None:
+            body += response.body(self._limits.message_bytes)
+        answer = self._response_in(body, kind)
+        if answer is None or self.calls.answered_by(answer.id) is not call:
+            return
+        call.answer = _ending(answer)
+        told = log.debug if self._told_of_type else log.warning
+        self._told_of_type = True
+        written = one_line(kind) or "no content type"
+        told("<-- %s: %s has %s instead of %s", self.name, call.method, written, JSON_TYPE)
 
     def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
         """Read an HTTP error.

@@ -160,6 +160,8 @@ class AbortableConnection(_Mixed):
         self._idle_since = float("inf")
         # Of the peer, as the connected socket says; empty if a proxy is the peer.
         self._address = ""
+        # Whether bytes follow that belong to no response.
+        self.has_leftover = False
         renewed_in_fork.add(self)
 
     def belong_to(self, owner: Optional[AbortableRequest]) -> None:
@@ -251,6 +253,10 @@ class AbortableConnection(_Mixed):
         response = super().getresponse(*args, **keywords)
         if self._owner is not None:
             self._owner.address = self._address
+        # Some servers send a body with 204. It would be read as the beginning of the next response.
+        announced = response.headers.get("Content-Length", "0")
+        is_framed = announced != "0" or "Transfer-Encoding" in response.headers
+        self.has_leftover = response.status == 204 and is_framed
         return response
 
     def request(self, *args: Any, **keywords: Any) -> None:
@@ -280,6 +286,9 @@ class KeptPool(_Mixed):
 
     def _put_conn(self, connection: Any) -> None:
         if connection is not None:
+            if connection.has_leftover:
+                connection.close()
+                connection.has_leftover = False
             connection.belong_to(None)
         super()._put_conn(connection)
 
@@ -302,6 +311,8 @@ class HttpResponse:
         self.cut: Optional[McpError] = None
         self._where, self._raw = where, raw
         self._masked = masked
+        # Bytes of the body that were read and not returned yet.
+        self._ahead = bytearray()
 
     def read(self) -> bytes:
         """Wait for bytes of the body; none at its end.
@@ -321,14 +332,14 @@ class HttpResponse:
             told = self._masked(first_words(error))
             raise ConnectionLost(f"{self._where}: the body ends too early: {told}") from None
 
-    def _collect(self, limit: int) -> bytearray:
-        """The body, as much as could be read; not much more than `limit` bytes of it."""
-        found = (
-            bytearray()
-        )  # no list of pieces: a peer may send single bytes, each of which would be an object
+    def _collect(self, limit: int, deadline: Deadline = NEVER) -> bytearray:
+        """The body, as much as could be read; not much more than `limit` bytes of it, and nothing
+        after the deadline."""
+        # no list of pieces: a peer may send single bytes, each of which would be an object
+        found, self._ahead = self._ahead, bytearray()
         piece = b"x"
         try:
-            while piece and len(found) < limit:
+            while piece and len(found) < limit and not deadline.expired:
                 piece = self.read()
                 found += piece
         except McpError as error:
@@ -340,11 +351,13 @@ class HttpResponse:
 
         Args:
             limit: The maximum number of bytes.
-            pause: Seconds without a byte after which the rest is given up; None waits for it.
+            pause: Seconds after which the rest is given up; None waits for it.
         """
         if pause is not None:
             self._bound_pauses(pause)
-        return bytes(memoryview(self._collect(limit))[:limit])
+        found = self._collect(limit, Deadline(pause))
+        self._ahead = found[limit:]
+        return bytes(found[:limit])
 
     def body(self, limit: Optional[int]) -> bytes:
         """The whole body. Errors as `read`, and:

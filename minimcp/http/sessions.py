@@ -744,7 +744,11 @@ class Session(Pinged):
         stream = self.unsolicited
         if ping is None or stream is None or not stream.is_connected():
             return None
-        return self.calls.through(stream.event, stream.post).ping(*ping)
+        return self.calls.through(stream.event, partial(self.post_ping, stream)).ping(*ping)
+
+    def post_ping(self, stream: ResponseSink, line: bytes) -> None:
+        """Send a ping on a stream. Never blocks."""
+        stream.post(line)
 
     def lose(self, cause: ConnectionLost) -> None:
         self.end_silent()

@@ -420,6 +420,15 @@ class SharedSession(Session):
         except Exception as error:
             log.warning("an answer may not get here: %s", error)
 
+    def post_ping(self, stream: ResponseSink, line: bytes) -> None:
+        """As `Session.post_ping`. A thread of the pool writes to the store before it sends."""
+
+        def send() -> None:
+            self.before_question()
+            stream.post(line)
+
+        stream.spawn(send)
+
     def position(self) -> int:
         """As `Session.position`."""
         heard: int = self.shared.processes.heard

@@ -188,11 +188,14 @@ class WsgiApp:
             known.append(server.options.health)
         if info == "/":
             whole = whole.removesuffix("/") or "/"  # of a mount
-        if whole in known:
-            return whole
+        own = server.path.removesuffix("/")
         for path in (whole, info):
-            if path.removesuffix("/") == server.path.removesuffix("/"):
+            if path in known:
+                return path
+            if path.removesuffix("/") == own:
                 return server.path
+        if info in ("", "/") and whole.endswith(own):
+            return server.path  # a mount at the server's own path, in an app that is mounted itself
         return whole.replace("?", "%3F")  # an escaped "?" begins no query
 
     def _look_at_host(self, environ: Mapping[str, Any]) -> None:

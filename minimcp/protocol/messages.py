@@ -268,6 +268,8 @@ def _message(value: Json, exact: bool = False) -> Union[Message, InvalidMessage]
         if type(id) is not int and not is_id(id):
             return _invalid(value, INVALID_REQUEST, "an id is a string or an integer")
         return tuple.__new__(Request, (id, method, params))
+    if type(id) is float and id.is_integer():
+        id = int(id)  # languages with one kind of number write 1.0 for 1
     has_result, has_error = "result" in value, "error" in value
     if (
         has_result and has_error and not exact
@@ -354,9 +356,10 @@ def _unreadable(line: bytes, reason: str) -> InvalidMessage:
     return seems._replace(code=PARSE_ERROR)
 
 
-_ANY_ID = re.compile(rf'"id"\s*:\s*(-?\d{{1,19}}(?![\w.])|"(?:[^"\\]|\\.){{0,{MAX_ID}}}")')
-_ANY_METHOD = re.compile(r'"method"\s*:\s*"')
-_ANY_ENDING = re.compile(r'"(?:result|error)"\s*:')
+# A program that prints a dict instead of JSON writes single quotes.
+_ANY_ID = re.compile(rf'["\']id["\']\s*:\s*(-?\d{{1,19}}(?![\w.])|"(?:[^"\\]|\\.){{0,{MAX_ID}}}")')
+_ANY_METHOD = re.compile(r"""["']method["']\s*:\s*["']""")
+_ANY_ENDING = re.compile(r"""["'](?:result|error)["']\s*:""")
 
 
 def readable_ids(line: bytes) -> Iterator[Id]:

@@ -320,9 +320,8 @@ class Builder:
             scope = Scope.of_class(owner, variables)
             own = introspection.annotations_of(owner)
             annotations.update({name: (annotation, scope) for name, annotation in own.items()})
-        made_doc = (cls.__doc__ or "").startswith(
-            f"{cls.__name__}("
-        )  # by the decorator or class statement
+        # Whether the decorator or the class statement has made it. A descriptor is not a string.
+        made_doc = str(cls.__doc__).startswith(f"{cls.__name__}(")
         text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
 
         def kind_of(

@@ -227,14 +227,16 @@ _NUMPY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 _DECORATION = r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
-def read_docstring(text: Optional[str]) -> tuple[str, dict[str, str]]:
+def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
     """The description, and the text of each parameter, of a docstring in Google's, NumPy's or
     Sphinx's style.
 
     Args:
-        text: As it stands in the source; None or empty gives nothing.
+        text: As it stands in the source. An empty one, None and what is not a string, such as the
+            descriptor of a class that makes its own, give nothing.
     """
-    lines = inspect.cleandoc((text or "").replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+    text = text if isinstance(text, str) else ""
+    lines = inspect.cleandoc(text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
     description: list[str] = []
     parameters: dict[str, list[str]] = {}
     section, underlined, margin = "", False, -1

@@ -12,6 +12,7 @@ import typing
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import FunctionType, MethodType
 from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
 from .annotations import Builder, ContentClass, kind_of
@@ -246,10 +247,11 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
     elif hasattr(function, "__wrapped__"):
         inner = _call_of(function.__wrapped__, owner, depth=depth + 1)
     if not inspect.isfunction(function) and inner is None:
-        called = type(function).__call__
-        if not inspect.isfunction(called):
+        # A bound method, the function of a staticmethod, or the partial of a partialmethod.
+        called = function.__call__ if callable(function) else None
+        if not isinstance(called, (FunctionType, MethodType, partial)):
             raise TypeError(f"{owner} is no Python function: write a def that calls it")
-        call = _without_self(_call_of(called, owner, bound=1, depth=depth + 1), owner)
+        call = _call_of(called, owner, depth=depth + 1)
         return call._replace(documentation=call.documentation or type(function).__doc__)
     if inner is None:
         return _Call(function, signature_of(function), function.__doc__)

@@ -125,9 +125,11 @@ class TextHandler(RegisteredFunction):
 
 
 def value_of(text: str, kind: Kind) -> Json:
-    """The JSON value that a text stands for; the text itself when it stands for none that fits.
+    """The JSON value that a text stands for.
 
-    A text that fits as it is stays text: "5" for ``Union[int, str]``.
+    A text that fits as it is stays text: "5" for ``Union[int, str]``. If nothing fits, it is the
+    last reading of an accepted type, so that the error says what is wrong with the value; the text
+    itself if there is none.
     """
     readings: list[Json] = [text]
     if text.lower() in _WORDS:
@@ -137,12 +139,14 @@ def value_of(text: str, kind: Kind) -> Json:
     ):  # without the blanks that JSON would allow
         with suppress(ValueError, RecursionError):
             readings.append(json.loads(text))
+    closest: Json = text
     for value in readings:
         if type(value) in kind.accepts:
+            closest = value
             with suppress(Mismatch):
                 kind.read(value)
                 return value
-    return text
+    return closest
 
 
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "": None}

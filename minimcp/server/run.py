@@ -37,6 +37,9 @@ SIGNAL_SECONDS = 1.2
 # What a handler on the main thread gets to return in when all else has ended.
 LAST_SECONDS = 1.0
 
+# What the main thread gets at least to return in, on a machine that is busy.
+RETURN_SECONDS = 0.25
+
 # How long a child process that was sent SIGTERM has to exit, before it is sent SIGKILL.
 KILL_SECONDS = 0.1
 
@@ -229,7 +232,7 @@ class Run:
     def _end_process(self, deadline: Deadline, signalled: bool) -> None:
         """End the process when a handler keeps the main thread, or after a signal a thread of an
         author's executor."""
-        self._returned.wait(max(deadline.to_wait(), 0.1))
+        self._returned.wait(max(deadline.to_wait(), RETURN_SECONDS))
         while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)
         if not self._returned.is_set() or (signalled and self._is_busy()):

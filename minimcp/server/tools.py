@@ -122,9 +122,14 @@ def _stand_in(value: Any) -> Any:
     return wire
 
 
-def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
+def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[str, Json]:
     """An output schema for revisions that only know objects: the value becomes the member
-    ``result``."""
+    ``result``.
+
+    Args:
+        schema: The schema of the value. An object is not wrapped.
+        strict: Whether the wrapping says that it has no other members.
+    """
     if schema.get("type") == "object":
         return dict(schema)
     inner = mapped(
@@ -135,6 +140,8 @@ def wrapped_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
         "properties": {"result": inner},
         "required": ["result"],
     }
+    if strict:
+        outer["additionalProperties"] = False
     return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
 
 
@@ -424,7 +431,7 @@ class RegisteredTool(RegisteredFunction):
             wire["execution"] = self.execution
         output = wire.get("outputSchema")
         if output is not None and revision.structured == "object":
-            wire["outputSchema"] = wrapped_schema(output)
+            wire["outputSchema"] = wrapped_schema(output, strict=self.config.strict_schemas)
         if (
             "title" in wire
             and "title" not in revision.tool_members

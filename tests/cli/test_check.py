@@ -18,6 +18,7 @@ from minimcp.protocol.versions import REVISIONS
 
 from ..requirements import REQUIREMENTS
 from ..support import WAIT
+from ..web import Peer
 from .conftest import Done, quoted
 
 # A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one
@@ -368,3 +369,24 @@ def test_every_check_is_about_a_row_of_the_manifest() -> None:
     assert (
         rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36
     )
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", ["--token", "kW9-secret"]),
+        ("", ["--header", "X-Api-Key: kW9-secret"]),
+        ("?key=kW9-secret", []),
+    ],
+)
+def test_a_secret_that_the_server_repeats_is_masked(
+    status: int, query: str, words: List[str], minimcp: Callable[..., Done]
+) -> None:
+    def repeat(heard: Any, wire: Any) -> None:
+        wire.whole(status, f"{heard.path} {dict(heard.headers)}".encode(), "text/plain")
+
+    said = dict.fromkeys(("initialize", "server/discover"), repeat)
+    with Peer(said) as peer:
+        done = minimcp("check", peer.url + query, *words)
+    assert done.code and "kW9" not in done.out + done.err

@@ -159,3 +159,13 @@ def test_output_that_cannot_be_written() -> None:
         3,
         f"{PYTHON} -m minimcp --version: stdout: No space left on device\n",
     )
+
+
+@pytest.mark.parametrize("words", [["--token", "kW9"], ["--token=kW9"], ["--secret", "kW9"]])
+def test_the_value_of_an_unknown_option_is_not_shown(
+    words: List[str], minimcp: Callable[..., Done]
+) -> None:
+    done = minimcp("login", "https://example.com/mcp", *words)
+    option = words[0].partition("=")[0]
+    assert done.code == 2 and f"unrecognized arguments: {option}" in done.err
+    assert "kW9" not in done.out + done.err

@@ -732,3 +732,36 @@ def test_the_client_id_is_in_the_form_as_well(issuer: AuthorizationServer, act: 
     sent = [each for each in issuer.asked if each.path in ("/token", "/revoke")]
     assert {each.values["client_id"] for each in sent} == {"robot"}
     assert all(each.headers["Authorization"].startswith("Basic ") for each in sent)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_each_place_of_a_server_that_issues_tokens_itself(failure: str) -> None:
+    """Servers without resource metadata: a place that fails hides no other."""
+    with Site() as site:
+        for each in (PROTECTED, f"{PROTECTED}/mcp"):
+            site.faults[each] = answers(404, {})
+        site.faults[METADATA] = FAILURES[failure]
+        site.faults[OPENID] = lambda handler: handler.answer(200, site.metadata)
+        assert OPENID in site.asked_for()
+
+
+def test_a_server_that_issues_tokens_itself_lists_each_reason() -> None:
+    with Site() as site:
+        for each in (PROTECTED, f"{PROTECTED}/mcp"):
+            site.faults[each] = answers(404, {})
+        site.faults[METADATA] = answers(502, b"<html>", HTML)
+        site.faults[OPENID] = answers(200, {"issuer": "https://other.example"})
+        with pytest.raises(AuthorizationError, match="HTTP 502.*https://other.example"):
+            minimcp.connect(f"{site.url}/mcp", auth=sign_in()[0])
+
+
+def test_a_new_token_that_the_server_rejects_ends_no_later_sign_in(
+    issuer: AuthorizationServer,
+) -> None:
+    with protected(issuer) as running:
+        auth = sign_in()[0]
+        issuer.faults["/token"] = answers(200, {"access_token": "unknown", "token_type": "Bearer"})
+        with pytest.raises(AuthorizationError, match="HTTP 401"):
+            call(running.url, auth)
+        del issuer.faults["/token"]
+        assert call(running.url, auth) == "ada"

@@ -165,7 +165,7 @@ def test_without_a_session_an_error_is_the_callers(status: int, body: str) -> No
         with pytest.raises(minimcp.McpError, match="peer says no|HTTP") as caught:
             client.call_tool("t")
         assert peer.methods.count("tools/call") == 1 and "ping" not in peer.methods
-        if body in OWN and status not in (401, 403):
+        if body in OWN:
             assert isinstance(caught.value, minimcp.RpcError)
 
 
@@ -341,3 +341,73 @@ def test_the_response_of_a_server_that_stays_busy_is_not_lost() -> None:
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: Optional[int]) -> None:
     assert retry_after(value) == seconds
+
+
+# ------------------------------------------------------------ responses that are not labeled well
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "text/json", "application/vnd.api+json", "text/html", "no type"]
+)
+@pytest.mark.parametrize("status", [200, 201, 202])
+def test_a_result_with_another_content_type_is_not_lost(
+    status: int, kind: Optional[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        result = {"content": [{"type": "text", "text": "x" * 100_000}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": wire.id, "result": result})
+        wire.whole(status, body.encode(), kind)
+
+    with Peer({"tools/call": call}) as peer, connect(peer) as client:
+        for _ in range(2):
+            assert client.call_tool("t").text == "x" * 100_000
+        assert caplog.text.count("instead of application/json") == 1
+
+
+def test_the_result_of_another_call_with_another_content_type_is_not_taken() -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": 999_999, "result": DONE})
+        wire.whole(200, body.encode(), "text/plain")
+
+    with Peer({"tools/call": call}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ProtocolViolation, match="is no answer"):
+            client.call_tool("t")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("has_challenge", [True, False])
+def test_a_challenge_comes_before_an_error_with_our_id(status: int, has_challenge: bool) -> None:
+    def call(heard: Heard, wire: Wire) -> None:
+        more = {"WWW_Authenticate": "Bearer"} if has_challenge else {}
+        wire.whole(status, failure(wire.id, -32601).encode(), **more)
+
+    expected = minimcp.AuthorizationError if has_challenge else minimcp.RpcError
+    with Peer({"tools/call": call}, handshake=True) as peer, connect(peer) as client:
+        with pytest.raises(expected, match="peer says no"):
+            client.call_tool("t")
+        assert client.loss is None
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"x" * 5000])
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_the_body_of_a_notifications_response_ends_nothing(status: int, body: bytes) -> None:
+    said = {"notifications/x": lambda heard, wire: wire.whole(status, body)}
+    with Peer(said, handshake=True) as peer, connect(peer) as client:
+        for _ in range(3):
+            client.notify("notifications/x")
+            assert client.call_tool("t").text == "done"
+
+
+def test_an_error_with_an_endless_body_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "ERROR_PAUSE", 0.2)
+    over = threading.Event()
+
+    def call(heard: Heard, wire: Wire) -> None:
+        wire.raw(b"HTTP/1.1 400 Said\r\nContent-Length: 1000000\r\n\r\n")
+        while not over.wait(0.02):
+            wire.raw(b"x")
+
+    with Peer({"tools/call": call}) as peer, connect(peer) as client:
+        with pytest.raises(minimcp.ProtocolViolation, match="HTTP 400: x"):
+            client.call_tool("t", timeout=WAIT)
+        over.set()

@@ -12,7 +12,7 @@ import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
-from minimcp.client.config import read_servers
+from minimcp.client.config import MEMBERS, read_servers
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ WRONG: Dict[str, Any] = {
     r"args\[0\]: \$\{SET is not": {"command": "x", "args": ["${SET"]},
     "env: must be an object of strings, not a list of 1": {"command": "x", "env": ["A=1"]},
     "env.PORT: must be a string, not the number 1": {"command": "x", "env": {"PORT": 1}},
-    "cwd: must be a string, not null": {"command": "x", "cwd": None},
+    "cwd: must be a string, not the number 1": {"command": "x", "cwd": 1},
     "type: must be stdio, .* or sse, not the string 'pipe'": {"command": "x", "type": "pipe"},
     "type: must be .*, not a list of 1": {"command": "x", "type": ["stdio"]},
     "command: does not go together with url": {"command": "x", "url": "http://x"},
@@ -512,9 +512,7 @@ def test_yaml_is_rejected_by_name(name: str, tmp_path: Path) -> None:
         read_servers(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "whole", [{}, {"a": {}}, {"a": {"command": "x"}, "theme": {"b": 1}}, {"a": 1}]
-)
+@pytest.mark.parametrize("whole", [{}, {"a": {}}, {"a": {"command": "x"}, "theme": 1}, {"a": 1}])
 def test_a_file_without_servers_is_not_one_of_a_plugin(whole: Any, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps(whole))
     with pytest.raises(ValueError, match="has neither"):
@@ -536,3 +534,23 @@ def test_a_failure_names_the_file_and_the_variable(
     assert said in str(caught.value) and "no-such-program" in str(caught.value)
     group = minimcp.connect_all(file)
     assert said in str(group.errors["docs"])
+
+
+@pytest.mark.parametrize("given", [{"command": "x"}, {"url": "http://x"}])
+def test_null_counts_as_absent_in_an_entry(given: Dict[str, Any]) -> None:
+    for member in MEMBERS:
+        if member not in given:
+            one({**given, member: None})
+
+
+def test_a_broken_server_of_a_plugin_hides_no_other(tmp_path: Path) -> None:
+    file = tmp_path / ".mcp.json"
+    file.write_text(json.dumps({"it": {"command": "x"}, "broken": {"type": "http"}}))
+    servers = read_servers(file)
+    assert servers.target("it").command == ("x",)
+    with pytest.raises(ValueError, match="server 'broken': url: is missing"):
+        servers.target("broken")
+
+
+def test_a_comment_is_not_a_misspelt_command() -> None:
+    assert one({"command": "x", "comment": "why"}).command == ("x",)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+import minimcp
 from minimcp import errors
 from minimcp.errors import (
     AuthorizationError,
@@ -299,6 +300,52 @@ def test_one_record_is_one_line_whatever_a_peer_says(text: str, form: str) -> No
     ):
         args = (said,) * form.count("%")
         assert logged(form, *args).isprintable()
+
+
+class Broken(logging.Handler):
+    """A handler of the program that raises instead of calling `handleError`."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise RuntimeError("the handler is broken")
+
+
+def test_a_handler_of_the_program_that_raises_loses_no_response(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server = minimcp.Server("logs")
+
+    @server.tool
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    @server.prompt
+    def broken() -> str:
+        """Fail, too."""
+        raise ValueError("no")
+
+    handler = Broken()
+    log = errors.logger("minimcp")
+    log.addHandler(handler)
+    try:
+        with minimcp.connect(server) as client:
+            assert client.call_tool("fail", raise_on_error=False).text == "no"
+            with pytest.raises(minimcp.InternalError):
+                client.get_prompt("broken")
+    finally:
+        log.removeHandler(handler)
+    assert "RuntimeError: the handler is broken" in capsys.readouterr().err
+
+
+def test_a_logger_is_guarded_once(capsys: pytest.CaptureFixture[str]) -> None:
+    log, handler = errors.logger("minimcp.tests.guarded"), Broken()
+    assert errors.logger("minimcp.tests.guarded") is log
+    log.addHandler(handler)
+    try:
+        log.error("said")
+    finally:
+        log.removeHandler(handler)
+    assert capsys.readouterr().err.count("Traceback") == 1
 
 
 def test_what_is_clean_is_logged_as_it_is_and_what_is_long_is_cut() -> None:

@@ -229,8 +229,9 @@ REFUSED: list[Any] = [
     (line(id=1, result=None, error=None), INVALID, 1, "response"),
     (line(result={}), INVALID, None, "response"),
     *(
-        (line(id=id, result={}), INVALID, 1 if type(id) is float and id == 1 else None, "response")
+        (line(id=id, result={}), INVALID, None, "response")
         for id in (*NO_IDS, "\ud800")
+        if id != 1.0
     ),
     *(
         (line(id=1, error=error), INVALID, 1, "response")
@@ -601,3 +602,22 @@ def test_the_kind_of_an_error_response(
             data,
             True,
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ('{"id": 3, "result": {}', [3]),
+        ("{'jsonrpc': '2.0', 'id': 3, 'result': {}}", [3]),
+        ("{'id': 3, 'error': {'id': 4}}", [3, 4]),
+        ("{'id': 3, 'method': 'm', 'result': {}}", []),
+        ("{'id': 3}", []),
+    ],
+)
+def test_the_ids_of_a_line_that_is_printed_instead_of_sent(text: str, ids: list[int]) -> None:
+    assert list(module.readable_ids(text.encode())) == ids
+
+
+@pytest.mark.parametrize("ending", [{"result": {}}, {"error": {"code": 1, "message": "x"}}])
+def test_an_integer_that_is_written_as_a_float_is_the_id_of_a_response(ending: Any) -> None:
+    assert decode(line(id=3.0, **ending)).id == 3

@@ -7,12 +7,15 @@ import gzip
 import io
 import logging
 import os
+import queue
 import select
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from logging.handlers import MemoryHandler, QueueListener
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Tuple
 
@@ -246,6 +249,39 @@ def test_stderr_and_handlers_of_logging_never_block(
     finally:
         logger.handlers, logger.propagate = [], True
     assert capfd.readouterr().err == "printed \\udcff\nlogged\n"
+
+
+def test_handlers_that_belong_to_no_logger_never_block_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A queue's listener and a buffer pass records to handlers that only they know."""
+    found = standard(monkeypatch)
+    inner = [logging.StreamHandler(found) for _ in range(3)]
+    listener = QueueListener(queue.Queue(), inner[0])
+    buffered = MemoryHandler(1, target=inner[1])
+    loose = logging.Logger("tests.loose")
+    loose.addHandler(inner[2])
+    with never_blocking("stderr"):
+        assert [each.stream for each in inner] == [sys.stderr] * 3 != [found] * 3
+        assert listener.handlers == (inner[0],) and buffered.target is inner[1]
+    assert [each.stream for each in inner] == [found] * 3
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1)])
+def test_its_descriptor_is_never_a_standard_one(closed: Tuple[int, ...]) -> None:
+    """A server looks at 0 and 1 later, and must find that they are closed."""
+    code = f"""
+import os, sys
+from minimcp.engine.output import Outlet
+for number in {closed}:
+    os.close(number)
+outlets = [Outlet(2), Outlet(2)]
+outlets[1].write(repr([each.own > 2 for each in outlets]).encode())
+"""
+    made = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, timeout=WAIT, check=True
+    )
+    assert made.stderr == b"[True, True]"
 
 
 def test_a_stream_that_was_replaced_meanwhile_is_left_alone(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from typing_extensions import Annotated, TypedDict
 
+import minimcp
 from minimcp import Server
 from minimcp.schema import kind_of
 from minimcp.schema.introspection import Scope
@@ -189,3 +190,17 @@ def test_references_of_a_wrapped_schema_still_lead_to_the_same_places() -> None:
         assert check({"result": fits})
     for wrong in (None, [1], [[1]]):
         assert not check({"result": wrong})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_wrapping_is_closed_like_every_other_object_of_a_strict_server(strict: bool) -> None:
+    server = Server("schemas", strict_schemas=strict)
+
+    def number() -> int:
+        """A number."""
+        raise NotImplementedError
+
+    server.add_tool(number)
+    with minimcp.connect(server, revision="2025-11-25") as client:
+        wrapped = client.list_tools()[0].output_schema
+    assert wrapped is not None and wrapped.get("additionalProperties", True) is not strict

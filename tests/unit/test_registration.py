@@ -56,6 +56,24 @@ class Searcher:
         return query
 
 
+class StaticSearcher:
+    @staticmethod
+    def __call__(query: str, limit: int = 10) -> str:
+        """Search without an object."""
+        return f"{query}, {limit}"
+
+
+class ClassSearcher:
+    @classmethod
+    def __call__(cls, query: str) -> str:
+        """Search with the class."""
+        return f"{query} in {cls.__name__}"
+
+
+class PartialSearcher(Searcher):
+    __call__ = functools.partialmethod(Searcher.method, index="books")  # type: ignore[assignment]
+
+
 def passing_on(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
@@ -166,6 +184,10 @@ CALLABLE: List[Tuple[Any, List[str], List[str], Dict[str, Any], str]] = [
     (Searcher(), ["query", "limit"], ["query"], {"query": "x"}, "x, 10"),
     (functools.partial(Searcher(), limit=3), ["query"], ["query"], {"query": "x"}, "x, 3"),
     (Searcher().__call__, ["query", "limit"], ["query"], {"query": "x"}, "x, 10"),
+    (StaticSearcher(), ["query", "limit"], ["query"], {"query": "x"}, "x, 10"),
+    (functools.partial(StaticSearcher(), limit=3), ["query"], ["query"], {"query": "x"}, "x, 3"),
+    (ClassSearcher(), ["query"], ["query"], {"query": "x"}, "x in ClassSearcher"),
+    (PartialSearcher(), ["query"], ["query"], {"query": "x"}, "x in books"),
     (Searcher().method, ["query", "index"], ["query"], {"query": "x"}, "x in all"),
     (Searcher().bound, ["query"], ["query"], {"query": "x"}, "x in books"),
     (Searcher.of_class, ["query"], ["query"], {"query": "x"}, "x in Searcher"),

@@ -175,7 +175,7 @@ def test_a_handshake_may_be_refused() -> None:
 def test_a_peer_that_takes_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     from minimcp.testing import scripted
 
-    monkeypatch.setattr(scripted, "STUCK_SECONDS", 0.01)
+    monkeypatch.setattr(scripted.ScriptedPeer, "stuck_seconds", 0.01)
 
     class Deaf:
         def open_pipe(self) -> Any:

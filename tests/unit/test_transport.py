@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -323,6 +324,17 @@ def test_a_trace_is_a_file_or_a_function_and_may_fail(caplog: pytest.LogCaptureF
     assert len([each for each in caplog.records if "trace= failed" in each.getMessage()]) == 1
     with pytest.raises(TypeError, match="trace is a text file or a callable, not int"):
         tracer(5)
+
+
+def test_a_trace_to_a_real_file_goes_past_its_buffer(tmp_path: Path) -> None:
+    """Behind what the program has written to it, and in its encoding."""
+    path = tmp_path / "trace"
+    with open(path, "w", encoding="latin-1", errors="backslashreplace") as file:
+        file.write("mine\n")
+        record = tracer(file)
+        assert record is not None
+        record("<--", "\xe9\u20ac\n".encode())
+        assert path.read_bytes() == b"mine\n<-- \xe9\\u20ac\\n\n"
 
 
 def test_where_no_descriptor_is_left_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,6 +201,41 @@ def test_an_input_schema_does_not_replace_validators(annotation: Any) -> None:
         server.add_tool(note, name="given", input_schema={})
 
 
+def odd(value: int) -> int:
+    if value % 2 == 0:
+        raise ValueError("must be odd")
+    return value
+
+
+@for_each(
+    ("annotation", "text", "said"),
+    [
+        (Annotated[int, Field(ge=1)], "0", "expected a number of at least 1, got the number 0"),
+        (Annotated[int, AfterValidator(odd)], "4", "must be odd"),
+        (Optional[Annotated[int, Field(ge=1)]], "0", "at least 1"),
+        (Annotated[List[int], Field(min_length=2)], "[1]", "at least 2"),
+        (Annotated[List[int], Field(min_length=2)], "many", "got the string 'many'"),
+        (Annotated[bool, AfterValidator(lambda value: odd(2 - value))], "false", "must be odd"),
+        (int, "many", "got the string 'many'"),
+    ],
+)
+def test_the_text_of_a_prompt_is_read_before_it_is_judged(
+    annotation: Any, text: str, said: str
+) -> None:
+    server = Server("prompts")
+
+    def ask(value: Any) -> str:
+        """Ask."""
+        return str(value)
+
+    ask.__annotations__["value"] = annotation
+    server.add_prompt(ask)
+    with minimcp.connect(server) as client:
+        with pytest.raises(minimcp.InvalidParams) as caught:
+            client.get_prompt("ask", {"value": text})
+        assert said in str(caught.value)
+
+
 def test_metadata_of_other_packages_says_nothing() -> None:
     class Option:
         """As of a command line."""

@@ -97,7 +97,7 @@ def runs(pid: int) -> bool:
     """Whether a process runs; one that has ended may wait to be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end while its file is read
         return False
 
 
