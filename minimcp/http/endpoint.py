@@ -384,6 +384,8 @@ class Endpoint(HttpService):
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
+        # Sessions of a store that this process keeps a copy of.
+        self.max_copies = options.max_sessions
         self.trace = trace
         # Why no handler may wait for the answer to a question; "" if it may.
         self.cannot_ask = ""
@@ -697,7 +699,7 @@ class Endpoint(HttpService):
     def keep(self, session: Session) -> None:
         """Have a session at hand that stands in a store; for so many others as may be, those that
         were used last."""
-        most, unused = self.options.max_sessions, list[Session]()
+        most, unused = self.max_copies, list[Session]()
         with self._changed:
             session.used_at = time.monotonic()
             self.sessions.pop(session.id, None)

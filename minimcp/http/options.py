@@ -28,8 +28,8 @@ class HttpOptions:
         sessions: Whether clients that send `initialize` get a session; without, each POST stands
             alone and no such client can be asked.
         session_ttl: Seconds after which a session ends that is not used.
-        max_sessions: Sessions that are open at once; those in a store that processes share count
-            while one has a copy.
+        max_sessions: Sessions that are open at once, in all processes that share a store together;
+            also the copies of them that one process keeps.
         max_connections: Connections of the bundled server that are open at once.
         body_bytes: Bytes of the longest body of a request.
         json_response: Answer every request with one JSON body; progress is dropped.

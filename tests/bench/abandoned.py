@@ -60,7 +60,9 @@ def main() -> None:
             with minimcp.connect(running.url) as client:
                 assert client.call_tool("add", {"a": 1, "b": 2}).value == 3
             slowest = max(slowest, time.perf_counter() - begun)
-        print(f"slowest of {OTHERS} other clients {slowest:.3f} s, {threading.active_count()} threads")
+        print(
+            f"slowest of {OTHERS} other clients {slowest:.3f} s, {threading.active_count()} threads"
+        )
     server.close()
 
 

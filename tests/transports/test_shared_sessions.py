@@ -683,7 +683,7 @@ def test_a_process_keeps_copies_of_so_many_sessions_alone(
 ) -> None:
     monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
     core = core_of(site.servers[0])
-    object.__setattr__(core, "options", HttpOptions(max_sessions=4))
+    core.max_copies = 4
     clients = [Shaken(core) for _ in range(10)]
     assert len(core.sessions) <= 4
     assert [client.request("ping").status for client in clients] == [200] * 10
@@ -695,7 +695,7 @@ def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(
     monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
     core, others, refresh = site.cores[0], [Shaken(site.cores[0])], SharedSession.refresh
     client = Shaken(core)
-    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+    core.max_copies = 1
 
     def refreshed(self: SharedSession, entry: Entry) -> None:
         if others:
@@ -711,7 +711,7 @@ def test_a_copy_that_a_request_has_found_is_not_dropped(
 ) -> None:
     core, end_here = site.cores[0], Endpoint.end_here
     client, held = Shaken(core), []
-    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+    core.max_copies = 1
     next(iter(core.sessions.values())).used_at -= 2
 
     def late(self: Endpoint, *arguments: Any) -> None:
@@ -741,7 +741,7 @@ def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
     stream = client.listen()
     stream.writer.wait_for(lambda: stream.writer.streamed)
     stream.writer.lose()
-    object.__setattr__(core, "options", HttpOptions(max_sessions=1))
+    core.max_copies = 1
     Shaken(core)
     dropped.set()
     stream.finished()
