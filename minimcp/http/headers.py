@@ -86,6 +86,7 @@ class Headers(Mapping[str, str]):
 
     @property
     def address(self) -> Optional[str]:
+        """The client's address without its port, or None if it is unknown."""
         return without_port(self.client)
 
     def all(self, name: str) -> list[str]:
