@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -71,6 +72,14 @@ def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
             return False
         pause.wait(_TICK)  # nobody sets it: there is nothing to be told by
     return True
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """Yield a port of 127.0.0.1 that refuses connections, and that no other process can get."""
+    with socket.socket() as bound:  # and never listening
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def open_descriptors() -> Dict[int, str]:

@@ -83,7 +83,13 @@ def _part(path: str) -> str:
 
 def _is_stdlib(name: str) -> bool:
     top = name.partition(".")[0]
-    if top in sys.builtin_module_names or top in {"_winapi", "annotationlib", "msvcrt", "winreg"}:
+    if top in sys.builtin_module_names or top in {
+        "_winapi",
+        "annotationlib",
+        "msvcrt",
+        "tomllib",
+        "winreg",
+    }:
         return True
     found = importlib.util.find_spec(top)
     origin = "" if found is None else found.origin or ""

@@ -23,7 +23,7 @@ import minimcp
 from minimcp import Server
 from minimcp.cli import main
 
-from .support import ROOT, WAIT, outlives_the_test
+from .support import ROOT, WAIT, outlives_the_test, refused_port
 
 DATABASE = sqlite3.connect(":memory:")
 
@@ -241,9 +241,8 @@ def a_broken_answer() -> None:
 
 
 def nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    minimcp.connect(f"http://127.0.0.1:{port}/mcp")
+    with refused_port() as port:
+        minimcp.connect(f"http://127.0.0.1:{port}/mcp")
 
 
 def to_http(change: Callable[[str], str]) -> Mistake:

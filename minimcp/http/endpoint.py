@@ -107,6 +107,9 @@ LOOK_SECONDS = 30.0
 # Of the memory that a body's values may take, for each byte that the longest body may have.
 MEMORY_PER_BYTE = 8
 
+# Accept headers that allow JSON and event streams.
+BOTH_FORMS = (True, True)
+
 # Bytes of memory of the shortest string.
 STRING_BYTES = 50
 
@@ -442,7 +445,13 @@ class Endpoint(HttpService):
                 405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None
             )
         kinds = wanted[method]
-        if kinds and not any(accepts(headers, kind) for kind in kinds):
+        if method == "POST":
+            # Read once for requests that repeat the same headers.
+            headers.cache["forms"] = accepted_forms(headers)
+            is_accepted = any(headers.cache["forms"])
+        else:
+            is_accepted = not kinds or accepts(headers, *kinds)
+        if not is_accepted:
             raise HttpError(406, f"the Accept header must allow {' or '.join(kinds)}")
         if method == "POST":
             self.check_body(headers)
@@ -575,7 +584,9 @@ class Endpoint(HttpService):
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
             raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        session = self._known_session(id, headers)
+        session = self.sessions.get(id) if self.shared is None else None
+        if session is None or session.principal != headers.principal:
+            session = self._known_session(id, headers)
         if session is None:
             named = _SESSION_ID.fullmatch(id)
             require(
@@ -611,8 +622,10 @@ class Endpoint(HttpService):
             HttpError: There is no such session.
         """
         # Some clients open a new session with the id of one that has ended. That id is ignored.
-        id = headers.get(SESSION_HEADER)
-        opens_new = opens and (id is None or self._known_session(id, headers) is None)
+        opens_new = False
+        if opens:
+            id = headers.get(SESSION_HEADER)
+            opens_new = id is None or self._known_session(id, headers) is None
         if self.options.sessions and not opens_new:
             session = self._session(headers)
             assert session.peer is not None
@@ -806,7 +819,7 @@ class Endpoint(HttpService):
         except HttpError as error:
             if isinstance(message, Request):
                 self.requests.refused(message, error)
-            if error.status == 200 and streams and not accepted_forms(headers)[0]:
+            if error.status == 200 and streams and not headers.cache["forms"][0]:
                 writer.begin(200, STREAM_HEADERS)
                 writer.write(format_event(error.response().body))
                 writer.end()
@@ -829,10 +842,13 @@ class Endpoint(HttpService):
         assert peer is not None and route is not None
         listens = message.method == LISTEN
         streams = streams and (listens or not self.options.json_response)
-        check_form(headers, streams, listens, message.id)
+        forms = headers.cache["forms"]
+        if forms != BOTH_FORMS or (listens and not streams):
+            check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
-        response.choose_form(headers)
+        if forms != BOTH_FORMS:
+            response.choose_form(forms)
         try:
             try:
                 if listens and not streams:
@@ -879,9 +895,11 @@ class Endpoint(HttpService):
             writer.send(202, [], b"")
             return
         streams = streams and not self.options.json_response
-        check_form(headers, streams)
+        forms = headers.cache["forms"]
+        check_form(forms, streams)
         response = self._open_response(session, revision, writer, streams)
-        response.choose_form(headers)
+        if forms != BOTH_FORMS:
+            response.choose_form(forms)
         refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
         batch = Batch(response, refused, requests)
 
@@ -1229,12 +1247,12 @@ def _memory_of(text: bytes, limit: float) -> int:
 
 
 def check_form(
-    headers: Headers, streams: bool, listens: bool = False, id: Optional[Id] = None
+    forms: tuple[bool, bool], streams: bool, listens: bool = False, id: Optional[Id] = None
 ) -> None:
     """Check that the response to a POST can take a form that the request accepts.
 
     Args:
-        headers: The headers of the request.
+        forms: What the request accepts, as `accepted_forms` returns it.
         streams: Whether the response may be an event stream.
         listens: Whether it must be one.
         id: The id of the request, for the error; None without one.
@@ -1242,7 +1260,7 @@ def check_form(
     Raises:
         HttpError: It cannot (406).
     """
-    may_be_json, may_be_stream = accepted_forms(headers)
+    may_be_json, may_be_stream = forms
     if (listens and not may_be_stream) or not (may_be_json or streams):
         missing = MEDIA_TYPE if listens else JSON_TYPE
         raise HttpError(406, f"the Accept header must allow {missing} for this request", id=id)

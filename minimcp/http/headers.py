@@ -47,13 +47,14 @@ class Headers(Mapping[str, str]):
     out, for when a client sends the same again: never anything about Content-Length. ``auth`` is
     what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
     who sends them, one text for each user of each client. Both are None where nobody asks.
-    ``address`` is where a request came from; None if it is not known. ``names`` are those by which
-    the client is counted, without its session (`Shares.names_of`).
+    ``client`` is the peer's address and port, and ``address`` the address alone; None if it is not
+    known. ``names`` are those by which the client is counted, without its session
+    (`Shares.names_of`).
     """
 
     auth: Any = None
     principal: Optional[str] = None
-    address: Optional[str] = None
+    client: Optional[str] = None
     names: tuple[Name, ...] = ()
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
@@ -84,9 +85,14 @@ class Headers(Mapping[str, str]):
             {name: each for name, each in self.lists.items() if name != "authorization"}, {}
         )
         shown.auth, shown.principal = self.auth, self.principal
-        shown.address = self.address
         shown.names = self.names
+        shown.client = self.client
         return shown
+
+    @property
+    def address(self) -> Optional[str]:
+        """The client's address without its port, or None if it is unknown."""
+        return without_port(self.client)
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, in order."""
@@ -124,7 +130,7 @@ class HttpRequest:
     ) -> None:
         self.method, self.path, self.body, self.client = method, path, body, client
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
-        self.headers.address = without_port(client)
+        self.headers.client = client
 
 
 def without_port(client: Optional[str]) -> Optional[str]:
@@ -322,11 +328,7 @@ def accepts(headers: Headers, kind: str) -> bool:
 
 def accepted_forms(headers: Headers) -> tuple[bool, bool]:
     """Return whether the response to a POST may be JSON, and whether it may be an event stream."""
-    forms: Optional[tuple[bool, bool]] = headers.cache.get("forms")
-    if forms is None:
-        forms = accepts(headers, JSON_TYPE), accepts(headers, MEDIA_TYPE)
-        headers.cache["forms"] = forms
-    return forms
+    return accepts(headers, JSON_TYPE), accepts(headers, MEDIA_TYPE)
 
 
 # ------------------------------------------------------------ hosts and origins

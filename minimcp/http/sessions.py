@@ -36,7 +36,7 @@ from ..protocol.lifecycle import Peer
 from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
-from .headers import JSON_TYPE, Headers, ResponseWriter, accepted_forms
+from .headers import JSON_TYPE, ResponseWriter
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint
@@ -268,9 +268,13 @@ class ResponseSink(Sink):
             SimpleQueue[None]
         ] = []  # one of each thread that waits; a Condition takes 1 kB a stream
 
-    def choose_form(self, headers: Headers) -> None:
-        """Be a JSON body or an event stream, if the request accepts only one of them."""
-        may_be_json, may_be_stream = accepted_forms(headers)
+    def choose_form(self, forms: tuple[bool, bool]) -> None:
+        """Be a JSON body or an event stream, if the request accepts only one of them.
+
+        Args:
+            forms: As `accepted_forms` returns them.
+        """
+        may_be_json, may_be_stream = forms
         if not may_be_stream and self.streaming is None:
             self.streaming = False
             self._only_json = True

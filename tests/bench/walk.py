@@ -23,7 +23,7 @@ from minimcp import Server, connect
 from ..support import ROOT
 
 PACKAGE = str(ROOT / "minimcp")
-BOUNDS = {"stdio server": 36, "stdio client": 50, "HTTP server": 61}
+BOUNDS = {"stdio server": 41, "stdio client": 54, "HTTP server": 64}
 ERAS = ("2025-11-25", "2026-07-28")
 TIMES = 5
 """How often each is walked; the shortest way counts: on a busy machine a thread that comes late is

@@ -45,7 +45,7 @@ def banner(t: Trial) -> None:
 @case("K03")
 def other_ids(t: Trial) -> None:
     for client in clients(t):
-        for tool in ("unknown-ids", "id-types", "float-id"):
+        for tool in ("unknown-ids", "id-types"):
             reply = client.call(tool, text="yours")
             t.expect(
                 reply.text == "yours", f"{tool}: {reply.text or reply.error}: {reply.message}"[:120]

@@ -74,7 +74,7 @@ def first(data: bytes) -> Tool:
 
 
 def strange(id: Any) -> Tuple[Any, ...]:
-    return id + 1000, "nobody", str(id) if isinstance(id, int) else 1, id + 1
+    return id + 1000, "nobody", f"{id}x" if isinstance(id, int) else 1, id + 1
 
 
 def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:

@@ -25,6 +25,7 @@ ENDINGS = {  # what an ending is judged by
     "lost": "loss",
     "failed": "loss",
     "killed": "kill",
+    "torn": "tear",
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
@@ -176,6 +177,11 @@ class AnyLine(Story):
         return bool(self.all(call, "fault")) or self.happened(
             len(self.events), "fault", {"replace", "finish"}, set()
         )
+
+    def _by_tear(self, call: str, place: int, begun: Event) -> str:
+        """Half a line of which the id can be read ends the call that it answers at once."""
+        torn = self.happened(place, "fault", {"half"}, self.connections(call))
+        return "" if torn else "no line of its connection was cut in half"
 
     def _by_timeout(self, call: str, place: int, begun: Event) -> str:
         took = self.events[place].at - begun.at

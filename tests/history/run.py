@@ -245,6 +245,7 @@ ENDS = {
     minimcp.Cancelled: "cancelled",
     minimcp.ConnectionLost: "lost",
     minimcp.ConnectionFailed: "failed",
+    minimcp.ProtocolViolation: "torn",
 }
 
 

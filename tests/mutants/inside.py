@@ -419,7 +419,7 @@ def heads(data: bytes) -> None:
         with suppress(HttpError):
             HostPolicy().check(head.headers)
         (
-            accepts(head.headers, "application/json", "text/event-stream"),
+            accepts(head.headers, "application/json"),
             is_json(head.headers.get("content-type")),
         )
         for value in (each for name in head.headers for each in head.headers.all(name)):

@@ -262,7 +262,8 @@ class Lines:
         extra = [one for one in verdict.extra if one not in self.open]
         if verdict.lost or extra:
             return f"unanswered: {verdict.lost[:3]}, unexpected: {extra[:3]}"
-        return f"{verdict.silent} lines {SILENT}" if verdict.silent else None
+        # Lines that look like a response are not answered, even if they are not JSON.
+        return None
 
     def memory(self) -> float:
         return sum(server.memory() for server in self.servers.values())

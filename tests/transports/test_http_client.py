@@ -15,7 +15,7 @@ import zlib
 from concurrent.futures import as_completed
 from itertools import count
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import requests
@@ -31,7 +31,7 @@ from minimcp.protocol.messages import Json
 
 from ..answering import Answering, result
 from ..scripted import Task
-from ..support import WAIT, MovedTime, eventually
+from ..support import WAIT, MovedTime, eventually, refused_port
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
 
@@ -1132,13 +1132,18 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture
+def refused() -> Iterator[int]:
+    with refused_port() as port:
+        yield port
+
+
 @pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("names, given, source", PROXY_SETTINGS)
 def test_a_failure_behind_a_proxy_names_the_proxy_and_its_setting(
-    names: List[str], given: bool, source: str, monkeypatch: pytest.MonkeyPatch
+    names: List[str], given: bool, source: str, refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        dead = f"http://user:secret@127.0.0.1:{listener.getsockname()[1]}"
+    dead = f"http://user:secret@127.0.0.1:{refused}"
     said: Any = {
         "refuses": lambda heard, wire: wire.whole(403, b"<html>Denied", "text/html"),
         "is broken": lambda heard, wire: wire.whole(502, b"Bad gateway", "text/plain"),
@@ -1201,12 +1206,13 @@ def test_a_bundle_of_the_environment_is_named(
                 connect(peer)
 
 
-def test_nobody_is_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    words = rf"^connect took the target for a URL: POST http://127.0.0.1:{port}/: no connection: .*refused"
+def test_nobody_is_there(refused: int) -> None:
+    words = (
+        rf"^connect took the target for a URL: POST http://127.0.0.1:{refused}/: "
+        r"no connection: .*refused"
+    )
     with pytest.raises(minimcp.ConnectionFailed, match=words):
-        minimcp.connect(f"http://127.0.0.1:{port}/?token=secret")
+        minimcp.connect(f"http://127.0.0.1:{refused}/?token=secret")
     with pytest.raises(minimcp.ConnectionFailed, match="no connection: .*gaierror|Name or service"):
         minimcp.connect("http://no-such-host.invalid/")
 

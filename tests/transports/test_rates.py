@@ -19,7 +19,7 @@ from minimcp import Bearer, Context, HttpOptions, Limits, Server, StdioServer, T
 from minimcp.engine.rates import MAX_CLIENTS
 from minimcp.engine.store import StoreUnavailable
 from minimcp.errors import Busy
-from minimcp.http.headers import HttpRequest, without_port
+from minimcp.http.headers import HttpRequest
 
 from ..answering import R2, R4, R5, REVISIONS
 from ..support import ROOT, WAIT
@@ -85,7 +85,7 @@ def code_of(answer: Dict[str, Any]) -> Any:
 
 
 def from_address(request: HttpRequest, address: Optional[str]) -> HttpRequest:
-    request.headers.address = without_port(address)
+    request.headers.client = address
     return request
 
 

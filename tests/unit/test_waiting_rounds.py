@@ -333,6 +333,8 @@ def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call()
         result = round_of(again(result, {"action": "accept", "content": {"n": 3}}), 4)
         said, call_id, runs = result["content"][0]["text"].rsplit(maxsplit=2)
         assert said == "[1, 2, 3]" and runs == "3" and once.steps == ["a", "b", "c"]
+        # A run that gave way ends on its own thread.
+        assert eventually(lambda: [one[0] for one in once.seen].count(call_id) == 3)
         own = sorted(one[1:] for one in once.seen if one[0] == call_id)
         assert own == [(1, 2), (2, 4), (3, 6)], "each run knows the request that it answers"
         told = [

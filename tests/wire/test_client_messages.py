@@ -93,7 +93,7 @@ def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, rev
 # ---------------------------------------------------------------- K04: answers of the wrong shape
 
 WRONG = (
-    "float-id", "invalid-utf8-reply",
+    "invalid-utf8-reply",
     "error-not-object", "error-null", "error-without-code", "error-code-text", "error-without-message",
     "result-text", "both", "neither", "no-jsonrpc", "jsonrpc-1", "duplicate-member", "deep-reply",
 )  # fmt: skip
@@ -108,6 +108,10 @@ MALFORMED = (
 def test_k04_an_answer_of_the_wrong_shape_is_a_violation_at_once(talking_both: Both) -> None:
     ends = {mode: end_of(talking_both[1], mode) for mode in WRONG}
     assert ends == dict.fromkeys(WRONG, "ProtocolViolation")
+
+
+def test_k04_an_id_is_the_same_number_however_it_is_written(talking_both: Both) -> None:
+    assert end_of(talking_both[1], "float-id") == "not yours"
 
 
 @pytest.mark.requirement("BASE-07", "TOOL-17")

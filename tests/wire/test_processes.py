@@ -101,6 +101,15 @@ def runs(pid: int) -> bool:
         return False
 
 
+def _state_of(pid: int) -> str:
+    """The state and the signal masks of a process, for the message of a test that fails."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+    return ", ".join(each for each in lines if each.startswith(("State", "Sig", "PPid")))
+
+
 transports = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 ENDINGS = {
@@ -149,7 +158,7 @@ def test_a_child_ends_and_the_server_goes_on(
             )
             if number is not None:
                 os.kill(pid, number)
-                assert eventually(lambda pid=pid: not runs(pid))
+                assert eventually(lambda pid=pid: not runs(pid)), f"{path.name}: {_state_of(pid)}"
             found[way, ending] = served.call("end", pid=pid)
             wanted[way, ending] = expected(way, ending)
             served.lives()
