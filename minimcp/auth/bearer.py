@@ -353,9 +353,8 @@ class Bearer:
         except WrongType as error:
             raise self._refusal(401, str(error), "invalid_token") from None
         except IssuerUnavailable:  # logged by the one request that has asked the issuer
-            again = (("Retry-After", str(RETRY_SECONDS)),)
-            told = "tokens cannot be verified now: try again"
-            raise HttpError(503, told, again, code=INTERNAL_ERROR) from None
+            reason = "tokens cannot be verified now: try again"
+            raise HttpError(503, reason, code=INTERNAL_ERROR) from None
         except Exception as error:
             told = describe(error).replace(token, "<token>")
             log.error("a token cannot be verified: %s: %s", type(error).__name__, told)

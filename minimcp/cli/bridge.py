@@ -824,9 +824,10 @@ class Bridge(Registry):
                 f"a client describes itself in at most {OPENING_BYTES} bytes of memory"
             )
         with self.links_lock:
-            idle = [name for name, link in self.links.items() if link.is_idle()]
-            if key not in self.links and len(self.links) >= MOST_LINKS and idle:
-                self.links.pop(idle[0]).end_soon()  # the oldest one
+            if key not in self.links and len(self.links) >= MOST_LINKS:
+                idle = [name for name, link in self.links.items() if link.is_idle()]
+                if idle:
+                    self.links.pop(idle[0]).end_soon()  # the oldest one
             if key not in self.links and len(self.links) >= MOST_LINKS:
                 raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
             if key not in self.links or self.links[key].closed:

@@ -61,11 +61,11 @@ from ..types.meta import trace_context
 from .limits import BoundedQueue, Limits
 from .pool import Job, Pool, this_thread, waiting
 from .rates import NotificationRate, Rate
-from .shares import Place, ShareExceeded
 from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
     from .batch import Batch
+    from .shares import Place
 
 log = logger("minimcp.requests")
 
@@ -969,23 +969,26 @@ class IncomingRequest(CancelToken):
 
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
-    ) -> Place:
+    ) -> Optional[Place]:
         """Count one unit of a resource among those of the client; arguments as `Shares.admit`.
 
-        Over stdio nothing is counted.
+        Over stdio nothing is counted, and None is returned.
 
         Raises:
             ShareExceeded: The client has too many. The response has status 429.
         """
-        shares, session = self.server.shares, self.sink.origin
-        names = getattr(self.headers, "names", ())
+        names = getattr(self.headers, "names", None)
+        if names is None:
+            return None
+        shares = self.server.shares
+        session = self.sink.origin
         if isinstance(session, str):
             names = (*names, *shares.names_of(None, session, None))
         try:
             place: Place = shares.admit(kind, most, names, close_idle)
             return place
-        except ShareExceeded as error:
-            self.retry_after = error.retry_after
+        except InternalError as error:  # a ShareExceeded
+            self.retry_after = getattr(error, "retry_after", None)
             raise
 
     # ------------------------------------------------------------ running
@@ -1008,6 +1011,9 @@ class IncomingRequest(CancelToken):
         this_thread.request = outer
         if result is not LATER:
             self.finished = True
+            if self.place is not None:
+                # Before the response, which may bring the client's next request.
+                self.place.leave()
             latest = self.latest
             self.latest = None
             if latest is None or not latest.answer(result, not self.route.immediate):

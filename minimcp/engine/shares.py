@@ -85,10 +85,6 @@ class Shares:
         self._trusted = [read_network(each) for each in trusted_proxies]
         # The counted form of each address; None if the share does not apply to it.
         self._addresses: dict[str, Optional[str]] = {}
-        self.renew_in_fork()
-
-    def renew_in_fork(self) -> None:
-        """Begin without clients: they are the parent's."""
         self._lock = threading.RLock()
         # The places of each kind that a client occupies, oldest first.
         self._places: dict[tuple[str, Name], dict[Place, None]] = {}

@@ -73,7 +73,6 @@ from .options import HttpOptions
 from .sessions import (
     BEGIN_SECONDS,
     GONE,
-    RETRY_SECONDS,
     STATUS,
     STREAM_HEADERS,
     EventStore,
@@ -165,7 +164,7 @@ class HttpService:
                 raise
             headers.cache[self] = asked
         if self.closing:
-            raise HttpError(503, "the server is closing", (("Retry-After", str(RETRY_SECONDS)),))
+            raise HttpError(503, "the server is closing")
 
     def is_health(self, request: HttpRequest) -> bool:
         """Whether somebody asks only whether requests are taken, by whatever name it knows the
@@ -252,10 +251,8 @@ class HttpService:
         except Exception as error:
             if isinstance(error, StoreUnavailable):
                 log.warning("a request is refused: %s", error)
-                again = (("Retry-After", str(RETRY_SECONDS)),)
-                error = HttpError(
-                    503, "sessions cannot be read now: try again", again, code=errors.INTERNAL_ERROR
-                )
+                reason = "sessions cannot be read now: try again"
+                error = HttpError(503, reason, code=errors.INTERNAL_ERROR)
             elif isinstance(error, ShareExceeded):
                 error = rejected(error)
             elif not isinstance(error, HttpError):

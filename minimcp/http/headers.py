@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 from ..engine.rates import whole_seconds
 from ..engine.requests import CancelToken
-from ..engine.shares import Name, ShareExceeded
+from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
 from ..protocol.sse import MEDIA_TYPE
@@ -160,7 +160,7 @@ class HttpError(Exception):
     Args:
         status: Of the response.
         message: One sentence, which names the setting to change where there is one.
-        headers: To send along.
+        headers: To send along. With status 503 ``Retry-After`` is added, if it is not among them.
         code: Of the error in the body; None sends the words alone: nothing of the protocol is
             there.
         id: Of the request; None where it is not known.
@@ -178,7 +178,11 @@ class HttpError(Exception):
         data: Json = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.headers = status, message, headers
+        if status == 503 and "Retry-After" not in dict(headers):
+            headers = (*headers, ("Retry-After", str(RETRY_SECONDS)))
+        self.status = status
+        self.message = message
+        self.headers = headers
         self.code, self.id, self.data = code, id, data
 
     def response(self) -> HttpResponse:

@@ -22,7 +22,6 @@ from typing import (
 
 from ..engine.limits import Limits
 from ..engine.requests import IncomingRequest, OnEnd, Route
-from ..engine.shares import Shares
 from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
@@ -38,6 +37,7 @@ from .options import check_options, name_of, required, where
 from .processes import Processes
 
 if TYPE_CHECKING:
+    from ..engine.shares import Shares
     from .input_rounds import States
 
 log = logger("minimcp.registered")
@@ -104,8 +104,7 @@ class ServerConfig:
     read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        # What each client occupies of the limits over HTTP.
-        self.shares = Shares(self.limits, self.auth, self.trusted_proxies)
+        self._shares: Optional[Shares] = None
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
@@ -114,6 +113,19 @@ class ServerConfig:
             True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}',
             False: "}",
         }
+
+    @property
+    def shares(self) -> Shares:
+        """What each client occupies of the limits over HTTP."""
+        if self._shares is None:
+            from ..engine.shares import Shares
+
+            self._shares = Shares(self.limits, self.auth, self.trusted_proxies)
+        return self._shares
+
+    def renew_shares(self) -> None:
+        """Begin without clients in a forked process."""
+        self._shares = None
 
     def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""

@@ -266,7 +266,7 @@ class Server:
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._config.waiting = WaitingHandlers()
-        self._config.shares.renew_in_fork()
+        self._config.renew_shares()
         self._runs: list[Run] = []
 
     @classmethod

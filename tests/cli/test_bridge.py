@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import Semaphore
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
+import requests
 
 from minimcp import (
     Bearer,
@@ -41,7 +44,7 @@ from ..answering import initialized, result
 from ..listening import Host
 from ..support import ROOT, WAIT, children_of, eventually
 from ..web import DONE, INITIALIZED, Heard, Peer, Wire
-from ..wire.messages import ABSENT, CLIENT_KEY, hello, modern
+from ..wire.messages import ABSENT, CLIENT_KEY, hello, modern, request
 from .conftest import Done, command_line, run_process
 
 NAMES = [each.name for each in REVISIONS]
@@ -311,6 +314,77 @@ def test_a_question_that_belongs_to_no_call() -> None:
 
 
 # ------------------------------------------------------------ processes
+
+
+def test_idle_servers_of_clients_without_sessions_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minimcp.cli.bridge.MOST_LINKS", 3)
+    behind = Behind(OLD)
+
+    def calls(url: str, name: str, revision: str = NEW) -> None:
+        info = {"name": name, "version": "1"}
+        with connect(url, revision=revision, client_info=info, timeout=WAIT) as client:
+            assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+    with front(behind.server, "http") as url:
+        busy = connect(url, revision=NEW, client_info={"name": "busy", "version": "1"})
+        with busy, ThreadPoolExecutor(1) as pool:
+            token = CancelToken()
+            slow = pool.submit(busy.call_tool, "slow", cancel=token)
+            assert behind.begun.wait(WAIT)
+            for number in range(5):
+                calls(url, f"client {number}")
+            calls(url, "with a session", OLD)
+            assert not behind.ended.is_set(), "a call that is running keeps its server"
+            token.cancel()
+            assert isinstance(slow.exception(WAIT), Cancelled)
+    behind.server.close()
+
+
+def test_one_client_without_a_session_has_its_share_of_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minimcp.cli.bridge.MOST_LINKS", 8)
+    behind, begun = Behind(OLD), Semaphore(0)
+    behind.server.middleware(lambda ctx, call_next: (begun.release(), call_next())[1])
+    principals = {"ada": {"sub": "ada", "aud": "t"}, "bob": {"sub": "bob", "aud": "t"}}
+    server = Server("front", auth=Bearer(principals.get, audience="t"))
+    bridge = Bridge(server, Target("the server behind", behind.server, False))
+    with server.start_http() as running, ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(3))
+        token = CancelToken()
+
+        def client(name: str, principal: str) -> Client:
+            info = {"name": name, "version": "1"}
+            return stack.enter_context(
+                connect(running.url, revision=NEW, client_info=info, auth=principal, timeout=WAIT)
+            )
+
+        slow = []
+        for name in ("one", "two"):
+            slow.append(pool.submit(client(name, "ada").call_tool, "slow", cancel=token))
+            assert begun.acquire(timeout=WAIT)
+        response = requests.post(
+            running.url,
+            json=request(1, "server/discover", modern()),
+            headers={
+                "Accept": "application/json, text/event-stream",
+                "Authorization": "Bearer ada",
+                "MCP-Protocol-Version": NEW,
+                "Mcp-Method": "server/discover",
+            },
+            timeout=WAIT,
+        )
+        assert response.status_code == 429 and response.headers["Retry-After"] == "1"
+        message = response.json()["error"]["message"]
+        assert "share of processes: 2 of 8 (Limits.client_share)" in message
+        assert client("four", "bob").call_tool("add", {"a": 1, "b": 2}).text == "3"
+        token.cancel()
+        assert all(isinstance(each.exception(WAIT), Cancelled) for each in slow)
+    server.close()
+    bridge.end()
+    behind.server.close()
 
 
 @pytest.fixture

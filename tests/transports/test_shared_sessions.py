@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -687,6 +688,21 @@ def test_a_process_keeps_copies_of_so_many_sessions_alone(
     clients = [Shaken(core) for _ in range(10)]
     assert len(core.sessions) <= 4
     assert [client.request("ping").status for client in clients] == [200] * 10
+
+
+def test_all_processes_together_open_max_sessions(site: Site) -> None:
+    limited = site.add()
+    limited.options = replace(limited.options, max_sessions=4)
+    for core in site.cores[:4]:
+        Shaken(core)
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    refused = serve(limited, post(message("initialize", params)))
+    assert is_refused(refused) and "max_sessions" in refused.json["error"]["message"]
+    assert len(limited.sessions) == 1, "the rejected one is not kept"
 
 
 def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from minimcp import Bearer, Context, HttpOptions, Limits, Server
+from minimcp import Bearer, Context, HttpOptions, Limits, Server, Tasks
 from minimcp.engine import shares as counting
 from minimcp.errors import ConnectionLost
 from minimcp.http import endpoint as endpoints, server as http_server, sessions
@@ -253,6 +253,35 @@ def test_a_client_of_http_and_sse_has_a_share_too(stages: Any) -> None:
     old.writer.lose()
 
 
+# ------------------------------------------------------------ tasks
+
+
+def test_one_principal_runs_its_share_of_tasks() -> None:
+    go = threading.Event()
+    server = Server("jobs", auth=bearer(), extensions=[Tasks(max_tasks=8)])
+
+    @server.tool(task="required")
+    def hold() -> str:
+        """Wait."""
+        assert go.wait(WAIT)
+        return "held"
+
+    core = core_of(server)
+
+    def begin(token: str) -> Any:
+        params = {"name": "hold", "arguments": {}}
+        able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        return serve(core, alone("tools/call", params, with_token(token), capabilities=able))
+
+    assert [begin(token).status for token in ("ada-1", "ada-2", "bob-1")] == [200] * 3
+    refused = begin("ada-3")
+    assert is_rejected(refused.status, refused.headers, refused.body, "running tasks")
+    assert begin("bob-2").status == 200
+    go.set()
+    assert eventually(lambda: begin("ada-4").status == 200), "a task that ended counts no longer"
+    server.close()
+
+
 # ------------------------------------------------------------ sessions
 
 
@@ -321,9 +350,10 @@ def test_streams_of_sessions_count_for_their_principal(stages: Any) -> None:
         with ExitStack() as stack:
             streams = [stack.enter_context(each.stream()) for each in (other, *clients)]
             assert {stream.head()[0] for stream in streams} == {200}
-            assert streams[1].rest().endswith(b"0\r\n\r\n"), "the oldest one of ada ends"
+            streams[1].until(b"0\r\n\r\n")  # the oldest one of ada ends
             again = stack.enter_context(clients[0].stream())
-            assert again.head()[0] == 200 and streams[2].rest().endswith(b"0\r\n\r\n")
+            assert again.head()[0] == 200
+            streams[2].until(b"0\r\n\r\n")
             assert all(each.adds() for each in (other, *clients))
 
 
@@ -536,7 +566,7 @@ def test_a_question_that_a_client_can_fetch_waits(
     monkeypatch.setattr(
         sessions.ResponseSink, "_end_unseen", lambda self: (end(self), checked.set())
     )
-    stage = stages()
+    stage = stages(limits=Limits(drain_grace=0.1))
     with stage.server.start_http() as running:
         client = Session(running, elicitation={})
         peer = client.call("ask")
