@@ -630,6 +630,10 @@ class Connection(Sink, Pinged):
             meant = self.calls.meant_by(frame)
         if meant is not None and self.calls.settle(meant.id, violation):
             return
+        if broken.code == PARSE_ERROR:
+            # A line that is not JSON and ends no call is not a response, even if it looks like one.
+            # An id in it may be the id of a request that runs, so the error does not repeat it.
+            broken = InvalidMessage(PARSE_ERROR, broken.reason)
         if broken.kind in _UNANSWERED:
             return
         is_request = (

@@ -351,10 +351,14 @@ def _unreadable(line: bytes, reason: str) -> InvalidMessage:
     """Describe a line that is not JSON. A response has its id, so that the call that it answers can
     end; a request is answered without one."""
     seems = diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
-    if seems.kind != "response":
+    if seems.kind != "response" or _HUGE_ID.match(line):
         return InvalidMessage(PARSE_ERROR, reason)
     return seems._replace(code=PARSE_ERROR)
 
+
+# An id of so many digits is not the id of any call. Python 3.11 and later do not read integers of
+# more than 4,300 digits; earlier versions do, and find that no call has this id.
+_HUGE_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*-?\d{20,}\s*[,}]')
 
 # A program that prints a dict instead of JSON writes single quotes.
 _ANY_ID = re.compile(rf'["\']id["\']\s*:\s*(-?\d{{1,19}}(?![\w.])|"(?:[^"\\]|\\.){{0,{MAX_ID}}}")')

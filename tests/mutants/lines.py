@@ -124,7 +124,9 @@ def expected(line: bytes) -> Expected:
             return one_of(NOTHING, REFUSED, *either)
         if odd:
             return one_of(*either, vital=True)
-        wrong = not isinstance(method, str) or not isinstance(message.get("params", {}), dict)
+        # null stands for absent params
+        params = {} if message.get("params") is None else message["params"]
+        wrong = not isinstance(method, str) or not isinstance(params, dict)
         return one_of(*(either[1:] if wrong else either), vital=True)
     if isinstance(method, str) and "id" not in message:
         return one_of(NOTHING, REFUSED, *((UNREAD, WRONG) if odd else ()))
@@ -262,8 +264,7 @@ class Lines:
         extra = [one for one in verdict.extra if one not in self.open]
         if verdict.lost or extra:
             return f"unanswered: {verdict.lost[:3]}, unexpected: {extra[:3]}"
-        # Lines that look like a response are not answered, even if they are not JSON.
-        return None
+        return f"{verdict.silent} lines {SILENT}" if verdict.silent else None
 
     def memory(self) -> float:
         return sum(server.memory() for server in self.servers.values())

@@ -621,3 +621,14 @@ def test_the_ids_of_a_line_that_is_printed_instead_of_sent(text: str, ids: list[
 @pytest.mark.parametrize("ending", [{"result": {}}, {"error": {"code": 1, "message": "x"}}])
 def test_an_integer_that_is_written_as_a_float_is_the_id_of_a_response(ending: Any) -> None:
     assert decode(line(id=3.0, **ending)).id == 3
+
+
+@for_each(
+    ("id", "found"),
+    [("7", ("response", 7)), ("9" * 5000, ("unknown", None)), ("", ("response", None))],
+)
+def test_a_broken_response_with_an_id_of_many_digits_is_nobodys(id: str, found: Any) -> None:
+    member = f'"id":{id},' if id else ""
+    broken = decode(f'{{"jsonrpc":"2.0",{member}"result":{{"a":NaN}}}}'.encode())
+    assert isinstance(broken, InvalidMessage) and broken.code == PARSE
+    assert (broken.kind, broken.id) == found

@@ -20,6 +20,7 @@ NO_JSON = [
     b"\x00" + PING + b"}", b'{"jsonrpc":"2.0"\x00}', b"\xef\xbb\xbf{}", b"\x1f\x8b\x08\x00", b"Content-Length: 2",
     PING + b"} " + PING + b"}", PING.replace(b"1,", b"01,") + b"}", PING.replace(b"ping", b"pi\x01ng") + b"}",
     PING.replace(b"ping", b"pi\\xng") + b"}", PING.replace(b"ping", b"p\xffing") + b"}", b"\xff", b"\xc3",
+    b'{"jsonrpc": "2.0", "id": "m26", "result": {Uroots": []}}', b'{"jsonrpc":"2.0","id":1,"error":"error":{}}',
     b"\xfe\xff\x00{", PING.replace(b"1,", b'"\xc0\xaf",') + b"}", b"[" * 100_000, b'{"a":' * 100_000,
 ]  # fmt: skip
 
