@@ -24,6 +24,7 @@ INITIALIZE = (
     '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
     '"capabilities":{"elicitation":{}},"clientInfo":{"name":"leaver","version":"1"}}}'
 )
+INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}'
 CALL = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask","arguments":{}}}'
 
 
@@ -50,6 +51,8 @@ def main() -> None:
         with post(running.port, INITIALIZE) as sock:
             lines = sock.recv(65536).decode().split("\r\n")
         id = next(each for each in lines if each.lower().startswith(SESSION_HEADER.lower()))
+        with post(running.port, INITIALIZED, id + "\r\n") as sock:
+            assert sock.recv(65536).startswith(b"HTTP/1.1 202 ")
         begun = time.perf_counter()
         for number in range(CALLS):
             post(running.port, CALL % number, id + "\r\n").close()
