@@ -1093,7 +1093,7 @@ class Endpoint(HttpService):
                     stream = ResponseSink(self, session, peer.revision, None)
                     stream.name = name
                 elif stream is session.unsolicited and isinstance(session, SharedSession):
-                    session.shared.take_stream(session, writer, session.position())
+                    session.shared.take_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
                 if is_unsolicited:
                     place = self._admit_stream(stream, names)

@@ -272,6 +272,8 @@ class SharedSession(Session):
         principal: Optional[str],
     ) -> None:
         super().__init__(make_role, end, principal)
+        role: Any = self.role  # of a server
+        role.is_shared = True
         self.shared = shared
         ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
@@ -431,8 +433,8 @@ class SharedSession(Session):
 
     def position(self) -> int:
         """As `Session.position`."""
-        heard: int = self.shared.processes.heard
-        return heard
+        reached = None if self.peer is None else self.shared.subscriptions.reached(self.peer)
+        return self.told if reached is None else reached
 
     # ------------------------------------------------------------ messages
 
@@ -609,21 +611,46 @@ class SharedSessions:
         Raises:
             StoreUnavailable: The store is away.
         """
+        peer = session.peer
+        assert peer is not None
+        newest = self.processes.newest()
         with session.saving:  # the connection before may leave at this moment
-            before, session.holder, session.connection = session.holder, self.processes.id, writer
-            missed, session.told = session.told if told is None else told, self.processes.heard
-            session.save()
+            self._pause(session)
+            before = session.holder
+            session.holder = self.processes.id
+            session.connection = writer
+            begin = session.told if told is None else told
+            until, unsent = self.subscriptions.resume(peer, newest)
+            session.told = until
+            try:
+                missed = self.processes.since(begin, until, unsent)
+                session.save()
+            except Exception:  # the next stream catches up instead
+                self.subscriptions.pause(peer)
+                session.told = begin
+                raise
         if before not in ("", self.processes.id):
             self.processes.send(before, session=session.key)
+        self.subscriptions.catch_up(peer, missed)
+
+    def _pause(self, session: SharedSession) -> None:
+        """Notify a session of no change here, and note up to where it was notified, unless another
+        process has its stream (`saving` held)."""
         assert session.peer is not None
-        self.subscriptions.catch_up(session.peer, self.processes.since(missed))
+        reached = self.subscriptions.pause(session.peer)
+        if reached is not None and session.holder == self.processes.id:
+            session.told = reached
 
     def leave_stream(self, session: SharedSession, writer: ResponseWriter) -> None:
         """A connection has ended here: on the next one is told what changes from now on. Never
         raises."""
         with session.saving:
-            if session.holder == self.processes.id and session.connection is writer:
-                session.holder, session.told, session.connection = "", self.processes.heard, None
+            if session.connection is not writer:
+                return
+            session.connection = None
+            self._pause(session)
+            if session.holder == self.processes.id:
+                session.holder = ""
                 session.before_answer()
 
     def resume(

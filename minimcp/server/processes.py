@@ -79,6 +79,8 @@ class Processes:
     Attributes:
         id: Of this process.
         heard: Up to which number of the log all has been told here.
+        handed: The number of the message of the log that is passed to the receivers now, or was
+            last.
     """
 
     def __init__(self, store: Store, name: str, audience: Sequence[str] = ()) -> None:
@@ -95,9 +97,11 @@ class Processes:
         self._thread: Any = None
         self._users: set[object] = set()
         self._held_at = -LEASE_SECONDS
-        # The version with which the mailbox was made; up to where it was read, and the log was or
-        # is being told here.
-        self._made = self._read = self._handed = 0
+        # The version with which the mailbox was made, and up to where it was read.
+        self._made = self._read = 0
+        self.handed = 0
+        # The number of the newest message of this process in the log.
+        self._sent = 0
         self._stopped, self._called = CancelToken(), CancelToken()
 
     def key(self, kind: str, *parts: str) -> str:
@@ -145,24 +149,37 @@ class Processes:
         """Whether a process runs, or has until a moment ago. Raises what the store raises."""
         return process == self.id or self.store.get(self._mailbox(process)) is not None
 
-    def since(self, number: int) -> Sequence[Told]:
-        """What was told here behind this number, that of `heard` at some time, and what this
-        process has told.
+    def newest(self) -> int:
+        """Return the number of the newest message of the log, or 0 if there is none. Raises what
+        the store raises."""
+        entry = self.store.get(self._log)
+        return 0 if entry is None else entry.version
 
-        What is told here at this moment is in it, too. Raises what the store raises.
+    def now(self, newest: int) -> tuple[int, Sequence[bytes]]:
+        """Return where the log ends now for this process, and what it has not sent to it yet.
+
+        No receiver has been passed a message after this end, and every later message of this
+        process is in neither. Never blocks.
+
+        Args:
+            newest: What `newest` has returned shortly before.
         """
-        until, unsent = (
-            max(self.heard, self._handed),
-            list(self._unsent),
-        )  # before the log, to which it goes
-        events = [
-            (at <= until, _read(self._log, data)) for at, data in self.store.read(self._log, number)
-        ]
-        found = [
-            told
-            for heard, told in events
-            if told is not None and (heard or told.get("from") == self.id)
-        ]
+        unsent = tuple(self._unsent)  # first: a message leaves it when `_sent` has its number
+        return max(newest, self.handed, self._sent), unsent
+
+    def since(self, number: int, until: int, unsent: Sequence[bytes]) -> Sequence[Told]:
+        """Return the messages of the log after the one of this number.
+
+        Args:
+            number: The number.
+            until: The number of the last one to return.
+            unsent: Messages that may not be in the log yet, which are returned, too.
+
+        Raises what the store raises.
+        """
+        events = self.store.read(self._log, number)
+        read = [_read(self._log, data) for at, data in events if at <= until]
+        found = [told for told in read if told is not None]
         return found + [told for told in map(json.loads, unsent) if told not in found]
 
     def secret(self) -> bytes:
@@ -273,7 +290,8 @@ class Processes:
 
     def _send_unsent(self) -> None:
         for told in list(self._unsent):
-            self.store.append(self._log, told, NEWS_SECONDS, _fitting(told, NEWS, NEWS_BYTES))
+            kept = _fitting(told, NEWS, NEWS_BYTES)
+            self._sent = self.store.append(self._log, told, NEWS_SECONDS, kept)
             with suppress(
                 ValueError
             ):  # a thread that ends late, and one that was started anew, may send the same
@@ -286,11 +304,9 @@ class Processes:
         for self._read, data in mail:
             self._hand_out(_read(self._mailbox(self.id), data))
         news = self.store.read(self._log, self.heard)
-        for self._handed, data in news:
+        for self.handed, data in news:
             self._hand_out(_read(self._log, data))
-            self.heard = (
-                self._handed
-            )  # not before: what a stream has sent until now is compared with it
+            self.heard = self.handed
         return bool(mail or news)
 
     def _hand_out(self, told: Optional[Told]) -> None:

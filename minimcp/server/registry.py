@@ -421,6 +421,10 @@ class ServerRole(ConnectionRole):
 
     answers_invalid = True
 
+    # Whether the session is notified of changes only after `Subscriptions.resume`, because other
+    # processes serve it, too.
+    is_shared = False
+
     def __init__(
         self,
         registry: Registry,
@@ -456,7 +460,7 @@ class ServerRole(ConnectionRole):
             if before is not None:
                 self._registry.subscriptions.close_session(before.peer)
             if self.later is not None:
-                self._registry.subscriptions.open_session(peer, self.later)
+                self._registry.subscriptions.open_session(peer, self.later, paused=self.is_shared)
         elif request.method == SHUTDOWN and before is not None and peer is before.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
@@ -471,7 +475,7 @@ class ServerRole(ConnectionRole):
         these resources."""
         self.session.era = Handshake(peer.revision, peer)
         if self.later is not None:
-            self._registry.subscriptions.open_session(peer, self.later, uris)
+            self._registry.subscriptions.open_session(peer, self.later, uris, paused=self.is_shared)
 
     def begin(self, peer: Peer) -> None:
         """The client has sent `notifications/initialized`, here or to another process."""

@@ -9,9 +9,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscrip
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
@@ -70,6 +71,9 @@ class Subscriber:
         self._meta = {} if meta is None else {"_meta": dict(meta)}
         # What is not sent yet, by what it tells of.
         self.unsent: dict[object, bytes] = {}
+        # The number of the newest message of the processes' log that this one was notified of;
+        # `PAUSED` if it is notified of nothing now.
+        self.reached: float = 0
 
     def list_changed(self, kind: str) -> None:
         """A list has changed."""
@@ -124,6 +128,9 @@ class Subscriber:
 
 Tell = Callable[[Any, str], None]
 
+# As `Subscriber.reached`, and as the number of a change of this process: it is newer than the log.
+PAUSED = NEWEST = math.inf
+
 
 def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
     """The changes that other processes have told of."""
@@ -169,35 +176,83 @@ class Subscriptions:
         """Tell everybody who wants to know that a list has changed, if lists of this kind are
         declared at all."""
         processes = self._config.processes
-        if (
-            processes is not None and processes.started
-        ):  # what is registered before that is registered in all
-            processes.tell(
-                list=kind
-            )  # first: a session whose stream opens at this moment hears of it there
-        self._tell(Subscriber.list_changed, kind)
+        with self._order_lock:  # `resume` falls before both steps or behind both
+            # What is registered before the processes start is registered in all of them.
+            if processes is not None and processes.started:
+                processes.tell(list=kind)
+            self._tell(Subscriber.list_changed, kind)
 
     def resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to a resource that it has changed."""
-        if self._config.processes is not None:
-            self._config.processes.tell(resource=uri)  # first, as above
-        self._tell(Subscriber.resource_updated, uri)
+        with self._order_lock:  # as above
+            if self._config.processes is not None:
+                self._config.processes.tell(resource=uri)
+            self._tell(Subscriber.resource_updated, uri)
 
     def hear(self, told: Mapping[str, Json]) -> None:
         """Another process has told of a change, or of something else."""
-        for tell, what in _changes([told]):
-            self._tell(tell, what)
+        changes = _changes([told])
+        if not changes:
+            return
+        processes = self._config.processes
+        assert processes is not None
+        number = processes.handed
+        with self._order_lock:
+            for tell, what in changes:
+                self._tell(tell, what, number)
+            for session in list(self._sessions.values()):
+                session.reached = max(session.reached, number)
+
+    def _tell(self, tell: Tell, what: str, number: float = NEWEST) -> None:
+        with self._order_lock:
+            for session in list(self._sessions.values()):
+                if session.reached < number:
+                    tell(session, what)
+            for stream in list(self._streams.values()):
+                tell(stream, what)
+
+    # ------------------------------------------------------------ sessions that move
+
+    # A session that several processes share is notified of changes only by the process that has its
+    # stream, and there only between `resume` and `pause`. What changes meanwhile is in the log.
+
+    def reached(self, peer: Peer) -> Optional[int]:
+        """Return the number of the newest message of the log that a session was notified of, or
+        None if it is paused."""
+        session = self._sessions.get(peer)
+        reached = PAUSED if session is None else session.reached
+        return None if reached == PAUSED else int(reached)
+
+    def pause(self, peer: Peer) -> Optional[int]:
+        """Notify a session of no change until `resume`. Return what `reached` returned before."""
+        with self._order_lock:
+            reached = self.reached(peer)
+            if reached is not None:
+                self._sessions[peer].reached = PAUSED
+            return reached
+
+    def resume(self, peer: Peer, newest: int) -> tuple[int, Sequence[bytes]]:
+        """Notify a session of changes from now on. Return up to where it has to catch up, as
+        `Processes.now`.
+
+        Args:
+            peer: The client.
+            newest: The number of the newest message of the log, or of one shortly before.
+        """
+        processes = self._config.processes
+        assert processes is not None
+        with self._order_lock:
+            until, unsent = processes.now(newest)
+            session = self._sessions.get(peer)
+            if session is not None:
+                session.reached = until
+            return until, unsent
 
     def catch_up(self, peer: Peer, told: Iterable[Mapping[str, Json]]) -> None:
-        """Tell one session of what was told to all while it had no stream."""
+        """Notify one session of what has changed while it was paused."""
         session = self._sessions.get(peer)
         for tell, what in _changes(told) if session is not None else ():
             tell(session, what)
-
-    def _tell(self, tell: Tell, what: str) -> None:
-        with self._order_lock:
-            for subscriber in (*self._sessions.values(), *self._streams.values()):
-                tell(subscriber, what)
 
     # ------------------------------------------------------------ extensions
 
@@ -239,7 +294,12 @@ class Subscriptions:
     # ------------------------------------------------------------ handshake sessions
 
     def open_session(
-        self, peer: Peer, later: Callable[[Line], None], uris: Iterable[str] = ()
+        self,
+        peer: Peer,
+        later: Callable[[Line], None],
+        uris: Iterable[str] = (),
+        *,
+        paused: bool = False,
     ) -> None:
         """A client initializes. Lists that are declared to it now are those that it will hear of.
 
@@ -247,9 +307,12 @@ class Subscriptions:
             peer: Who it is.
             later: Has a line written some time.
             uris: What it has subscribed to already, at another process.
+            paused: Whether it is notified of nothing before `resume`.
         """
         kinds = [kind for kind in LISTS if self._offered(kind)]
-        self._sessions[peer] = Subscriber(later, kinds, uris, held=True)
+        session = Subscriber(later, kinds, uris, held=True)
+        session.reached = PAUSED if paused else 0
+        self._sessions[peer] = session
 
     def begin_session(self, peer: Peer) -> None:
         """The client has said `notifications/initialized`: what has changed since, and will change,

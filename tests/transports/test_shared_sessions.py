@@ -403,6 +403,110 @@ def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Sit
     second.finished()
 
 
+def uris(stream: Any) -> List[str]:
+    """The resources that a stream has told of."""
+    return [each["params"]["uri"] for each in stream.writer.messages]
+
+
+def test_what_is_heard_late_is_told_on_one_stream_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that reads the log of changes has read nothing yet as the first stream opens."""
+    read, passed, pass_on = threading.Event(), threading.Event(), processes.Processes._pass_on
+    slow = site.servers[0]._config.processes
+
+    def late(self: processes.Processes) -> bool:
+        if self is not slow:
+            return pass_on(self)
+        read.wait(WAIT)
+        found = pass_on(self)
+        passed.set()
+        return found
+
+    roaming = Roaming(site.cores)
+    client = roaming.at(site.cores[0])
+    for uri in ("notes://one", "notes://two"):
+        client.request("resources/subscribe", {"uri": uri})
+    monkeypatch.setattr(processes.Processes, "_pass_on", late)
+    site.servers[2].resource_updated("notes://one")
+    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    first = client.listen()
+    first.writer.wait_for(lambda: first.writer.messages)
+    read.set()
+    assert passed.wait(WAIT)
+    second = roaming.at(site.cores[1]).listen()
+    first.finished()
+    second.writer.wait_for(lambda: second.writer.streamed)
+    site.servers[2].resource_updated("notes://two")
+    second.writer.wait_for(lambda: second.writer.messages)
+    assert (uris(first), uris(second)) == (["notes://one"], ["notes://two"])
+    client.delete()
+    second.finished()
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A change is passed on while the stream is known, and before it has caught up, or behind."""
+    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    client = Roaming(site.cores).at(site.cores[0])
+    for uri in ("notes://one", "notes://two"):
+        client.request("resources/subscribe", {"uri": uri})
+    take = SharedSessions.take_stream
+
+    def taken(self: SharedSessions, *arguments: Any) -> None:
+        if when == "before":
+            site.servers[1].resource_updated("notes://one")
+            assert heard.wait(WAIT)
+        take(self, *arguments)
+
+    def held(told: processes.Told) -> None:
+        if when == "before":
+            hear(told)
+            heard.set()
+        else:
+            heard.set()
+            opened.wait(WAIT)
+            hear(told)
+
+    monkeypatch.setattr(SharedSessions, "take_stream", taken)
+    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    if when == "behind":
+        site.servers[1].resource_updated("notes://one")
+        assert heard.wait(WAIT)
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    opened.set()
+    site.servers[1].resource_updated("notes://two")
+    stream.writer.wait_for(lambda: "notes://two" in uris(stream))
+    assert uris(stream) == ["notes://one", "notes://two"]
+    client.delete()
+    stream.finished()
+
+
+def test_a_change_of_this_process_as_a_stream_opens_is_told_on_it_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Roaming(site.cores).at(site.cores[0])
+    for uri in ("notes://one", "notes://two"):
+        client.request("resources/subscribe", {"uri": uri})
+    take = SharedSessions.take_stream
+
+    def taken(self: SharedSessions, *arguments: Any) -> None:
+        site.servers[0].resource_updated("notes://one")
+        take(self, *arguments)
+
+    monkeypatch.setattr(SharedSessions, "take_stream", taken)
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.messages)
+    site.servers[0].resource_updated("notes://two")
+    stream.writer.wait_for(lambda: "notes://two" in uris(stream))
+    assert uris(stream) == ["notes://one", "notes://two"]
+    client.delete()
+    stream.finished()
+
+
 def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
