@@ -29,7 +29,9 @@ class Limits:
         workers: Handlers that run at the same time (`Pool`): of a server, for all its clients; of a
             client, for what its host is asked. Those that wait in the library do not count, nor do
             those that run on an executor. Callbacks of a client have one thread beside it
-            (`Dispatcher`); tasks, as many threads once more.
+            (`Dispatcher`); tasks, as many threads once more. Over HTTP one client leaves its share of
+            the threads to others: with a `client_share` of 0.25 it uses at most three quarters, and
+            its other requests wait (`ClientPool`).
         requests: Requests that are begun and unfinished, in a handler, also one that waits, or in
             an executor's queue (`RunningRequests.begin`): of a server on all its connections
             together. Of a client, what one connection asks its host; in 2026-07-28 nothing is

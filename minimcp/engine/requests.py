@@ -65,7 +65,7 @@ from .timer import NEVER, Deadline, Timeout
 
 if TYPE_CHECKING:
     from .batch import Batch
-    from .shares import Place
+    from .shares import Name, Place
 
 log = logger("minimcp.requests")
 
@@ -977,19 +977,23 @@ class IncomingRequest(CancelToken):
         Raises:
             ShareExceeded: The client has too many. The response has status 429.
         """
-        names = getattr(self.headers, "names", None)
+        names = self.client_names()
         if names is None:
             return None
-        shares = self.server.shares
-        session = self.sink.origin
-        if isinstance(session, str):
-            names = (*names, *shares.names_of(None, session, None))
         try:
-            place: Place = shares.admit(kind, most, names, close_idle)
+            place: Place = self.server.shares.admit(kind, most, names, close_idle)
             return place
         except InternalError as error:  # a ShareExceeded
             self.retry_after = getattr(error, "retry_after", None)
             raise
+
+    def client_names(self) -> Optional[tuple[Name, ...]]:
+        """Return the names by which the client is counted, as `Shares.names_of`; None over stdio."""
+        names: Optional[tuple[Name, ...]] = getattr(self.headers, "names", None)
+        session = self.sink.origin
+        if names is not None and isinstance(session, str):
+            names = (*names, *self.server.shares.names_of(None, session, None))
+        return names
 
     # ------------------------------------------------------------ running
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import threading
+from collections import deque
+from functools import partial
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from ..errors import InternalError
 from .limits import Limits
+from .pool import Job, Pool, this_thread
 
 # A kind of client and which one it is: ("principal", "ada").
 Name = tuple[str, Any]
@@ -26,7 +29,7 @@ WORDS = {
     "requests": "running requests (Limits.requests)",
     "sessions": "sessions (HttpOptions.max_sessions)",
     "streams": "open streams (Limits.streams)",
-    "tasks": "running tasks (Tasks.max_tasks)",
+    "tasks": "running tasks (Tasks.max_tasks, Limits.requests)",
     "processes": "processes",
 }
 
@@ -63,6 +66,66 @@ class Place:
             self._shares.move(self, None, ())
 
 
+class ClientPool:
+    """A pool of threads as one client uses it.
+
+    One client may not occupy all threads of a pool, because its handlers may run for long. Jobs above
+    its part wait for their turn, and jobs of other clients pass them. Thread-safe.
+
+    Args:
+        shares: The counter.
+        pool: The pool.
+        size: The number of jobs that the pool runs at the same time.
+        names: The client, from `Shares.names_of`.
+    """
+
+    __slots__ = ("_pool", "_shares", "names", "size", "spawn")
+
+    def __init__(self, shares: Shares, pool: Pool, size: int, names: Sequence[Name]) -> None:
+        self._shares = shares
+        self._pool = pool
+        self.size = size
+        self.names = names
+        self.spawn = pool.spawn
+
+    def counters(self) -> list[tuple[Pool, Name]]:
+        """Return the keys of the counters of this client's jobs."""
+        return [(self._pool, name) for name in self.names]
+
+    def run(self, job: Job) -> None:
+        """Run a job on this thread, as `Pool.run`. Blocks until it may start."""
+        turn = threading.Event()
+        self._shares.take_turn(self, turn.set)
+        try:
+            turn.wait()
+            self._pool.run(partial(self._run, job))
+        finally:
+            self._shares.end_turn(self, turn.set)
+
+    def submit(self, *jobs: Job) -> None:
+        """Run jobs on threads of the pool, as `Pool.submit`."""
+        for job in jobs:
+            self._shares.take_turn(self, partial(self._pool.submit, partial(self._run_last, job)))
+
+    def count(self, change: int) -> None:
+        """Count a job from now on (1), or no longer (-1), as `Pool.count`."""
+        self._pool.count(change)
+        self._shares.count_turns(self, change)
+
+    def _run(self, job: Job) -> None:
+        this_thread.pool = self  # for `waiting`
+        try:
+            job()
+        finally:
+            this_thread.pool = self._pool
+
+    def _run_last(self, job: Job) -> None:
+        try:
+            self._run(job)
+        finally:
+            self._shares.count_turns(self, -1)
+
+
 class Shares:
     """Counts what each client occupies of the bounded resources of one server. Thread-safe.
 
@@ -85,9 +148,18 @@ class Shares:
         self._trusted = [read_network(each) for each in trusted_proxies]
         # The counted form of each address; None if the share does not apply to it.
         self._addresses: dict[str, Optional[str]] = {}
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """Begin without clients, in place: endpoints keep this object, and its lock may be held by a
+        thread that a forked process does not have."""
         self._lock = threading.RLock()
         # The places of each kind that a client occupies, oldest first.
         self._places: dict[tuple[str, Name], dict[Place, None]] = {}
+        # Jobs of each client that a pool runs.
+        self._turns: dict[tuple[Pool, Name], int] = {}
+        # Jobs that wait for their turn, each with the function that starts it.
+        self._waiting: deque[tuple[ClientPool, Callable[[], object]]] = deque()
 
     def names_of(
         self, principal: Optional[str], session: object, address: Optional[str]
@@ -207,6 +279,77 @@ class Shares:
             f"this {name[0]} uses its share of {WORDS[kind]}: {self.share(name, most)} of {most}"
             f" (Limits.{option}). Try again later"
         )
+
+    # ------------------------------------------------------------ threads
+
+    def pool_of(self, pool: Pool, size: Optional[int], names: Sequence[Name]) -> Any:
+        """Return a pool of threads as a client uses it.
+
+        Args:
+            pool: The pool.
+            size: The number of jobs that it runs at the same time; None means no limit.
+            names: The client, from `names_of`.
+        """
+        return ClientPool(self, pool, size, names) if names and size is not None else pool
+
+    def part(self, name: Name, size: int) -> int:
+        """Return how many threads of a pool a client may occupy, at least 1.
+
+        It leaves its share to other clients: with the default of a quarter it may use three quarters.
+        """
+        part = self._parts[name[0]]
+        if part is None:
+            return size
+        share = int(size * part)
+        return max(1, share, size - share)
+
+    def take_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
+        """Count a job and start it, now or when jobs of the client have ended."""
+        with self._lock:
+            if not self._has_turn(client):
+                self._waiting.append((client, start))
+                return
+            self._add_turns(client, 1)
+        start()
+
+    def end_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
+        """Count a job no longer, or remove it if it is still waiting."""
+        with self._lock:
+            if (client, start) in self._waiting:
+                self._waiting.remove((client, start))
+                return
+        self.count_turns(client, -1)
+
+    def count_turns(self, client: ClientPool, change: int) -> None:
+        """Count a job from now on (1), even above the client's part, or no longer (-1)."""
+        starts = []
+        with self._lock:
+            self._add_turns(client, change)
+            if change < 0 and self._waiting:
+                waiting = self._waiting
+                self._waiting = deque()
+                for each, start in waiting:
+                    if self._has_turn(each):
+                        self._add_turns(each, 1)
+                        starts.append(start)
+                    else:
+                        self._waiting.append((each, start))
+        for start in starts:
+            start()
+
+    def _has_turn(self, client: ClientPool) -> bool:
+        """Return whether one more job of a client may start (lock held)."""
+        return all(
+            self._turns.get(key, 0) < self.part(key[1], client.size) for key in client.counters()
+        )
+
+    def _add_turns(self, client: ClientPool, change: int) -> None:
+        for key in client.counters():
+            count = self._turns.get(key, 0) + change
+            if count:
+                self._turns[key] = count
+            else:
+                del self._turns[key]
 
     def used(self, kind: str, name: Name) -> int:
         """Return how many places of a kind a client occupies."""

@@ -151,6 +151,11 @@ class TaskRequest(IncomingRequest):
             origin.headers,
         )
         self._tasks, self.task_key = tasks, key
+        names = origin.client_names()
+        # The threads of tasks, as this client uses them.
+        self.workers: Any = tasks.pool
+        if names:
+            self.workers = origin.server.shares.pool_of(tasks.pool, tasks.max_workers, names)
         self._numbers = count(1)
         self.told = 0  # the version of what was last told of it
         self.asker = Asker(self, before)
@@ -343,6 +348,7 @@ class Tasks(Extension):
         if config.store is not None and not self._has_own_store:
             self.store = config.store
         self._audience, self._name = config.audience, str(config.info["name"])
+        self.max_workers = limits.workers
         self.pool = Pool(limits.workers, f"minimcp-tasks-{self._name}")
         self._limits: Limits = limits
         self.renew_in_fork()
@@ -627,7 +633,9 @@ class Tasks(Extension):
         with self._lock:
             self._running[key] = running
         try:
-            running.place = incoming.admit("tasks", self._max_tasks)
+            requests = self._limits.requests  # running tasks are bounded by it, too
+            most = self._max_tasks if requests is None else min(self._max_tasks, requests)
+            running.place = incoming.admit("tasks", most)
             self._hold_lease()
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
         except BaseException:
@@ -698,7 +706,8 @@ class Tasks(Extension):
                     self.requests.begin(self._waiting[0])
                 except InternalError:
                     return  # as many run as may: the next that ends comes here
-                self.pool.submit(self._waiting.popleft().start)
+                task = self._waiting.popleft()
+                task.workers.submit(task.start)
 
     def finish(self, running: TaskRequest, line: bytes) -> None:
         """The handler of a task has ended.

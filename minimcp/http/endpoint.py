@@ -411,7 +411,7 @@ class Endpoint(HttpService):
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, ResponseSink] = {}
         # Cancels the next check of the token of a stream.
-        self._token_checks: dict[ResponseWriter, Callable[[], None]] = {}
+        self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
         # Of all responses, for short moments: one for each would cost more than most of them need
         # it.
         self.lock = threading.RLock()
@@ -844,6 +844,7 @@ class Endpoint(HttpService):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
+        response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         try:
@@ -853,12 +854,12 @@ class Endpoint(HttpService):
                 if listens:
                     response.place = self.reserve(response, names)
                     end = partial(self._registry.subscriptions.end_streams, response)
-                    self._watch_token(headers, writer, end)
+                    self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
                     writer.on_left(partial(response.detach, writer))
                 else:
                     writer.on_gone(response.lost)
-                self._start(message, peer, route, response, size, headers, self.pool.run)
+                self._start(message, peer, route, response, size, headers, response.pool.run)
             except RpcError as error:
                 self.requests.refused(message, error)
                 if isinstance(error, ShareExceeded):
@@ -882,7 +883,8 @@ class Endpoint(HttpService):
             raise HttpError(400, reason)
         for item in items if self.bearer is not None else ():
             self._check_scopes(item, headers)
-        writer.count_for(self._names(session, headers))
+        names = self._names(session, headers)
+        writer.count_for(names)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -895,6 +897,7 @@ class Endpoint(HttpService):
         forms = headers.cache["forms"]
         check_form(forms, streams)
         response = self._open_response(session, revision, writer, streams)
+        response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
@@ -903,7 +906,14 @@ class Endpoint(HttpService):
         def start(request: Request) -> None:
             peer, route = self._within(request, session, revision, headers)
             self._start(
-                request, peer, route, response, size // len(items), headers, self.pool.submit, batch
+                request,
+                peer,
+                route,
+                response,
+                size // len(items),
+                headers,
+                response.pool.submit,
+                batch,
             )
 
         try:
@@ -1076,7 +1086,7 @@ class Endpoint(HttpService):
                 )
                 stream = session.stream(name)
                 if stream is None and isinstance(session, SharedSession) and found and name:
-                    stream = session.shared.resume(session, name, int(found[2]), writer)
+                    stream = session.shared.resume(session, name, int(found[2]), writer, headers)
                     if stream is None:
                         return
                 elif stream is None:
@@ -1099,7 +1109,7 @@ class Endpoint(HttpService):
                     "no event of this session has this id, or not any more (event_store)",
                 )
                 self._open[writer] = stream
-            self._watch_token(headers, writer, partial(stream.let_go, writer))
+            self.watch_token(headers, writer, partial(stream.let_go, writer))
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
@@ -1118,30 +1128,38 @@ class Endpoint(HttpService):
 
     # ------------------------------------------------------------ tokens of open streams
 
-    def _watch_token(
+    def watch_token(
         self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
     ) -> None:
-        """End a stream when its token expires or is revoked."""
-        if self.bearer is None:
-            return
+        """Have a stream ended when its token expires or is revoked, until `_forget_token`."""
+        if self.bearer is not None:
+            self._token_checks[writer] = bool  # nothing to cancel yet
+            self._check_token_later(headers, writer, end)
+
+    def _check_token_later(
+        self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
+    ) -> None:
         check = partial(self._check_token, headers, writer, end)
-        seconds = self.token_seconds(headers)
-        self._token_checks[writer] = timer.after(seconds, partial(self.pool.spawn, check))
-        if writer not in self._open:
-            self._forget_token(writer)
+        cancel = timer.after(self.token_seconds(headers), partial(self.pool.spawn, check))
+        with self.lock:
+            if writer in self._token_checks:
+                self._token_checks[writer] = cancel
+                return
+        cancel()
 
     def _check_token(
         self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
     ) -> None:
-        if writer not in self._open:
+        if writer not in self._token_checks:
             return
         if self.is_token_valid(headers):
-            self._watch_token(headers, writer, end)
+            self._check_token_later(headers, writer, end)
         else:
             end()
 
     def _forget_token(self, writer: ResponseWriter) -> None:
-        cancel = self._token_checks.pop(writer, None)
+        with self.lock:
+            cancel = self._token_checks.pop(writer, None)
         if cancel is not None:
             cancel()
 

@@ -203,8 +203,12 @@ class SseServer(HttpService):
             writer.on_gone(transport.close)
             connection = self._connect(transport)
             transport.is_idle = connection.is_idle
-            most, client = self._registry.config.limits.requests, (*names, ("session", id))
-            connection.requests.admit = partial(self.shares.admit, "requests", most, client)
+            limits = self._registry.config.limits
+            client = (*names, *self.shares.names_of(None, id, None))
+            connection.requests.admit = partial(
+                self.shares.admit, "requests", limits.requests, client
+            )
+            connection.pool = self.shares.pool_of(connection.pool, limits.workers, client)
             transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
         finally:
             self._transports.pop(id, None)

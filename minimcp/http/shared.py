@@ -52,7 +52,7 @@ from ..protocol.messages import (
 from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
 from ..server.processes import RENEW_SECONDS, Processes, Told
-from .headers import HttpError, ResponseWriter
+from .headers import Headers, HttpError, ResponseWriter
 from .sessions import (
     BEGIN_SECONDS,
     LAST,
@@ -654,7 +654,12 @@ class SharedSessions:
                 session.before_answer()
 
     def resume(
-        self, session: SharedSession, name: str, number: int, writer: ResponseWriter
+        self,
+        session: SharedSession,
+        name: str,
+        number: int,
+        writer: ResponseWriter,
+        headers: Headers,
     ) -> Optional[ResponseSink]:
         """Go on with a stream that is not served here.
 
@@ -675,7 +680,7 @@ class SharedSessions:
             )
         if head["ids"] is not None:
             with waiting():
-                self._follow(name, number, head, writer)
+                self._follow(name, number, head, writer, headers)
             return None
         assert session.peer is not None
         stream = ResponseSink(
@@ -687,12 +692,15 @@ class SharedSessions:
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream
 
-    def _follow(self, name: str, number: int, head: Record, writer: ResponseWriter) -> None:
-        """Send the events of a call behind this one, as the process that runs it keeps them, until
-        its end."""
+    def _follow(
+        self, name: str, number: int, head: Record, writer: ResponseWriter, headers: Headers
+    ) -> None:
+        """Send the later events of a call that another process runs, until the call, the connection
+        or the token ends."""
         gone, seen, ended = CancelToken(), 0, False
         pause = min(RENEW_SECONDS, (self._endpoint.options.keepalive or RENEW_SECONDS) / 2)
         writer.on_gone(gone.cancel)
+        self._endpoint.watch_token(headers, writer, gone.cancel)
         writer.begin(200, STREAM_HEADERS)
         while not ended and not gone.cancelled:
             try:

@@ -125,7 +125,8 @@ class ServerConfig:
 
     def renew_shares(self) -> None:
         """Begin without clients in a forked process."""
-        self._shares = None
+        if self._shares is not None:
+            self._shares.renew_in_fork()
 
     def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""

@@ -10,12 +10,22 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
-from minimcp import Context, HttpOptions, MemoryStore, RedisStore, Server, SqliteStore, Store
+from minimcp import (
+    Bearer,
+    Context,
+    HttpOptions,
+    MemoryStore,
+    RedisStore,
+    Server,
+    SqliteStore,
+    Store,
+)
 from minimcp.engine.store import Entry, StoreUnavailable
+from minimcp.http import endpoint as endpoints
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.shared import SharedSession, SharedSessions
@@ -24,7 +34,19 @@ from minimcp.server import processes
 
 from ..redis_server import RedisServer, redis_server
 from ..support import WAIT, eventually
-from .http_app import NEWEST, Recording, Served, Shaken, alone, call, core_of, message, post, serve
+from .http_app import (
+    NEWEST,
+    POST_HEADERS,
+    Recording,
+    Served,
+    Shaken,
+    alone,
+    call,
+    core_of,
+    message,
+    post,
+    serve,
+)
 
 requirement = pytest.mark.requirement
 
@@ -607,6 +629,37 @@ def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Sit
     assert serve(site.cores[2], other.at(site.cores[2]).get(Last_Event_ID=last)).status == 400, (
         "another session's"
     )
+
+
+def test_a_call_that_goes_on_at_another_process_ends_with_its_token(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream there ends. The call does not, and another token fetches the rest."""
+    valid = {"first", "second"}
+
+    def verify(token: str) -> Optional[Dict[str, Any]]:
+        return {"sub": "ada", "aud": "test"} if token in valid else None
+
+    monkeypatch.setattr(endpoints, "TOKEN_SECONDS", 0.05)
+    cores = [site.add(auth=Bearer(verify, audience="test")) for _ in range(2)]
+    monkeypatch.setitem(POST_HEADERS, "Authorization", "Bearer first")
+    client = Shaken(cores[0])
+    client.headers["Authorization"] = "Bearer first"
+    held = client.begin("tools/call", {"name": "hold", **PROGRESS})
+    held.writer.wait_for(lambda: held.writer.messages)
+    last = held.writer.events[-1].id
+    held.writer.lose()
+    client.core = cores[1]
+    again = client.listen(Last_Event_ID=last)
+    again.writer.wait_for(lambda: again.writer.streamed)
+    valid.remove("first")
+    assert again.finished().messages == []
+    assert not cores[1]._token_checks
+    client.headers["Authorization"] = "Bearer second"
+    site.go.set()
+    answer = client.listen(Last_Event_ID=last).finished().messages[-1]
+    assert answer["result"]["content"][0]["text"] == "held"
+    held.finished()
 
 
 def test_who_resumes_a_call_of_a_killed_process_gets_an_error(site: Site) -> None:

@@ -20,7 +20,18 @@ from minimcp.http.server import RunningHttp
 
 from ..answering import R3, R4
 from ..support import WAIT, eventually
-from .http_app import POST_HEADERS, Served, Shaken, alone, call, core_of, message, post, serve
+from .http_app import (
+    POST_HEADERS,
+    Recording,
+    Served,
+    Shaken,
+    alone,
+    call,
+    core_of,
+    message,
+    post,
+    serve,
+)
 from .http_peer import Peer, Response
 
 LISTEN = "subscriptions/listen"
@@ -253,7 +264,103 @@ def test_a_client_of_http_and_sse_has_a_share_too(stages: Any) -> None:
     old.writer.lose()
 
 
+@pytest.mark.parametrize("how", ["requests", "array", "sse"])
+def test_a_client_that_fills_its_threads_does_not_delay_others(stages: Any, how: str) -> None:
+    from .test_sse_server import Old, sse_of
+
+    stage = stages(limits=Limits(requests=80, workers=8))
+    core = core_of(stage.server)
+    client, other = Shaken(core, "2025-03-26"), Shaken(core)
+    calls = [message("tools/call", {"name": "hold"}, id) for id in range(20)]
+    if how == "requests":
+        running = [Served(core, post(each, client.headers)) for each in calls]
+    elif how == "array":
+        running = [Served(core, post(calls, client.headers))]
+    else:
+        old = Old(sse_of(stage.server))
+        old.open()
+        for each in calls:
+            old.post(each)
+        running = []
+    assert eventually(lambda: len(stage.began) == 6)
+    add = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    assert other.request("tools/call", add).status == 200
+    assert len(stage.began) == 6, "the others of the client are waiting"
+    stage.go.set()
+    assert [each.finished().status for each in running] == [200] * len(running)
+    assert eventually(lambda: len(stage.ended) == 20)
+    assert eventually(lambda: not core.shares._turns)
+    if how == "sse":
+        old.writer.lose()
+
+
+def test_a_response_whose_client_left_is_closed_once(stages: Any) -> None:
+    """The handler and the end of the session may both finish it."""
+    core = core_of(stages().server)
+    session = Shaken(core).headers["Mcp-Session-Id"]
+    found = core.sessions[session]
+    assert found.peer is not None
+    response = sessions.ResponseSink(core, found, found.peer.revision, Recording())
+    response.open()
+    closed: List[None] = []
+    response.when_done(lambda: closed.append(None))
+    response.finish()
+    response.finish()
+    assert len(closed) == 1
+
+
 # ------------------------------------------------------------ tasks
+
+
+def test_a_principal_that_fills_the_threads_of_tasks_does_not_delay_others() -> None:
+    go, began = threading.Event(), list[str]()
+    server = Server("jobs", auth=bearer(), limits=Limits(workers=4), extensions=[Tasks()])
+
+    @server.tool(task="required")
+    def hold(name: str) -> str:
+        """Wait."""
+        began.append(name)
+        assert go.wait(WAIT)
+        return "held"
+
+    core = core_of(server)
+
+    def begin(token: str, name: str) -> int:
+        params = {"name": "hold", "arguments": {"name": name}}
+        able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        return serve(core, alone("tools/call", params, with_token(token), capabilities=able)).status
+
+    assert [begin("ada-1", "ada") for _ in range(6)] == [200] * 6
+    assert begin("bob-1", "bob") == 200
+    assert eventually(lambda: len(began) == 4)
+    assert sorted(began) == ["ada", "ada", "ada", "bob"]
+    go.set()
+    assert eventually(lambda: len(began) == 7)
+    server.close()
+
+
+def test_running_tasks_are_shared_by_the_smaller_limit() -> None:
+    go = threading.Event()
+    server = Server("jobs", auth=bearer(), limits=Limits(requests=8), extensions=[Tasks()])
+
+    @server.tool(task="required")
+    def hold() -> str:
+        """Wait."""
+        assert go.wait(WAIT)
+        return "held"
+
+    core = core_of(server)
+
+    def begin() -> Any:
+        able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        params = {"name": "hold", "arguments": {}}
+        return serve(core, alone("tools/call", params, with_token("ada-1"), capabilities=able))
+
+    assert [begin().status for _ in range(2)] == [200] * 2
+    refused = begin()
+    assert is_rejected(refused.status, refused.headers, refused.body, "running tasks")
+    go.set()
+    server.close()
 
 
 def test_one_principal_runs_its_share_of_tasks() -> None:

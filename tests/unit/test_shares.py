@@ -9,10 +9,11 @@ from typing import Any, List, Optional
 
 import pytest
 
-from minimcp import Bearer, HttpOptions, Limits
+from minimcp import Bearer, HttpOptions, Limits, Server
+from minimcp.engine.pool import Pool, waiting
 from minimcp.engine.shares import WORDS, Place, ShareExceeded, Shares
 
-from ..support import ROOT
+from ..support import ROOT, WAIT, eventually
 
 ADA, BOB = ("principal", "ada"), ("principal", "bob")
 
@@ -210,13 +211,115 @@ def test_right_proxies_are_taken() -> None:
     assert HttpOptions().trusted_proxies == ()
 
 
+# ------------------------------------------------------------ threads
+
+
+def wait_in(pool: Any, go: threading.Event, begun: List[str], name: str) -> None:
+    """Have a job of a client wait for the test."""
+
+    def job() -> None:
+        begun.append(name)
+        assert go.wait(WAIT)
+
+    pool.submit(job)
+
+
+@pytest.mark.parametrize("size, part", [(8, 6), (4, 3), (3, 3), (1, 1)])
+def test_a_client_leaves_its_share_of_the_threads_to_others(size: int, part: int) -> None:
+    counted, pool, go, begun = shares(), Pool(size, "test"), threading.Event(), list[str]()
+    ada, bob = (counted.pool_of(pool, size, [name]) for name in (ADA, BOB))
+    for _ in range(10):
+        wait_in(ada, go, begun, "ada")
+    wait_in(bob, go, begun, "bob")
+    alone = part == size
+    assert eventually(lambda: len(begun) == (size if alone else part + 1))
+    assert begun.count("ada") == part and begun.count("bob") == (not alone)
+    go.set()
+    assert eventually(lambda: len(begun) == 11 and not counted._turns)
+    assert not counted._waiting
+    pool.close()
+
+
+def test_a_job_on_its_own_thread_waits_for_its_turn_too() -> None:
+    counted, pool, go, begun = shares(), Pool(4, "test"), threading.Event(), list[str]()
+    ada = counted.pool_of(pool, 4, [ADA])
+    for _ in range(3):
+        wait_in(ada, go, begun, "first")
+    late = threading.Thread(target=ada.run, args=(lambda: begun.append("late"),), daemon=True)
+    late.start()
+    assert eventually(lambda: len(begun) == 3 and counted._waiting)
+    counted.pool_of(pool, 4, [BOB]).run(lambda: begun.append("other"))
+    assert begun[3:] == ["other"]
+    go.set()
+    late.join(WAIT)
+    assert begun[3:] == ["other", "late"]
+    assert eventually(lambda: not counted._turns)
+    pool.close()
+
+
+def test_a_job_that_waits_in_the_library_does_not_count() -> None:
+    counted, pool, go, begun = shares(), Pool(4, "test"), threading.Event(), list[str]()
+    ada = counted.pool_of(pool, 4, [ADA])
+
+    def ask() -> None:
+        with waiting():
+            begun.append("asks")
+            assert go.wait(WAIT)
+
+    for _ in range(10):
+        ada.submit(ask)
+    assert eventually(lambda: len(begun) == 10)
+    go.set()
+    assert eventually(lambda: not counted._turns)
+    pool.close()
+
+
+def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
+    counted, pool = shares(), Pool(4, "test")
+    ada = counted.pool_of(pool, 4, [ADA])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ada.run(interrupt)
+    assert not counted._turns
+    counted.take_turn(ada, interrupt_later := threading.Event().set)
+    counted.count_turns(ada, 2)
+    counted.take_turn(ada, interrupt)
+    counted.end_turn(ada, interrupt)
+    assert not counted._waiting
+    counted.count_turns(ada, -2)
+    counted.end_turn(ada, interrupt_later)
+    assert not counted._turns
+    pool.close()
+
+
+def test_without_a_name_or_a_limit_a_client_uses_the_pool_itself() -> None:
+    counted, pool = shares(), Pool(4, "test")
+    assert counted.pool_of(pool, 4, ()) is counted.pool_of(pool, None, [ADA]) is pool
+    assert shares(None).part(ADA, 4) == 4
+
+
+def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
+    server = Server("forked")
+    endpoint = server._endpoint("/mcp", max_streams=1)
+    counted = endpoint.shares
+    counted.admit("requests", 8, [ADA])
+    with counted._lock:
+        server.renew_in_fork()
+    assert server._config.shares is counted is endpoint.shares
+    assert counted.used("requests", ADA) == 0
+    server.close()
+
+
 # ------------------------------------------------------------ every bound
 
 NOT_SHARED = {
     "message_bytes": "bounds one message",
     "depth": "bounds one message",
     "batch": "bounds one message",
-    "workers": "requests above it wait in their order, and each client has a share of the requests",
+    "workers": "requests above it wait, and each client leaves its share to others (ClientPool)",
     "backlog_bytes": "requests that wait count among the requests, of which each client has a share",
     "rounds": "bounds one request",
     "waiting_handlers": "bounds one connection over stdio",
