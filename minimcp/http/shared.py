@@ -261,7 +261,9 @@ class SharedSession(Session):
         holder: The process that has the stream for what belongs to no request; empty where none
             has.
         connection: By which that stream was last taken here; None where it was not.
-        told: Up to where the log of all processes was told on that stream.
+        told: Up to where the log of all processes was told when that stream began, or was left.
+        stream_name: The name of that stream. The mark of its newest event says up to where the log
+            was told on it since.
     """
 
     def __init__(
@@ -284,6 +286,7 @@ class SharedSession(Session):
         self._version, self._stored = 0, Record()
         self._asked_elsewhere: set[str] = set()
         self.holder, self.told = "", shared.processes.heard
+        self.stream_name = ""
         self.connection: Optional[ResponseWriter] = None
 
     # ------------------------------------------------------------ the record
@@ -295,6 +298,7 @@ class SharedSession(Session):
             "revision": peer.revision.name, "info": dict(peer.info), "capabilities": dict(peer.capabilities),
             "rank": peer.log_rank, "principal": self.principal, "begun": self.initialized, "session": peer.session,
             "uris": sorted(self.shared.subscriptions.uris(peer)), "stream": self.holder, "told": self.told,
+            "stream_name": self.stream_name,
             "asked": sorted({*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}),
         }  # fmt: skip
 
@@ -357,6 +361,7 @@ class SharedSession(Session):
         for name, owner, attribute in (
             ("info", peer, "info"), ("capabilities", peer, "capabilities"), ("rank", peer, "log_rank"),
             ("begun", peer, "initialized"), ("stream", self, "holder"), ("told", self, "told"),
+            ("stream_name", self, "stream_name"),
         ):  # fmt: skip
             if name in changed:
                 setattr(owner, attribute, changed[name])
@@ -617,9 +622,15 @@ class SharedSessions:
         with session.saving:  # the connection before may leave at this moment
             self._pause(session)
             before = session.holder
+            begin = session.told if told is None else told
+            if told is None and before not in ("", self.processes.id):
+                # The stream of the other process may still be connected, and each change is sent on
+                # one stream only.
+                begin = max(begin, self._told_on(session.stream_name))
             session.holder = self.processes.id
             session.connection = writer
-            begin = session.told if told is None else told
+            if session.unsolicited is not None:
+                session.stream_name = session.unsolicited.name
             until, unsent = self.subscriptions.resume(peer, newest)
             session.told = until
             try:
@@ -632,6 +643,12 @@ class SharedSessions:
         if before not in ("", self.processes.id):
             self.processes.send(before, session=session.key)
         self.subscriptions.catch_up(peer, missed)
+
+    def _told_on(self, name: str) -> int:
+        """Return the mark of the newest event of a stream, or 0 if there is none. Raises what the
+        store raises."""
+        events = self.events.read(name)
+        return events[-1].mark if events else 0
 
     def _pause(self, session: SharedSession) -> None:
         """Notify a session of no change here, and note up to where it was notified, unless another
@@ -742,7 +759,7 @@ def _key_of(id: str) -> str:
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "revision": (str,), "info": (dict,), "capabilities": (dict,), "rank": (int, type(None)),
     "principal": (str, type(None)), "begun": (bool,), "session": (dict,), "uris": (list,), "stream": (str,),
-    "told": (int,), "asked": (list,),
+    "told": (int,), "stream_name": (str,), "asked": (list,),
 }  # fmt: skip
 _HEAD: Mapping[str, tuple[type, ...]] = {
     "process": (str,), "ids": (list, type(None)), "told": (int,),

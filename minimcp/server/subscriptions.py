@@ -218,10 +218,11 @@ class Subscriptions:
 
     def reached(self, peer: Peer) -> Optional[int]:
         """Return the number of the newest message of the log that a session was notified of, or
-        None if it is paused."""
-        session = self._sessions.get(peer)
-        reached = PAUSED if session is None else session.reached
-        return None if reached == PAUSED else int(reached)
+        None if it is paused. Blocks while a change is passed on."""
+        with self._order_lock:  # `hear` adds the notification before it changes this number
+            session = self._sessions.get(peer)
+            reached = PAUSED if session is None else session.reached
+            return None if reached == PAUSED else int(reached)
 
     def pause(self, peer: Peer) -> Optional[int]:
         """Notify a session of no change until `resume`. Return what `reached` returned before."""

@@ -33,6 +33,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.server import processes
 
 from ..redis_server import RedisServer, redis_server
+from ..scripted import Task
 from ..support import WAIT, eventually
 from .http_app import (
     NEWEST,
@@ -442,6 +443,53 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     assert (uris(first), uris(second)) == (["notes://one"], ["notes://two"])
     client.delete()
     second.finished()
+
+
+def test_what_is_told_on_a_stream_is_not_told_again_by_the_process_that_takes_it(
+    site: Site,
+) -> None:
+    roaming = Roaming(site.cores)
+    for uri in ("notes://one", "notes://two"):
+        roaming.request("resources/subscribe", {"uri": uri})
+    first = roaming.at(site.cores[0]).listen()
+    first.writer.wait_for(lambda: first.writer.streamed)
+    site.servers[2].resource_updated("notes://one")
+    first.writer.wait_for(lambda: first.writer.messages)
+    second = roaming.at(site.cores[1]).listen()  # without the id of an event
+    first.finished()
+    second.writer.wait_for(lambda: second.writer.streamed)
+    site.servers[2].resource_updated("notes://two")
+    second.writer.wait_for(lambda: "notes://two" in uris(second))
+    assert (uris(first), uris(second)) == (["notes://one"], ["notes://two"])
+    roaming.delete()
+    second.finished()
+
+
+def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark of an event that is written at once says that the change in it was told."""
+    positions: List[Any] = []
+    post = SharedSession.post
+
+    def posted(self: SharedSession, line: Any) -> None:
+        post(self, line)
+        if self.unsolicited is not None:
+            positions.append(Task(self.position))
+
+    monkeypatch.setattr(SharedSession, "post", posted)
+    client = Roaming(site.cores).at(site.cores[0])
+    client.request("resources/subscribe", {"uri": "notes://one"})
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    (session,) = site.cores[0].sessions.values()
+    assert isinstance(session, SharedSession)
+    before = session.position()
+    site.servers[1].resource_updated("notes://one")
+    assert eventually(lambda: positions)
+    assert positions[0].result() == session.position() > before
+    client.delete()
+    stream.finished()
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
