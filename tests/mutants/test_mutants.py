@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, cast
 
 import pytest
 
@@ -126,6 +127,43 @@ def test_the_result_of_one_of_two_lines_with_an_id_may_come_after_the_error_of_t
     doubled = b'{"method": "x", "id": %d, "method": "ping"}' % second
     wants, got = [lines.expected(call), lines.expected(doubled)], Counter({("7", "error"): 1})
     assert (("7", "result") in lines.judge([call, doubled], wants, got).open) is may_come
+
+
+class Mute:
+    """A server that answers valid requests only."""
+
+    revision = "2025-06-18"
+
+    def __init__(self) -> None:
+        self.answers: List[Dict[str, Any]] = []
+
+    def send(self, data: bytes) -> None:
+        for line in data.splitlines():
+            if lines.expected(line).vital:
+                self.answers.append({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}})
+
+    def poll(self, seconds: float) -> bool:
+        return bool(self.answers)
+
+    def message(self) -> Any:
+        return self.answers.pop(0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc": "2.0", "id": "m26", "result": {Uroots": []}}',
+        b'{"jsonrpc": "2.0", "id": "m4", "error": "error": {"code": -1, "message": "no"}}',
+        b'{"jsonrpc": "2.0", "id": "m5", "method": "ping"',
+        b"[]",
+    ],
+)
+def test_a_broken_line_without_an_answer_is_found(line: bytes) -> None:
+    call = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'
+    judge = lines.Lines(lambda revision: cast(Any, Mute()), [Mute.revision], 0.01)
+    assert judge._tried(Mute.revision, judge.servers[Mute.revision], [call]) is None
+    why = judge._tried(Mute.revision, judge.servers[Mute.revision], [call, line])
+    assert why == "1 lines without an answer"
 
 
 def test_culprits_are_the_smallest_groups() -> None:
