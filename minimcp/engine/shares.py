@@ -259,10 +259,11 @@ class Shares:
         for name in place.names:
             if name in names:
                 continue
-            places = self._places[place.kind, name]
-            del places[place]
+            # In a forked process the places of the parent are not counted.
+            places = self._places.get((place.kind, name), {})
+            places.pop(place, None)
             if not places:
-                del self._places[place.kind, name]
+                self._places.pop((place.kind, name), None)
         for name in names:
             self._places.setdefault((place.kind, name), {})[place] = None
         place.names = names
@@ -290,7 +291,9 @@ class Shares:
             size: The number of jobs that it runs at the same time; None means no limit.
             names: The client, from `names_of`.
         """
-        return ClientPool(self, pool, size, names) if names and size is not None else pool
+        if size is None or all(self.part(name, size) >= size for name in names):
+            return pool
+        return ClientPool(self, pool, size, names)
 
     def part(self, name: Name, size: int) -> int:
         """Return how many threads of a pool a client may occupy, at least 1.
@@ -346,10 +349,10 @@ class Shares:
     def _add_turns(self, client: ClientPool, change: int) -> None:
         for key in client.counters():
             count = self._turns.get(key, 0) + change
-            if count:
+            if count > 0:
                 self._turns[key] = count
             else:
-                del self._turns[key]
+                self._turns.pop(key, None)  # in a forked process the parent's jobs are not counted
 
     def used(self, kind: str, name: Name) -> int:
         """Return how many places of a kind a client occupies."""

@@ -437,7 +437,7 @@ SECRET_NAME = re.compile(
 HARMLESS = {
     ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
     ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),
-    ("tool", "headers"), ("StdioServer", "inherit_env"),
+    ("tool", "headers"), ("StdioServer", "inherit_env"), ("HttpOptions", "trusted_proxies"),
 }  # fmt: skip
 
 SENTINEL = "s3nt1nel-" + "q" * 24
