@@ -339,8 +339,9 @@ class Serving:
         self.pipe.give(
             request(0, "initialize", protocolVersion=revision, capabilities={}, clientInfo=info),
             notice("notifications/initialized"),
+            request("fence", "ping"),
         )
-        self.pipe.lines(1)
+        self.pipe.lines(2)  # the reader has taken all three
         assert eventually(lambda: not self.connection.requests)
 
     def pings(self) -> List[Any]:
