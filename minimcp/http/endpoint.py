@@ -1004,6 +1004,8 @@ class Endpoint(HttpService):
             response.place.leave()
         # which know their response: it would be left to the garbage collector
         response.incoming.clear()
+        if response.detached:
+            response.forget_client()
         session = response.session
         if session is not None:
             session.responses.remove(response)

@@ -239,6 +239,8 @@ class ResponseSink(Sink):
     _is_resumable = False
     # When the client left; None while it is here.
     _left_at: Optional[float] = None
+    # Cancels the call of `_end_unseen`, which would keep this object for a minute.
+    _cancel_look: Callable[[], object] = int
     _on_done: Optional[Callable[[], None]] = None
 
     def __init__(
@@ -567,7 +569,14 @@ class ResponseSink(Sink):
         self.detached = True
         self.wake()
         if self.session is not None:
-            timer.after(UNSEEN_SECONDS, self._end_unseen)
+            self._cancel_look = timer.after(UNSEEN_SECONDS, self._end_unseen)
+            if self.done:
+                self._cancel_look()
+
+    def forget_client(self) -> None:
+        """Look no more whether a client that left can see a question, because none is asked."""
+        self._cancel_look()
+        self._cancel_look = int
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call a function when nothing more will be sent; now if that is so."""
