@@ -627,14 +627,6 @@ class RunningRequests:
         request.size += REQUEST_BYTES
         if self.admit is not None and not request.route.immediate:
             request.place = self.admit()
-        try:
-            self._add(request)
-        except RpcError:
-            if request.place is not None:
-                request.place.leave()
-            raise
-
-    def _add(self, request: IncomingRequest) -> None:
         if self._on_end is not None:
             request.arrived = time.monotonic()
         if self._queued_bytes + request.size > self._uncounted:
@@ -649,6 +641,10 @@ class RunningRequests:
                 raise InternalError("too many requests wait already")
             self._queued_bytes += request.size
             self._requests[request.key] = request
+        except RpcError:
+            if request.place is not None:
+                request.place.leave()
+            raise
         finally:
             self._lock.release()
 
@@ -1172,6 +1168,7 @@ class IncomingRequest(CancelToken):
             requests = [(method, lambda id, params=params: params) for method, params in questions]
             pending = calls.start_all(requests)
             self._questions += [(calls, call) for call in pending]
+            self.sink.asking()  # raises if `end_questions` has just been called without these
             deadline, results = Deadline(seconds), []
             if self.cancelled:  # it may have come between the check and the sending
                 withdraw()

@@ -172,6 +172,8 @@ class Shares:
             address: The address of the peer; None if it does not tell clients apart, as under WSGI.
         """
         counted = None if address is None else self._counted(address)
+        if principal is None and session is None and counted is None:
+            return ()
         return tuple(
             name
             for name in client_names(self._auth, principal, session, counted)

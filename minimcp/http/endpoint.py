@@ -844,7 +844,8 @@ class Endpoint(HttpService):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
-        response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
+        if names:
+            response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         try:
@@ -941,7 +942,7 @@ class Endpoint(HttpService):
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
-        if not route.immediate:
+        if not route.immediate and (headers.names or response.session is not None):
             try:
                 incoming.place = incoming.admit("requests", self._limits.requests)
             except ShareExceeded:
@@ -999,7 +1000,8 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
-        self._forget_token(writer)
+        if self._token_checks:
+            self._forget_token(writer)
         if response.place is not None:
             response.place.leave()
         # which know their response: it would be left to the garbage collector

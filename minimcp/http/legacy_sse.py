@@ -198,9 +198,6 @@ class SseServer(HttpService):
                 )
             self._transports[id] = transport
         try:
-            writer.begin(200, list(STREAM_HEADERS))
-            writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
-            writer.on_gone(transport.close)
             connection = self._connect(transport)
             transport.is_idle = connection.is_idle
             limits = self._registry.config.limits
@@ -209,6 +206,10 @@ class SseServer(HttpService):
                 self.shares.admit, "requests", limits.requests, client
             )
             connection.pool = self.shares.pool_of(connection.pool, limits.workers, client)
+            # Last: the client may send requests from now on.
+            writer.begin(200, list(STREAM_HEADERS))
+            writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
+            writer.on_gone(transport.close)
             transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
         finally:
             self._transports.pop(id, None)

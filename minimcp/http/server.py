@@ -213,8 +213,9 @@ class SocketWriter(ResponseWriter):
     def count_for(self, names: Sequence[Name]) -> None:
         connection = self._connection
         server = connection.server
-        if server.shares is not None and connection.place is not None:
-            server.shares.move(connection.place, server.max_connections, names)
+        place = connection.place
+        if server.shares is not None and place is not None and place.names != names:
+            server.shares.move(place, server.max_connections, names)
 
     def has_left(self, now: float) -> bool:
         """Return whether the peer has closed its connection.

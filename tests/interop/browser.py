@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -12,12 +13,28 @@ import webbrowser
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
+from ..support import eventually
 from .environments import debian_program
 
 SECONDS = 60.0  # that all of a visit may take
 
 # It takes requests on descriptor 3, and answers on 4.
 SHELL = 'exec "$@" 3<&{0} 4>&{1} {0}<&- {1}>&-'
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a program with all processes of its session: a late one would write to the profile."""
+    process.terminate()
+    process.wait()
+
+    def is_gone() -> bool:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        return False
+
+    eventually(is_gone)
 
 
 class Chromium(webbrowser.BaseBrowser):
@@ -58,9 +75,9 @@ class Chromium(webbrowser.BaseBrowser):
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(given.fileno(), taken.fileno()),
+                start_new_session=True,
             )
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
+            stack.callback(_end, process)
             given.close()
             taken.close()
             watch = threading.Timer(SECONDS, process.kill)  # then nothing is read any more

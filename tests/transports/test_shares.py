@@ -594,7 +594,7 @@ def test_the_connection_of_a_running_handler_is_released(
         leave(peer, how)
         assert eventually(lambda: not running.lent and not running._kept), running
         key = next(iter(core.sessions.values())).key
-        assert counted.used("connections", ("session", key)) == 0
+        assert eventually(lambda: counted.used("connections", ("session", key)) == 0)
         assert counted.used("requests", ("session", key)) == 1, "the handler is running"
         assert client.adds() and not stage.ended
         stage.go.set()
@@ -669,6 +669,7 @@ def test_a_question_that_no_client_can_see_ends(
             monkeypatch.setattr(sessions.ResponseSink, "_is_resumable", False)
             peer.until(b"elicitation/create")
             response = next(iter(running._http._open.values()))
+            assert eventually(lambda: response._is_resumable), "set after the write"
             response._is_resumable = False
         peer.close()
         assert eventually(lambda: stage.ended)
