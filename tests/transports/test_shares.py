@@ -509,6 +509,7 @@ def test_busy_connections_are_not_closed(stages: Any) -> None:
     with stage.server.start_http() as running, ExitStack() as stack:
         patient(running)
         client = Session(running, token="ada-1")
+        assert eventually(lambda: not running.lent and not running._kept), "those of its begin"
         held = [stack.enter_context(client.call("hold", id=id)) for id in (1, 2)]
         assert eventually(lambda: len(stage.began) == 2)
         refused = stack.enter_context(client.call("add", {"a": 1, "b": 2})).response()
