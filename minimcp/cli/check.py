@@ -42,7 +42,7 @@ MOST_BYTES, MOST_SHOWN = 8 * 1024 * 1024, 240
 # Messages and bytes of a server in all checks of one revision, and bytes of messages that are not the
 # awaited answers; with more of them it floods. A server that behaves well sends a few hundred
 # messages.
-MAX_MESSAGES, MAX_TOTAL_BYTES, MAX_UNASKED_BYTES = 10_000, 32 * 1024 * 1024, 4 * 1024 * 1024
+MAX_MESSAGES, MAX_TOTAL_BYTES, MAX_UNASKED_BYTES = 10_000, 32 * 1024 * 1024, 2 * 1024 * 1024
 
 # If no answer comes in time, but more than this, the server is not slow: it floods.
 MAX_MESSAGES_WITHOUT_ANSWER, MAX_BYTES_WITHOUT_ANSWER = 1_000, 1024 * 1024
