@@ -75,7 +75,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.skills import Skill
     from .client.tasks import Task
     from .engine.limits import Limits
-    from .engine.requests import CancelToken
+    from .engine.cancel import CancelToken
     from .engine.store import Entry, MemoryStore, Store
     from .extensions.apps import Apps
     from .extensions.extension import Extension
@@ -265,7 +265,7 @@ _MODULES = {
     "client.skills": "Skill",
     "client.tasks": "Task",
     "engine.limits": "Limits",
-    "engine.requests": "CancelToken",
+    "engine.cancel": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
     "extensions.apps": "Apps",
     "extensions.extension": "Extension",

@@ -46,7 +46,7 @@ UPWARD = {
 """What these import inside a function: the transports that a server or a client is asked for by
 name."""
 
-MOST_FILES, MOST_ENTRIES = 130, 18
+MOST_FILES, MOST_ENTRIES = 132, 18
 
 FOREIGN = frozenset(
     {

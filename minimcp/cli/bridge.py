@@ -27,9 +27,10 @@ from ..client.connect import Plan, Target, negotiate, read_target, with_stored_t
 from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
+from ..engine.calls import Calls
+from ..engine.incoming import LATER, IncomingRequest, Route, Sink
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import LATER, Calls, IncomingRequest, Result, Route, Sink
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
@@ -54,7 +55,7 @@ from ..protocol.lifecycle import (
     Offer,
     Peer,
 )
-from ..protocol.messages import Failure, Json, Notification, Request, encode, size_of
+from ..protocol.messages import Failure, Json, Notification, Request, Result, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import TAKEN, Registry, ServerRole
 from ..server.server import Server

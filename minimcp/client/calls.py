@@ -14,7 +14,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, TypeVar, Union
 
-from ..engine.requests import CancelToken
+from ..engine.cancel import CancelToken
 from ..engine.timer import NEVER, Deadline
 from ..errors import (
     Busy,

@@ -19,8 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Union, overload
 
 from .. import types
+from ..engine.cancel import CancelToken
+from ..engine.incoming import carried_on
 from ..engine.pool import Pool, this_thread, waiting
-from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
 from ..errors import (
     HeaderMismatch,

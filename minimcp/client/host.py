@@ -14,9 +14,10 @@ from time import thread_time
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .. import errors, schema, types
+from ..engine.cancel import CancelToken
+from ..engine.incoming import IncomingRequest
 from ..engine.limits import BoundedQueue, Limits
 from ..engine.pool import Pool, this_thread
-from ..engine.requests import CancelToken, IncomingRequest
 from ..errors import (
     USER_REJECTED,
     InternalError,

@@ -12,8 +12,8 @@ from concurrent.futures import Future, wait
 from copy import copy
 from typing import Callable, Optional, Union
 
+from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone, describe, logger
 from .host import Host

@@ -12,10 +12,12 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
 
+from ..engine.calls import Calls, PendingCall
+from ..engine.cancel import CancelToken
 from ..engine.connection import Connection, ConnectionRole
+from ..engine.incoming import IncomingRequest, Route, carried_on
 from ..engine.limits import Limits
 from ..engine.pool import waiting
-from ..engine.requests import Calls, CancelToken, IncomingRequest, PendingCall, Route, carried_on
 from ..engine.timer import NEVER, Deadline
 from ..engine.transport import Transport
 from ..errors import (

@@ -21,7 +21,7 @@ from ..protocol.messages import (
     encode_batch,
     failure,
 )
-from .requests import IncomingRequest, Sink
+from .incoming import IncomingRequest, Sink
 
 
 class Batch:

@@ -73,19 +73,11 @@ from ..protocol.messages import (
     failure,
 )
 from .batch import Batch, why_no_batch
+from .calls import Calls, MakeParams, PendingCall
+from .incoming import IncomingRequest, Line, Route, RunningRequests, Sink
 from .limits import Limits
 from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
-from .requests import (
-    Calls,
-    IncomingRequest,
-    Line,
-    MakeParams,
-    PendingCall,
-    Route,
-    RunningRequests,
-    Sink,
-)
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 

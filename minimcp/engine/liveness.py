@@ -17,7 +17,7 @@ from ..errors import (
     SessionGone,
     logger,
 )
-from .requests import Calls, PendingCall
+from .calls import Calls, PendingCall
 from .timer import Timer, timer as process_timer
 
 log = logger("minimcp.liveness")

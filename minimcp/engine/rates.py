@@ -13,7 +13,7 @@ from .pool import renewed_in_fork
 from .timer import LOOK_SECONDS, Timer, timer
 
 if TYPE_CHECKING:
-    from .requests import IncomingRequest
+    from .incoming import IncomingRequest
 
 log = logger("minimcp.rates")
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from ..errors import logger
 from ..protocol.messages import read_json
+from .cancel import CancelToken
 from .pool import renewed_in_fork, waiting
-from .requests import CancelToken
 from .timer import Deadline
 
 log = logger("minimcp.stores")

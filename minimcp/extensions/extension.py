@@ -12,7 +12,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.requests import Handler, IncomingRequest, Route
+from ..engine.incoming import Handler, IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification

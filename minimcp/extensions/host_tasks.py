@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from ..engine.cancel import CancelToken
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import CancelToken, IncomingRequest, Result, Route
 from ..engine.timer import Deadline
 from ..errors import InvalidParams, McpError
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import Json
+from ..protocol.messages import Json, Result
 from .tasks import Record, Tasks, log
 
 # What a server may ask as a task: method to the capability that says so.

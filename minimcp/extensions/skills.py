@@ -22,8 +22,8 @@ from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote
 
+from ..engine.incoming import Route
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import Route
 from ..errors import InvalidParams, ResourceNotFound, describe, logger, one_line
 from ..protocol.front_matter import check_front_matter, read_front_matter
 from ..protocol.lifecycle import Peer

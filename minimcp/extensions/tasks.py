@@ -25,9 +25,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
+from ..engine.cancel import CancelToken
+from ..engine.incoming import IncomingRequest, Route, RunningRequests, Sink
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import CancelToken, IncomingRequest, Result, Route, RunningRequests, Sink
 from ..engine.store import (
     MemoryStore,
     Store,
@@ -52,6 +53,7 @@ from ..protocol.messages import (
     Json,
     Notification,
     Request,
+    Result,
     encode,
     encode_progress,
     to_json,

@@ -27,18 +27,11 @@ from urllib.parse import urlsplit
 
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
+from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
+from ..engine.incoming import IncomingRequest, RunningRequests, Sink
 from ..engine.limits import Limits
 from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
-from ..engine.requests import (
-    Calls,
-    IncomingRequest,
-    MakeParams,
-    PendingCall,
-    RunningRequests,
-    Sink,
-    queue_for,
-)
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
+from ..engine.incoming import IncomingRequest, Route, RunningRequests
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import IncomingRequest, Route, RunningRequests
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.store import StoreUnavailable, owner_of
 from ..engine.timer import Deadline, timer

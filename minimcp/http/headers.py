@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
+from ..engine.cancel import CancelToken
 from ..engine.rates import whole_seconds
-from ..engine.requests import CancelToken
 from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode

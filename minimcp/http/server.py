@@ -28,8 +28,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
+from ..engine.cancel import CancelToken
 from ..engine.pool import Pool
-from ..engine.requests import CancelToken
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import LONGEST_WAIT
 from ..errors import ConnectionLost, logger

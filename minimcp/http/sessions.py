@@ -24,11 +24,12 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from .. import errors
+from ..engine.calls import Calls, PendingCall
 from ..engine.connection import ConnectionRole
+from ..engine.incoming import IncomingRequest, Line, Sink
 from ..engine.liveness import Pinged
 from ..engine.pool import waiting
 from ..engine.rates import whole_seconds
-from ..engine.requests import Calls, IncomingRequest, Line, PendingCall, Sink
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger

@@ -23,8 +23,10 @@ from functools import partial
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
+from ..engine.calls import Calls
+from ..engine.cancel import CancelToken
+from ..engine.incoming import Line
 from ..engine.pool import waiting
-from ..engine.requests import Calls, CancelToken, Line
 from ..engine.store import (
     MAX_RECORD_DEPTH,
     Entry,

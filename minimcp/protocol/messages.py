@@ -45,6 +45,9 @@ log = logger("minimcp.protocol")
 # A decoded JSON value: None, bool, int, float, str, list or dict.
 Json = Any
 
+# A JSON object: the params or the result of a request.
+Result = dict[str, Json]
+
 # A request's id. ``1`` and ``"1"`` are two ids; True and 1.0 are none.
 Id = Union[str, int]
 

@@ -20,7 +20,7 @@ from typing import (
     Union,
 )
 
-from ..engine.requests import IncomingRequest, current_request
+from ..engine.incoming import IncomingRequest, current_request
 from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema

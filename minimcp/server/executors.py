@@ -14,8 +14,9 @@ from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
+from ..engine.cancel import CancelToken
+from ..engine.incoming import Handler, IncomingRequest, Route
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import CancelToken, Handler, IncomingRequest, Route
 from ..errors import RpcError, exit_gate, logger
 
 log = logger("minimcp.executors")

@@ -25,9 +25,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
+from ..engine.cancel import CancelToken
 from ..engine.connection import Connection
+from ..engine.incoming import LATER, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
-from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Route, Sink
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.requests import IncomingRequest, OnEnd, current_request
+from ..engine.incoming import IncomingRequest, OnEnd, current_request
 from ..errors import Cancelled, ConnectionLost, logger, printable
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, Mapping, Optional, Protocol, Sequence
 from weakref import WeakSet
 
+from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import CancelToken
 from ..engine.store import (
     Store,
     StoreUnavailable,

@@ -14,7 +14,7 @@ from copy import copy
 from itertools import islice
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from ..engine.requests import IncomingRequest, Route
+from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams, one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision

@@ -31,8 +31,8 @@ from typing import (
 )
 
 from .. import errors, types
+from ..engine.incoming import IncomingRequest
 from ..engine.limits import check_number
-from ..engine.requests import IncomingRequest
 from ..errors import logger, one_line
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json

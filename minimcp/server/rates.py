@@ -10,12 +10,12 @@ import time
 from hashlib import sha256
 from typing import Any, Callable, Mapping, Union
 
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.rates import Rate, RateLimiter, whole_seconds
-from ..engine.requests import IncomingRequest, Result, Route
 from ..engine.shares import client_names
 from ..engine.store import StoreUnavailable, report_unreadable
 from ..errors import InternalError, logger
-from ..protocol.messages import Json
+from ..protocol.messages import Json, Result
 from .registered import ServerConfig
 from .tools import error_result
 

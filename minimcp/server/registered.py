@@ -20,8 +20,8 @@ from typing import (
     TypeVar,
 )
 
+from ..engine.incoming import IncomingRequest, OnEnd, Route
 from ..engine.limits import Limits
-from ..engine.requests import IncomingRequest, OnEnd, Route
 from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line

@@ -8,16 +8,9 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Union
 from weakref import WeakSet
 
+from ..engine.calls import MakeParams
 from ..engine.connection import ConnectionRole
-from ..engine.requests import (
-    LATER,
-    IncomingRequest,
-    Line,
-    MakeParams,
-    Route,
-    Sink,
-    set_initialized,
-)
+from ..engine.incoming import LATER, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode

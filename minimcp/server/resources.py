@@ -10,7 +10,7 @@ from copy import copy
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 from .. import types
-from ..engine.requests import IncomingRequest, Route
+from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment, normalize_uri

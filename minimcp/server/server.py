@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union, overl
 from weakref import WeakSet
 
 from ..engine.connection import Connection
+from ..engine.incoming import current_request
 from ..engine.limits import Limits
 from ..engine.output import never_blocking
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.requests import current_request
 from ..engine.store import Store
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer

@@ -14,8 +14,9 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
+from ..engine.cancel import CancelToken
+from ..engine.incoming import LATER, IncomingRequest, Line, Sink
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode

@@ -11,7 +11,7 @@ from inspect import formatannotation
 from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
-from ..engine.requests import IncomingRequest
+from ..engine.incoming import IncomingRequest
 from ..errors import logger
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision

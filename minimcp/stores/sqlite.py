@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 from weakref import WeakSet
 
-from ..engine.requests import CancelToken
+from ..engine.cancel import CancelToken
 from ..engine.store import SWEEP_SECONDS, Entry, Store
 from ..errors import logger
 

@@ -7,8 +7,8 @@ from contextvars import Context as ContextVars, copy_context
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
+from ..engine.incoming import IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
-from ..engine.requests import IncomingRequest, Route, Sink
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, choose

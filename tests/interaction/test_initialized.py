@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from minimcp import Cancelled, Context, Limits, Server, Tasks
-from minimcp.engine import requests as engine
+from minimcp.engine import incoming as engine
 
 from ..answering import R1, R2, R3, R4, REVISIONS
 from ..scripted import Task

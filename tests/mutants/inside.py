@@ -21,7 +21,7 @@ from urllib3.util import parse_url
 from minimcp import McpError, errors, types
 from minimcp.client.config import read_servers
 from minimcp.client.host import Host
-from minimcp.engine.requests import CancelToken
+from minimcp.engine.cancel import CancelToken
 from minimcp.http.client_sse import SseSession
 from minimcp.http.fetch import Fetcher
 from minimcp.http.framing import READY, RequestParser

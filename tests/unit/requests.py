@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from minimcp.engine.calls import Calls
+from minimcp.engine.incoming import IncomingRequest, Route
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import Calls, IncomingRequest, Route
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS

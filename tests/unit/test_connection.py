@@ -9,8 +9,8 @@ import pytest
 
 from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import MOST_HANDED, SMALL, Connection, ConnectionRole
+from minimcp.engine.incoming import LATER
 from minimcp.engine.pool import Pool
-from minimcp.engine.requests import LATER
 from minimcp.engine.timer import NEVER, Deadline
 from minimcp.engine.transport import TooLong, memory_pair
 from minimcp.errors import (

@@ -10,8 +10,8 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
+from minimcp.engine.incoming import IncomingRequest, Route, RunningRequests, current_request
 from minimcp.engine.limits import Limits
-from minimcp.engine.requests import IncomingRequest, Route, RunningRequests, current_request
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE

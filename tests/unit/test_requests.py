@@ -10,21 +10,18 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp.engine.batch import Batch, why_no_batch
-from minimcp.engine.limits import Limits
-from minimcp.engine.requests import (
+from minimcp.engine.calls import MOST_PAUSES, MOST_PROGRESS, PROGRESS_BYTES, Calls
+from minimcp.engine.cancel import CancelToken
+from minimcp.engine.incoming import (
     LATER,
-    MOST_PAUSES,
-    MOST_PROGRESS,
-    PROGRESS_BYTES,
     REQUEST_BYTES,
-    Calls,
-    CancelToken,
     IncomingRequest,
     Route,
     RunningRequests,
     Sink,
     carried_on,
 )
+from minimcp.engine.limits import Limits
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
     Cancelled,

@@ -16,7 +16,7 @@ from typing import Any, Deque, Dict, List, Optional, Tuple
 import pytest
 
 from minimcp import Context, HttpOptions, Limits, Server
-from minimcp.engine.requests import current_request
+from minimcp.engine.incoming import current_request
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.server import RunningHttp
 from minimcp.protocol.sse import Event

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from minimcp.engine.batch import Batch
-from minimcp.engine.requests import LATER
+from minimcp.engine.incoming import LATER
 from minimcp.errors import InternalError, InvalidParams, InvalidRequest
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Set
 import pytest
 
 from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
-from minimcp.engine.requests import current_request
+from minimcp.engine.incoming import current_request
 from minimcp.server import input_rounds
 from minimcp.server.input_rounds import WaitingAsker, WaitingHandlers
 
