@@ -137,7 +137,7 @@ def exchange(
 
     call = calls.start(incoming.request.method, make_params, progress if wanted else None)
     forget = incoming.on_cancel(
-        lambda: calls.end(call, Cancelled(incoming.reason or "the request was cancelled"))
+        lambda: calls.end(call, Cancelled(incoming.token.reason or "the request was cancelled"))
     )
     try:
         return calls.wait(call, NEVER)
@@ -432,7 +432,7 @@ class Link(Host):
             with waiting():
                 session.wait_until_ended(CONNECT_SECONDS)
         elif before.count(Busy) == MOST_BUSY or not session.wait_while_busy(
-            refusal, Deadline(CONNECT_SECONDS), incoming
+            refusal, Deadline(CONNECT_SECONDS), incoming.token
         ):
             raise refusal
         before.append(type(refusal))
@@ -589,7 +589,7 @@ class Link(Host):
         """Cancel the calls that have asked a client which is about to go."""
         for state, (asked, _) in list(self._replies.items()):
             if asked.sink is sink and self._replies.pop(state, None) is not None:
-                asked.cancel("the client will not come back")
+                asked.token.cancel("the client will not come back")
 
     # ------------------------------------------------------------ what the server says
 

@@ -57,8 +57,6 @@ Result = dict[str, Json]
 # What is wrong with a value; None when it fits.
 Check = Callable[[Any], Optional[Mismatch]]
 
-Asked = Union[IncomingRequest, CancelToken]
-
 
 # Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or
 # `HandlerFailed`.
@@ -191,7 +189,9 @@ class Host:
 
     # ------------------------------------------------------------ questions
 
-    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answerer:
+    def read(
+        self, method: str, params: Mapping[str, Json], peer: Peer, asked: CancelToken
+    ) -> Answerer:
         """Read a question, and check that it may be asked, before the host is.
 
         Args:
@@ -242,7 +242,7 @@ class Host:
         this_thread.request = None  # a host's handler is no server's handler: it has no context
         method = incoming.request.method
         try:
-            return self.read(method, incoming.request.params, incoming.peer, incoming)()
+            return self.read(method, incoming.request.params, incoming.peer, incoming.token)()
         except errors.HandlerFailed as error:
             raise InternalError("the host's handler failed") from error
         except Refused as error:

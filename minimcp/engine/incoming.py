@@ -299,7 +299,7 @@ class RunningRequests:
             request.batch is not None
         ):  # before a handler's end can add it, which may wait for the peer
             request.batch.add(request.request.id, b"")
-        request.cancel(reason)
+        request.token.cancel(reason)
 
     def refuse(self, reason: str) -> None:
         """Refuse every request from now on, with this message."""
@@ -308,13 +308,13 @@ class RunningRequests:
     def interrupt(self, reason: str) -> None:
         """Cancel everything that runs; who answers all the same is heard."""
         for request in list(self._requests.values()):
-            request.cancel(reason)
+            request.token.cancel(reason)
 
     def abandon(self, reason: str) -> None:
         """Cancel everything that runs: nobody hears its answer."""
         for request in list(self._requests.values()):
             if self.claim(request):
-                request.cancel(reason)
+                request.token.cancel(reason)
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
@@ -418,7 +418,7 @@ class Sink:
         return None
 
 
-class IncomingRequest(CancelToken):
+class IncomingRequest:
     """One request of the peer, and the border where exceptions become errors on the wire.
 
     Args:
@@ -432,6 +432,7 @@ class IncomingRequest(CancelToken):
         batch: Of the array that it came in; None where it stands alone.
 
     Attributes:
+        token: Cancels the handler.
         finished: Whether its handler has returned.
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
@@ -472,7 +473,7 @@ class IncomingRequest(CancelToken):
         headers: Mapping[str, str] = NO_HEADERS,
         batch: Optional[Batch] = None,
     ) -> None:
-        self._callbacks = {}
+        self.token = CancelToken()
         self._questions: list[tuple[Calls, PendingCall]] = []
         self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
         self.server, self.headers, self.batch = server, headers, batch
@@ -514,7 +515,7 @@ class IncomingRequest(CancelToken):
         self.trace_context = None
         other.context = self.context
         self.latest = other
-        CancelToken.on_cancel(other, lambda: self.cancel(other.reason))
+        other.token.on_cancel(lambda: self.token.cancel(other.token.reason))
         # `run` sets `finished` before it reads `latest`: one of the two threads sees the other.
         if self.finished:
             other.answer(InternalError("the handler has returned"))
@@ -556,7 +557,7 @@ class IncomingRequest(CancelToken):
         try:
             if not self.route.immediate:
                 requests.begin(self)
-            if self.cancelled:
+            if self.token.cancelled:
                 raise Cancelled("cancelled before it began")
             this_thread.request = self
             context = self.context = self.sink.context.copy()
@@ -574,7 +575,7 @@ class IncomingRequest(CancelToken):
             self.latest = None
             if latest is None or not latest.answer(result, not self.route.immediate):
                 # Threads that the handler has left behind need not go on.
-                self.cancel("the handler has returned")
+                self.token.cancel("the handler has returned")
         requests.finish(self)
 
     def answer(self, result: Any, wait: bool = True) -> bool:
@@ -678,7 +679,7 @@ class IncomingRequest(CancelToken):
                 latest.sink.send(line)
 
     def _report_later(self, line: bytes) -> None:
-        if not self.cancelled:
+        if not self.token.cancelled:
             self.sink.post(line)
 
     def ask(
@@ -713,9 +714,9 @@ class IncomingRequest(CancelToken):
 
         def withdraw() -> None:
             for call in pending:
-                calls.end(call, Cancelled(self.reason or "the request was cancelled"))
+                calls.end(call, Cancelled(self.token.reason or "the request was cancelled"))
 
-        forget = super().on_cancel(withdraw)
+        forget = self.token.on_cancel(withdraw)
         if self.timeout is not None:
             self.timeout.pause()
         try:
@@ -726,7 +727,7 @@ class IncomingRequest(CancelToken):
             self._questions += [(calls, call) for call in pending]
             self.sink.asking()  # raises if `end_questions` has just been called without these
             deadline, results = Deadline(seconds), []
-            if self.cancelled:  # it may have come between the check and the sending
+            if self.token.cancelled:  # it may have come between the check and the sending
                 withdraw()
             for call in pending:
                 outcome = calls.wait(call, deadline, group=pending)
@@ -757,13 +758,13 @@ class IncomingRequest(CancelToken):
         peer = self.peer
         if peer.initialized:
             return
-        forget = super().on_cancel(_wake_uninitialized)
+        forget = self.token.on_cancel(_wake_uninitialized)
         try:
             with waiting(), _initialized:
                 _initialized.wait_for(
-                    lambda: peer.initialized or self.cancelled, INITIALIZED_SECONDS
+                    lambda: peer.initialized or self.token.cancelled, INITIALIZED_SECONDS
                 )
-                is_late = not (peer.initialized or self.cancelled)
+                is_late = not (peer.initialized or self.token.cancelled)
                 if is_late:
                     set_initialized(peer)
         finally:
@@ -782,7 +783,7 @@ class IncomingRequest(CancelToken):
             Cancelled: The request was cancelled before the time was over.
         """
         woken, deadline = threading.Event(), Deadline(seconds)
-        forget = super().on_cancel(woken.set)
+        forget = self.token.on_cancel(woken.set)
         with waiting():
             while not woken.is_set() and not deadline.expired:
                 woken.wait(deadline.to_wait())
@@ -794,23 +795,28 @@ class IncomingRequest(CancelToken):
     def check(self) -> None:
         """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is
         over."""
-        if self.cancelled:
-            raise Cancelled(self.reason or "the request was cancelled")
+        if self.token.cancelled:
+            raise Cancelled(self.token.reason or "the request was cancelled")
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` run on a thread of its own when the request is cancelled; at once if it
-        is already."""
-        return super().on_cancel(lambda: self.sink.spawn(partial(self.run_in_context, callback)))
+        """Run `callback` on a thread of its own when the request is cancelled; now if it is.
+
+        `token` calls its callbacks on the thread that cancels, which may be the reader.
+
+        Returns:
+            A function that takes this back.
+        """
+        return self.token.on_cancel(lambda: self.sink.spawn(partial(self.run_in_context, callback)))
 
     def expire(self, result: Any, reason: str) -> None:
         """The handler's time is over: give this answer, unless another was given, and cancel what
         still runs."""
         latest = self.latest
         if latest is not None and latest.answer(result, False):
-            self.cancel(reason)
+            self.token.cancel(reason)
 
     def __repr__(self) -> str:
-        state = "cancelled" if self.cancelled else "finished" if self.finished else "open"
+        state = "cancelled" if self.token.cancelled else "finished" if self.finished else "open"
         return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
 
 

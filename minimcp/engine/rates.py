@@ -178,7 +178,7 @@ class NotificationRate:
             request: The request, which is about to be answered.
             wait: Whether this thread may wait for the peer.
         """
-        self.flush(drop=request.cancelled, wait=wait)
+        self.flush(drop=request.token.cancelled, wait=wait)
         dropped, self.dropped = self.dropped, 0
         if dropped:
             log.warning(

@@ -92,7 +92,7 @@ class HostTasks(Tasks):
         self._sessions.pop(peer, None)
         for running in list(self._running.values()):
             if running.peer is peer:
-                running.cancel("the connection has ended")
+                running.token.cancel("the connection has ended")
 
     def _tell(self, key: str, record: Record) -> None:
         """Tell the server of a new state; it may ask for that all the same."""

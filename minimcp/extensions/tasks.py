@@ -25,7 +25,6 @@ from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import IncomingRequest, Route, RunningRequests, Sink
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
@@ -193,7 +192,7 @@ class TaskRequest(IncomingRequest):
 
     def _post(self, method: str, params: Result) -> None:
         session = self._tasks.subscriptions.session(self.peer)
-        if session is not None and not self.cancelled:
+        if session is not None and not self.token.cancelled:
             meta = {**params.get("_meta", {}), **self.related}
             session.post(encode(Notification(method, {**params, "_meta": meta})))
 
@@ -244,7 +243,9 @@ class TaskRequest(IncomingRequest):
                     return [each["result"] for each in answers]
                 if deadline.expired:
                     raise RequestTimeout(f"the task got no answer within {seconds:g} s")
-                self._tasks.store.wait([self.task_key], record["version"], deadline.to_wait(), self)
+                self._tasks.store.wait(
+                    [self.task_key], record["version"], deadline.to_wait(), self.token
+                )
                 record = self._change(None)
         finally:
             self._tasks.change(self.task_key, partial(_withdraw, [*asked]))
@@ -261,7 +262,7 @@ class TaskRequest(IncomingRequest):
             else self._tasks.change(self.task_key, change)
         )
         if look is None or not NEXT[look["status"]]:
-            self.cancel("the task has ended")
+            self.token.cancel("the task has ended")
         self.check()
         assert look is not None
         return look
@@ -786,7 +787,7 @@ class Tasks(Extension):
             for key, request in running:
                 record = self.load(key)
                 if record is None or not NEXT[record["status"]]:
-                    request.cancel("the task was cancelled, or its ttl is over")
+                    request.token.cancel("the task was cancelled, or its ttl is over")
         except Exception as error:
             log.error("the lease of running tasks cannot be renewed: %s", error, exc_info=error)
         with self._lock:
@@ -816,7 +817,7 @@ class Tasks(Extension):
         )
         running = self._running.get(key)
         if running is not None and changed is not None and changed["status"] == "cancelled":
-            running.cancel("the client has cancelled the task")
+            running.token.cancel("the client has cancelled the task")
         return self._view(changed or record, False) if core else self._closed({}, incoming)
 
     def _update(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -861,11 +862,11 @@ class Tasks(Extension):
         running = self._running.get(key)
         forget = None
         if running is not None:
-            forget = CancelToken.on_cancel(running, lambda: incoming.cancel("the task ended"))
+            forget = running.token.on_cancel(lambda: incoming.token.cancel("the task ended"))
         try:
             while NEXT[record["status"]]:
                 self._forward(incoming, key, record)
-                self.store.wait([key], record["version"], LEASE_SECONDS, incoming)
+                self.store.wait([key], record["version"], LEASE_SECONDS, incoming.token)
                 incoming.check()
                 _, record = self._find(incoming)
         except Cancelled:

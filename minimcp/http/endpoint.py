@@ -1221,7 +1221,7 @@ class Endpoint(HttpService):
         for response in list(self._open.values()):
             self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
-                request.cancel(reason)
+                request.token.cancel(reason)
         with self._changed:
             self._changed.wait_for(lambda: not self._open, deadline.to_wait())
             self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)

@@ -475,7 +475,7 @@ class ResponseSink(Sink):
         blocks."""
         for request in list(self.incoming):
             if self.requests.claim(request):
-                request.cancel(reason)
+                request.token.cancel(reason)
 
     def lost(self) -> None:
         """The client has gone for good, which cancels a request that stands alone. Never blocks."""
@@ -804,7 +804,7 @@ class Session(Pinged):
             return bool(named)
         response, request = named[0]
         alone = request.batch is None and response.requests.claim(request)
-        request.cancel(reason if isinstance(reason, str) else None)
+        request.token.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
             response.spawn(response.finish)
         return True

@@ -422,7 +422,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the client no longer waits, or the handler's time is over. Look at it in loops."""
-        return self._incoming.cancelled
+        return self._incoming.token.cancelled
 
     def check(self) -> None:
         """Return if the request still runs.

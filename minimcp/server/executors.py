@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import Handler, IncomingRequest, Route
 from ..engine.pool import renewed_in_fork
 from ..errors import RpcError, exit_gate, logger
@@ -69,7 +68,7 @@ class Executor:
             incoming.refuse(error)
             return
         # By the thread that cancels: whoever waits all the same is answered.
-        CancelToken.on_cancel(incoming, partial(self._run, key))
+        incoming.token.on_cancel(partial(self._run, key))
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
@@ -266,7 +265,7 @@ class Main(Executor):
     def clear(self, reason: str) -> None:
         """Cancel what waits, and let those go who wait for it."""
         for incoming in list(self._queue.values()):
-            incoming.cancel(reason)
+            incoming.token.cancel(reason)
         self._stops += 1
         self.wake()
 

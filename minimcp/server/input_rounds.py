@@ -25,7 +25,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
-from ..engine.cancel import CancelToken
 from ..engine.connection import Connection
 from ..engine.incoming import LATER, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
@@ -185,7 +184,7 @@ class WaitingAsker(ReplayAsker):
 
     def cancel(self, reason: str) -> None:
         """Cancel the handler."""
-        self._incoming.cancel(reason)
+        self._incoming.token.cancel(reason)
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
         if self.gave_way:  # the client has the state already, which cannot hold this step
@@ -235,7 +234,7 @@ class WaitingAsker(ReplayAsker):
         """Answer the request with a question, and return what `_came` gets."""
         incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
         handlers, seconds = incoming.server.waiting, incoming.server.limits.ask_timeout
-        forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
+        forget = incoming.token.on_cancel(lambda: self._came.put(None))
         try:
             incoming.check()
             # Before the question is sent, because the retry may come at once.

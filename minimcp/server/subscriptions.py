@@ -14,7 +14,6 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import LATER, IncomingRequest, Line, Sink
 from ..engine.pool import renewed_in_fork
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
@@ -428,11 +427,13 @@ class Subscriptions:
             self._streams[incoming] = stream
         incoming.request.params.clear()  # nothing else of it is kept, for it may stay open for ever
         incoming.progress_token = None
-        CancelToken.on_cancel(
-            incoming, lambda: self._streams.pop(incoming, None)
+        incoming.token.on_cancel(
+            lambda: self._streams.pop(incoming, None)
         )  # before the reader reads on
-        if incoming.cancelled:  # the server ended its streams just before this one was among them
-            raise Cancelled(incoming.reason or "")
+        if (
+            incoming.token.cancelled
+        ):  # the server ended its streams just before this one was among them
+            raise Cancelled(incoming.token.reason or "")
         return LATER
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:

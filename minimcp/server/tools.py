@@ -409,7 +409,7 @@ class RegisteredTool(RegisteredFunction):
             raise error
         else:
             incoming.interrupted = isinstance(error, KeyboardInterrupt)
-            if isinstance(error, errors.Cancelled) and incoming.cancelled:
+            if isinstance(error, errors.Cancelled) and incoming.token.cancelled:
                 raise error
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # it has a question to ask: that comes first

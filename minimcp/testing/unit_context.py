@@ -76,7 +76,7 @@ class UnitContext(Context):
         Args:
             reason: Why; None says nothing.
         """
-        self._incoming.cancel(reason)
+        self._incoming.token.cancel(reason)
 
     def __enter__(self) -> UnitContext:
         self._outer.append(getattr(this_thread, "request", None))

@@ -240,7 +240,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
         assert asked.wait(WAIT)
     assert created.wait(WAIT)
     tasks, running = made
-    assert eventually(lambda: running.cancelled and not tasks._sessions)
+    assert eventually(lambda: running.token.cancelled and not tasks._sessions)
     go.set()
     with pytest.raises(ConnectionLost):
         call.result()

@@ -94,7 +94,7 @@ def test_what_is_no_question() -> None:
             one.ask_all(wrong)
     with pytest.raises(TypeError, match="the key of a step"):
         one.step(5, int)
-    made.cancel("enough")
+    made.token.cancel("enough")
     for ask in (lambda: one.ask_all({"a": NAME}), lambda: one.step("s", int)):
         with pytest.raises(Cancelled, match="enough"):
             ask()

@@ -456,7 +456,7 @@ def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
         reasons: List[Any] = []
         begun = threading.Event()
         role.serve("work", lambda request: (
-            request.on_cancel(lambda: reasons.append(request.reason)), begun.set(), request.sleep(WAIT)))  # fmt: skip
+            request.on_cancel(lambda: reasons.append(request.token.reason)), begun.set(), request.sleep(WAIT)))  # fmt: skip
         pipe.give(request(1, "work"))
         wait_for(begun)
         call = connection.calls.start("work", no_params)
@@ -474,7 +474,7 @@ def test_close_with_a_grace_waits_for_answers(reason: Any) -> None:
     with open_channel() as (connection, pipe, role):
         begun, release = threading.Event(), threading.Event()
         role.serve("work", lambda request: (
-            request.on_cancel(release.set), begun.set(), wait_for(release)) and {"reason": request.reason})  # fmt: skip
+            request.on_cancel(release.set), begun.set(), wait_for(release)) and {"reason": request.token.reason})  # fmt: skip
         pipe.give(request(1, "work"))
         wait_for(begun)
         closing = Task(connection.close, WAIT, reason)
@@ -558,7 +558,7 @@ def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
         def ending(self, sink: Any) -> None:
             while streams:
                 stream = streams.pop(0)
-                assert stream.sink is sink and not stream.cancelled
+                assert stream.sink is sink and not stream.token.cancelled
                 stream.sink.respond(stream, b'{"ended":%d}\n' % stream.request.id, False)
                 stream.sink.post(stream.sink.closing_message(stream.request.id))
 

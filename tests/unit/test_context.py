@@ -65,7 +65,7 @@ def test_reading_a_resource_of_the_same_server() -> None:
     for wrong in (lambda: ctx.read_resource(5), lambda: ctx.on_cancel(5), lambda: ctx.ask_all([])):  # type: ignore
         with pytest.raises(TypeError, match="can only concatenate|is a function|is a mapping"):
             wrong()
-    made.cancel("enough")
+    made.token.cancel("enough")
     with pytest.raises(Cancelled, match="enough"):
         ctx.read_resource("notes://5")
     assert len(seen) == 1

@@ -167,7 +167,7 @@ def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
     main, made = Main(), exchange()
     main.start(made)
     main.clear("closing")
-    assert made.reason == "closing" and main.pump() == 0 and "error" in answers(made)[0]
+    assert made.token.reason == "closing" and main.pump() == 0 and "error" in answers(made)[0]
     task = Task(main.pump, None)
     assert eventually(lambda: waits(main))
     main.clear("closing")
@@ -264,7 +264,7 @@ def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
     assert len(set(there)) == 1 and there[0] is not threading.current_thread(), (
         "one thread hands over what there is"
     )
-    made[1].cancel()
+    made[1].token.cancel()
     assert [job() for job in [*jobs, *jobs]] == [None] * 8, "a second time does nothing"
     assert ["result" in answers(each)[0] for each in made] == [True, False, True, True]
     assert [len(answers(each)) for each in made] == [1, 1, 1, 1] and not executor.running

@@ -113,7 +113,7 @@ def test_when_nothing_is_sent(logger: logging.Logger, capsys: pytest.CaptureFixt
         ours.addHandler(logger.handlers[0])
         ours.error("the library's own")
         ours.removeHandler(logger.handlers[0])
-        wanted.cancel("over")
+        wanted.token.cancel("over")
         logger.error("after the cancellation")
         thread = threading.Thread(target=logger.error, args=("on another thread",))
         thread.start()

@@ -416,8 +416,8 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     sink.requests.cancel({"requestId": 7, "reason": reason})
     request.run()
     assert (
-        request.cancelled
-        and request.reason == reason
+        request.token.cancelled
+        and request.token.reason == reason
         and sink.answers == []
         and "cancelled" in repr(request)
     )
@@ -433,7 +433,7 @@ def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
     for id in (1, 2, [1]):
         sink.requests.cancel({"requestId": id, "reason": 5})
     request.run()
-    assert not request.cancelled and "result" in answers(sink)[0]
+    assert not request.token.cancelled and "result" in answers(sink)[0]
 
 
 def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
@@ -450,15 +450,15 @@ def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
     assert not sink.requests.wait_until_empty(Deadline(0.01))
     draining = Task(sink.requests.wait_until_empty, NEVER)
     sink.requests.interrupt("the server was told to end")
-    assert request.cancelled and len(sink.requests) == 1
+    assert request.token.cancelled and len(sink.requests) == 1
     release.set()
     assert draining.result() and len(answers(sink)) == 1
     running.result()
     left, other = incoming(sink), incoming(sink, id=2)
-    CancelToken.on_cancel(left, lambda: sink.respond(other, b'{"other":1}\n'))
+    left.token.on_cancel(lambda: sink.respond(other, b'{"other":1}\n'))
     draining = Task(sink.requests.wait_until_empty, NEVER)
     sink.requests.abandon("the connection has ended")
-    assert draining.result() and left.cancelled and not other.cancelled
+    assert draining.result() and left.token.cancelled and not other.token.cancelled
     left.run()
     assert len(sink.answers) == 2 and sink.answers[1] == (b'{"other":1}\n', True), (
         "who answers may wait for the peer"
@@ -486,7 +486,7 @@ def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
     request.run()
     request.send("notifications/message", {"level": "late"})
     assert [json.loads(line)["params"] for line in sink.lines] == [{"level": "info"}]
-    request.cancel()
+    request.token.cancel()
     with pytest.raises(Cancelled):
         request.send("notifications/message", {})
 
@@ -557,10 +557,10 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
     request.timeout = Timeout(WAIT, lambda: None)
     send = sink.wire.calls._send
     if how == "before":
-        request.cancel("never mind")
+        request.token.cancel("never mind")
     elif how == "between":  # the check and the sending
         sink.wire.calls._send = lambda line, deadline: (
-            bool(request.cancel("never mind")) or send(line, deadline)
+            bool(request.token.cancel("never mind")) or send(line, deadline)
         )
     asking = Task(
         request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None
@@ -579,7 +579,7 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
     else:
         if how == "cancelled":
             assert request.timeout._pauses
-            request.cancel()
+            request.token.cancel()
         with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
             asking.result()
     told = [line["params"]["requestId"] for line in sink.wire.posted]
@@ -598,7 +598,7 @@ def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_wait
     wait_for(stuck)
     with pytest.raises(CapabilityNotSupported):
         Task(request.ask, [("roots/list", {})], 1).result()
-    request.cancel()
+    request.token.cancel()
     release.set()
     reporting.result()
 
@@ -610,7 +610,7 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     late.run()
     done.run()
     done.expire({"late": 2}, "too slow")
-    assert late.cancelled and not done.cancelled
+    assert late.token.cancelled and not done.token.cancelled
     first, _ = sink.answers[0]
     assert json.loads(first)["result"] == {"late": 1} and len(sink.answers) == 2
 
@@ -647,7 +647,7 @@ def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
     assert [json.loads(line)["id"] for line, _ in sink.answers] == [1, 2]
     (told,) = sink.lines
     assert json.loads(told)["params"]["progressToken"] == "second"
-    assert not first.cancelled and len(sink.requests) == 0
+    assert not first.token.cancelled and len(sink.requests) == 0
 
 
 def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
@@ -655,7 +655,7 @@ def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
     first, second = incoming(sink), incoming(sink, id=2)
     first.latest = None
     first.run()
-    assert first.cancelled and sink.answers == []
+    assert first.token.cancelled and sink.answers == []
     first.continue_with(second)
     ((line, _),) = sink.answers
     assert (
@@ -736,7 +736,7 @@ def test_the_thread_that_reads_a_cancellation_does_not_wait_for_the_peer() -> No
     batch = Batch(sink, [b'{"refused":1}\n'], [Request(1, "work")])
     request = incoming(sink, batch=batch)
     batch.serve(lambda item: None)
-    CancelToken.on_cancel(request, request.run)
+    request.token.on_cancel(request.run)
     sink.requests.cancel({"requestId": 1})
     assert sink.answers == [(b'[{"refused":1}]\n', False)]
 

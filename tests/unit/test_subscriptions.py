@@ -102,7 +102,7 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
 
     class Ends(set):  # type: ignore[type-arg]
         def __contains__(self, member: object) -> bool:
-            streams.pop().cancel()
+            streams.pop().token.cancel()
             return False
 
     for opened in subscriptions._streams.values():
@@ -147,7 +147,7 @@ def test_streams_are_counted() -> None:
     first = stream(subscriptions)
     with pytest.raises(InternalError, match="Limits.streams"):
         stream(subscriptions)
-    first.cancel("enough")
+    first.token.cancel("enough")
     for work in first.sink.aside:
         work()
     stream(subscriptions)
@@ -238,7 +238,7 @@ def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_
     with pytest.raises(InternalError, match="memory"):
         stream(subscriptions, filters[8])
     assert not opened[0].request.params and opened[0].progress_token is None
-    opened[0].cancel()
+    opened[0].token.cancel()
     stream(subscriptions, filters[8])
     for id in ("x" * 257, 10**256):
         long = exchange("subscriptions/listen", {"notifications": {}}, revision=R5)

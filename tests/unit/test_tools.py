@@ -141,7 +141,7 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     start(late)
     assert eventually(lambda: answers(late))
     assert answers(late)[0]["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
-    assert eventually(lambda: late.cancelled and "0 waiting" in repr(main)), (
+    assert eventually(lambda: late.token.cancelled and "0 waiting" in repr(main)), (
         "it has left the queue, after its answer"
     )
     assert main.pump() == 0
@@ -149,7 +149,7 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     quick.route = made.tools.items["echo"].route
     assert quick.route.start is not None
     quick.route.start(quick)
-    assert main.pump() == 1 and not quick.cancelled
+    assert main.pump() == 1 and not quick.token.cancelled
 
 
 def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
