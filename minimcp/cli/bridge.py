@@ -150,8 +150,7 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     message and data."""
     if not isinstance(answer, Failure):
         return answer
-    incoming.finished = True
-    latest = incoming.latest
+    latest = incoming.take_latest()
     if latest is not None:
         latest.sink.respond(latest, encode(answer._replace(id=latest.request.id)))
     return LATER
@@ -392,7 +391,11 @@ class Link(Host):
             reason = "no answer of the server behind the bridge, the next call begins anew"
             raise InternalError(f"{reason}: {told}") from None
         finally:
-            if answer is LATER and incoming.request.method == LISTEN and not incoming.finished:
+            if (
+                answer is LATER
+                and incoming.request.method == LISTEN
+                and incoming.latest is not None
+            ):
                 incoming.on_cancel(
                     partial(self._end, incoming)
                 )  # a stream, which stays open (see `lost`)
@@ -610,7 +613,7 @@ class Link(Host):
     def _ask(self, question: IncomingRequest) -> Any:
         """Have the client in front answer, by the call that it waits for if there is one."""
         calls = sorted(
-            self._calls(), key=lambda each: each.latest is not None
+            self._calls(), key=lambda each: each.latest is not None and each.latest.is_due
         )  # the newest that has not asked is the last
         fronts = {each: self.running.get(each) for each in calls}
         owners = {
@@ -641,7 +644,6 @@ class Link(Host):
         }
         self._replies[state] = asked, replies
         latest = asked.latest
-        asked.latest = None
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
                 raise InternalError("the call that was to ask the client has ended")

@@ -110,22 +110,67 @@ class Route(NamedTuple):
     gate: Optional[Callable[[IncomingRequest], Route]] = None
 
 
+# ------------------------------------------------------------ the states of a request
+
+# Made, and not yet in the table.
+NEW = "new"
+# Waits for a thread, or is being answered by the reader.
+QUEUED = "queued"
+# Its handler is running, or waits in the queue of an executor. It occupies one of `Limits.requests`.
+RUNNING = "running"
+# No thread serves it: a stream of notifications, or a request that is answered later.
+OPEN = "open"
+# Answered or cancelled in the queue. The thread that takes it out does not run it.
+ENDED = "ended"
+# Answered or cancelled. Its handler is still running, or a thread is sending its response.
+FINISHING = "finishing"
+DONE = "done"
+
+# What happens to a request: it enters the table; its handler begins; it is answered or cancelled,
+# which only one thread can do; the thread that served it turns to something else.
+ADD, BEGIN, END, LEAVE = "add", "begin", "end", "leave"
+
+# By state and event, the next state. An event that is missing has no effect.
+TRANSITIONS: Mapping[str, Mapping[str, str]] = {
+    NEW: {ADD: QUEUED},
+    QUEUED: {BEGIN: RUNNING, END: ENDED, LEAVE: OPEN},
+    RUNNING: {END: FINISHING, LEAVE: OPEN},
+    OPEN: {END: DONE},
+    ENDED: {LEAVE: DONE},
+    FINISHING: {LEAVE: DONE},
+    DONE: {},
+}
+
+# States in which a response is due.
+DUE = frozenset({QUEUED, RUNNING, OPEN})
+# States in which a request occupies one of `Limits.requests`.
+OCCUPYING = frozenset({RUNNING, FINISHING})
+# States in which the bytes of a request count towards `Limits.backlog_bytes`. A server counts those
+# of queued requests. A client counts those of running requests, too, because a host may take long.
+QUEUED_BYTES = frozenset({QUEUED, ENDED})
+HELD_BYTES = QUEUED_BYTES | OCCUPYING
+
+
 class RunningRequests:
-    """The requests of one peer that are not answered yet. Thread-safe.
+    """The peer's requests that are not answered yet, or whose handlers are still running.
+
+    Each has one entry, from `add` until it is `DONE` (or `ENDED` in a queue). `advance` is the one
+    place that changes the state of a request.
 
     Args:
-        limits: Of the connection or session.
-        cap: The free places of ``Limits.requests``, as a list with one item for each: a request
-            that begins takes one out (`begin`), and puts it back when it has finished. All
-            connections of a server share one list; None makes one for these requests alone. (A
-            `Semaphore` would cost as much as all else of a request here.)
-        until_answered: When the bytes of a request stop to count towards ``Limits.backlog_bytes``:
-            True, as in a client, when it has finished, because a host may take long to answer;
-            False, as in a server, when it begins.
-        on_end: Told of each request that ends, by the thread that ends it; None tells nobody.
+        limits: The limits of the connection or session.
+        cap: The free places of ``Limits.requests``: a list with one item for each, which a request
+            takes out while it is running. All connections of a server share one list; None makes
+            one for these requests only. (A `Semaphore` would cost as much as everything else here.)
+        until_answered: Whether the bytes of a request count towards ``Limits.backlog_bytes`` until
+            its handler has returned, as in a client. False: until the handler begins.
+        on_end: Called when a request has ended, by the thread that ends it; None calls nothing.
 
     Attributes:
-        most_bytes: How many an answer may have.
+        lock: Guards the table, the states and `IncomingRequest.latest`. Held for a few statements.
+        most_bytes: Maximum size of a response, in bytes.
+
+    Thread-safe, also in signal handlers.
     """
 
     def __init__(
@@ -136,48 +181,44 @@ class RunningRequests:
         until_answered: bool = False,
         on_end: Optional[OnEnd] = None,
     ) -> None:
-        self._limits, self._cap, self._until_answered, self._on_end = (
-            limits,
-            cap,
-            until_answered,
-            on_end,
-        )
+        self._limits = limits
+        self._cap = cap
+        self._counted = HELD_BYTES if until_answered else QUEUED_BYTES
+        self._on_end = on_end
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
-        backlog = self._backlog = (
-            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
-        )
-        self._uncounted = max(UNCOUNTED_BYTES, backlog * UNCOUNTED_PART)
+        self._backlog = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self._uncounted = max(UNCOUNTED_BYTES, self._backlog * UNCOUNTED_PART)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
         # Counts a request among those of its client, as `Shares.admit`; None does not.
         self.admit: Optional[Callable[[], Place]] = None
+        self._table: dict[object, IncomingRequest] = {}
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Forget all requests: who serves them is in another process."""
-        self._requests: dict[object, IncomingRequest] = {}
-        self._begun: set[IncomingRequest] = set()
-        self._queued_bytes = 0
+        """Forget all requests: the parent process answers them."""
+        for request in self._table.values():
+            request.state = DONE
+        # By its id or another key of `add`; by itself if it is `FINISHING`, because its id is free.
+        self._table = {}
+        self._bytes = 0
         self._abandoned = False
         self._refusal: Optional[str] = None
-        # Taken without `with` in the way of every request, which that would cost as much as
-        # decoding half its line.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(
-            self._lock
-        )  # something ended: where nobody waits, the lock is quicker
+        self.lock = threading.RLock()
+        # Notified when the table becomes empty.
+        self._changed = threading.Condition(self.lock)
 
     def add(self, request: IncomingRequest, key: object = None) -> None:
-        """Take a request in.
+        """Enter a request.
 
         Args:
             request: The request.
-            key: What `cancel` names it by, and no two have; None is its id.
+            key: Identifies the request in `cancel`; None means its id.
 
         Raises:
-            InvalidRequest: The key is in use.
-            InternalError: With this one too many bytes of memory would wait, `refuse` was called,
-                or too many requests of its client are running.
+            InvalidRequest: A request with this key has no response yet.
+            InternalError: Too many bytes of requests are queued, too many requests of its client
+                are running, or `refuse` was called.
         """
         request.key = request.request.id if key is None else key
         request.size += REQUEST_BYTES
@@ -185,94 +226,87 @@ class RunningRequests:
             request.place = self.admit()
         if self._on_end is not None:
             request.arrived = time.monotonic()
-        if self._queued_bytes + request.size > self._uncounted:
+        if self._bytes + request.size > self._uncounted:
             request.size = REQUEST_BYTES + size_of(request.request.params, self._backlog)
-        self._lock.acquire()
         try:
-            if request.key in self._requests:
-                raise InvalidRequest(f"the id {request.request.id!r} is in use")
-            if self._refusal is not None:
-                raise InternalError(self._refusal)
-            if self._queued_bytes and self._queued_bytes + request.size > self._backlog:
-                raise InternalError("too many requests wait already")
-            self._queued_bytes += request.size
-            self._requests[request.key] = request
+            with self.lock:
+                if request.key in self._table:
+                    raise InvalidRequest(f"the id {request.request.id!r} is in use")
+                if self._refusal is not None:
+                    raise InternalError(self._refusal)
+                if self._bytes and self._bytes + request.size > self._backlog:
+                    raise InternalError("too many requests wait already")
+                self._bytes += request.size
+                self._table[request.key] = request
+                request.state = TRANSITIONS[request.state][ADD]
         except RpcError:
             if request.place is not None:
                 request.place.leave()
             raise
-        finally:
-            self._lock.release()
 
-    def begin(self, request: IncomingRequest) -> None:
-        """A request is about to run, or to wait in an executor's queue; not an immediate one.
-        Idempotent.
+    def advance(self, request: IncomingRequest, event: str) -> bool:
+        """Move a request to its next state. Return False if the event has no effect.
 
         Raises:
-            InternalError: So many are begun and unfinished already.
+            InternalError: The event is `BEGIN`, and ``Limits.requests`` requests are running.
         """
-        self._lock.acquire()
+        if event == LEAVE and request.place is not None:
+            request.place.leave()
+        with self.lock:
+            state = request.state
+            following = TRANSITIONS[state].get(event)
+            if following is None:
+                return False
+            if self._cap is not None and (state in OCCUPYING) != (following in OCCUPYING):
+                if state in OCCUPYING:
+                    self._cap.append(None)
+                else:
+                    self._occupy(self._cap)
+            if state in self._counted and following not in self._counted:
+                self._bytes -= request.size
+            request.state = following
+            if state in DUE and following not in DUE:
+                del self._table[request.key]
+                if following == FINISHING:
+                    request.key = request
+                    self._table[request] = request
+            elif following == DONE:
+                self._table.pop(request.key, None)
+                request.key = None  # which may be the request itself, a reference cycle
+            if not self._table:
+                self._changed.notify_all()
+            return True
+
+    def _occupy(self, cap: list[None]) -> None:
         try:
-            if request not in self._begun:
-                if self._cap is not None:
-                    self._cap.pop()
-                self._begun.add(request)
-                if not self._until_answered:
-                    self._queued_bytes -= request.size
-                    request.size = 0
+            cap.pop()
         except IndexError:
             raise InternalError(f"more than {self._limits.requests} requests run already") from None
-        finally:
-            self._lock.release()
 
-    def finish(self, request: IncomingRequest) -> None:
-        """A request has run to its end, was refused, or waits for its answer without a thread."""
-        if request.place is not None:
-            request.place.leave()
-        self._lock.acquire()
-        try:
-            self._queued_bytes -= request.size
-            if request not in self._begun:
-                return
-            self._begun.remove(request)
-            if self._cap is not None:
-                self._cap.append(None)
-            if not (self._requests or self._begun):
-                self._changed.notify_all()
-        finally:
-            self._lock.release()
-
-    def claim(self, request: IncomingRequest, line: Optional[bytes] = None) -> bool:
-        """Take a request out of the table, for its answer or because it is cancelled.
+    def end(self, request: IncomingRequest, line: Optional[bytes] = None) -> bool:
+        """End a request: it is answered or cancelled.
 
         Several threads may try to end one request: its handler, its timeout, a cancellation, the
-        loss of the peer. The first of them gets True, and may send the answer; the others get
-        False, and send nothing.
+        loss of the peer. The first of them gets True and may send a response. The others get False
+        and send nothing.
 
         Args:
             request: The request.
-            line: The answer; None when it is cancelled.
+            line: The response; None if it is cancelled.
         """
-        self._lock.acquire()
-        try:
-            if self._requests.get(request.key) is not request:
-                return False  # its key may be another one's by now
-            del self._requests[request.key]
-            if not (self._requests or self._begun):
-                self._changed.notify_all()
-        finally:
-            self._lock.release()
+        if not self.advance(request, END):
+            return False
         if self._on_end is not None:
             request.run_in_context(self._on_end, request.request, request, line)
         return True
 
     def refused(self, request: Request, error: Exception) -> None:
-        """A request was not taken in, and is answered with this error."""
+        """Report a request that was rejected before it was added."""
         if self._on_end is not None:
             self._on_end(request, None, error)
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
-        """What is sent in the place of an answer of so many bytes."""
+        """Return the error that replaces a response of so many bytes."""
         log.warning(
             "the answer to %s has %d bytes: an error is sent in its place",
             request.request.method,
@@ -287,57 +321,59 @@ class RunningRequests:
         )
 
     def cancel(self, params: Result) -> None:
-        """The peer does not want an answer any more: the params of its notification."""
-        key, told = params.get("requestId"), params.get("reason")
-        reason = told if isinstance(told, str) else None
-        request = self._requests.get(key) if is_id(key) else None
-        if request is None or request.request.method == "initialize" or not self.claim(request):
+        """Handle `notifications/cancelled`."""
+        key = params.get("requestId")
+        given = params.get("reason")
+        reason = given if isinstance(given, str) else None
+        request = self._table.get(key) if is_id(key) else None
+        if request is None or request.request.method == "initialize" or not self.end(request):
             log.debug("cancelled: %s is unknown or finished", key)
             return
         log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
-        if (
-            request.batch is not None
-        ):  # before a handler's end can add it, which may wait for the peer
+        if request.batch is not None:
+            # Before the handler, which may wait for the peer, adds its response.
             request.batch.add(request.request.id, b"")
         request.token.cancel(reason)
 
     def refuse(self, reason: str) -> None:
-        """Refuse every request from now on, with this message."""
+        """Reject every request from now on, with this message."""
         self._refusal = reason
 
+    def _due(self) -> list[IncomingRequest]:
+        return [request for request in list(self._table.values()) if request.is_due]
+
     def interrupt(self, reason: str) -> None:
-        """Cancel everything that runs; who answers all the same is heard."""
-        for request in list(self._requests.values()):
+        """Cancel every handler. A handler that returns a result nevertheless is answered."""
+        for request in self._due():
             request.token.cancel(reason)
 
     def abandon(self, reason: str) -> None:
-        """Cancel everything that runs: nobody hears its answer."""
-        for request in list(self._requests.values()):
-            if self.claim(request):
+        """Cancel every request: no response can reach the peer."""
+        for request in self._due():
+            if self.end(request):
                 request.token.cancel(reason)
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until nothing runs, or what runs is abandoned; False when the deadline comes first."""
+        """Wait until no request is left, or `abandon` was called; False if the deadline passed."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._abandoned or not (self._requests or self._begun), deadline.to_wait()
+                lambda: self._abandoned or not self._table, deadline.to_wait()
             )
 
     @property
     def running(self) -> int:
-        """How many handlers run, or wait in an executor's queue."""
-        return len(self._begun)
+        """Number of requests whose handlers are running, or wait in the queue of an executor."""
+        return sum(request.state in OCCUPYING for request in list(self._table.values()))
 
     def are_idle(self) -> bool:
-        """Return whether no request is running, other than streams of change notifications."""
-        requests = list(self._requests.values())
-        return not self._begun and all(each.request.method == LISTEN for each in requests)
+        """Return whether there is no request but streams of change notifications."""
+        return not self.running and all(each.request.method == LISTEN for each in self._due())
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._due())
 
 
 class Sink:
@@ -388,12 +424,12 @@ class Sink:
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
-        claimed = self.requests.claim(request, line)
+        is_first = self.requests.end(request, line)
         if request.batch is not None:
-            request.batch.add(request.request.id, line if claimed else b"", wait, request)
-        elif claimed:
+            request.batch.add(request.request.id, line if is_first else b"", wait, request)
+        elif is_first:
             self.deliver(line, wait)
-        return claimed
+        return is_first
 
     def asking(self) -> Calls:
         """The calls by which the peer can be asked for a request.
@@ -433,12 +469,13 @@ class IncomingRequest:
 
     Attributes:
         token: Cancels the handler.
-        finished: Whether its handler has returned.
+        state: One of the states at the top of this module; `RunningRequests.advance` changes it.
         timeout: The handler's time, if that is limited.
         asker: Answers what the handler asks the client, from the first question on.
         interrupted: Whether a KeyboardInterrupt ended its handler.
         latest: The request that the handler answers: this one, or a later one that `continue_with`
-            has put in its place. None while no request waits for the handler.
+            has put in its place. It is not due while the handler waits for a later one. None if the
+            handler has returned.
         context: What the handler runs in, a copy of the sink's context; None before it runs.
         notification_rate: Limits the handler's progress and log notifications; None does not.
         retry_after: Seconds after which the client may send it again, if it was rejected because
@@ -451,7 +488,8 @@ class IncomingRequest:
     """
 
     key: object = None
-    finished = interrupted = False
+    state = NEW
+    interrupted = False
     context: Optional[Context] = None
     timeout: Optional[Timeout] = None
     asker: Any = None
@@ -491,6 +529,11 @@ class IncomingRequest:
             self.notification_rate = NotificationRate(Rate(per_second), lock)
 
     @property
+    def is_due(self) -> bool:
+        """Whether the request was neither answered nor cancelled."""
+        return self.state in DUE
+
+    @property
     def principal(self) -> Optional[str]:
         """Who was authenticated; None where nobody is."""
         named: Optional[str] = getattr(self.headers, "principal", None)
@@ -503,22 +546,25 @@ class IncomingRequest:
         return self.trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
-        """Have the handler of this request answer another one. `latest` is None until then.
+        """Have the handler of this request, which is answered, answer another one.
 
         What the peer said in the other request counts from now on, and its cancellation cancels
         the handler. If the handler has returned, the other request is answered with an error.
         """
+        with self.sink.requests.lock:
+            returned = self.latest is None
+            if not returned:
+                self.latest = other
+        if returned:
+            other.answer(InternalError("the handler has returned"))
+            return
         self.request = other.request
         self.peer = other.peer
         self.headers = other.headers
         self.sink = other.sink
         self.trace_context = None
         other.context = self.context
-        self.latest = other
         other.token.on_cancel(lambda: self.token.cancel(other.token.reason))
-        # `run` sets `finished` before it reads `latest`: one of the two threads sees the other.
-        if self.finished:
-            other.answer(InternalError("the handler has returned"))
 
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
@@ -551,13 +597,13 @@ class IncomingRequest:
     # ------------------------------------------------------------ running
 
     def run(self) -> None:
-        """Run the handler and give the answer. Never raises."""
+        """Run the handler and send its response. Never raises."""
         requests, outer = self.sink.requests, getattr(this_thread, "request", None)
         result: Any = None
         try:
             if not self.route.immediate:
-                requests.begin(self)
-            if self.token.cancelled:
+                requests.advance(self, BEGIN)
+            if self.token.cancelled or self.state == ENDED:
                 raise Cancelled("cancelled before it began")
             this_thread.request = self
             context = self.context = self.sink.context.copy()
@@ -567,16 +613,22 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not LATER:
-            self.finished = True
+            latest = self.take_latest()
             if self.place is not None:
                 # Before the response, which may bring the client's next request.
                 self.place.leave()
+            if latest is None or not latest.answer(result, not self.route.immediate):
+                # Stop threads that the handler has started and left behind.
+                self.token.cancel("the handler has returned")
+        requests.advance(self, LEAVE)
+
+    def take_latest(self) -> Optional[IncomingRequest]:
+        """Return the request that the handler, which has returned, is to answer; None if another
+        thread has taken it. The handler cannot ask or send anything from now on."""
+        with self.sink.requests.lock:
             latest = self.latest
             self.latest = None
-            if latest is None or not latest.answer(result, not self.route.immediate):
-                # Threads that the handler has left behind need not go on.
-                self.token.cancel("the handler has returned")
-        requests.finish(self)
+        return latest
 
     def answer(self, result: Any, wait: bool = True) -> bool:
         """Answer this request, whoever runs its handler. Never raises.
@@ -618,10 +670,9 @@ class IncomingRequest:
 
     def refuse(self, error: BaseException) -> None:
         """Answer with an error and do not run. Never blocks, never raises."""
-        self.finished = True
-        self.latest = None
+        self.take_latest()
         self.sink.respond(self, self._failed(error), False)
-        self.sink.requests.finish(self)
+        self.sink.requests.advance(self, LEAVE)
 
     def _failed(self, error: BaseException) -> bytes:
         found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
@@ -643,7 +694,7 @@ class IncomingRequest:
         """
         self.check()
         latest = self.latest
-        if latest is not None and latest._may_send(method):
+        if latest is not None and latest.is_due and latest._may_send(method):
             latest.sink.send(encode(Notification(method, params)))
 
     def _may_send(self, method: str) -> bool:
@@ -660,7 +711,7 @@ class IncomingRequest:
         """
         self.check()
         latest = self.latest
-        if latest is None or latest.progress_token is None:
+        if latest is None or not latest.is_due or latest.progress_token is None:
             return
         line = encode_progress(
             latest.progress_token,
@@ -705,7 +756,7 @@ class IncomingRequest:
             ConnectionLost: The peer is gone.
             ProtocolViolation: An answer was no answer.
         """
-        if self.finished:
+        if self.latest is None:
             raise RuntimeError(
                 f"{self.request.method} is answered already: nothing can be asked for it"
             )
@@ -816,8 +867,7 @@ class IncomingRequest:
             self.token.cancel(reason)
 
     def __repr__(self) -> str:
-        state = "cancelled" if self.token.cancelled else "finished" if self.finished else "open"
-        return f"<IncomingRequest {self.request.method} {self.request.id!r} {state}>"
+        return f"<IncomingRequest {self.request.method} {self.request.id!r} {self.state}>"
 
 
 # Notified when a peer is `initialized`, or a request is cancelled that waits for that.

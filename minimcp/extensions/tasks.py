@@ -25,7 +25,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..engine.incoming import IncomingRequest, Route, RunningRequests, Sink
+from ..engine.incoming import BEGIN, LEAVE, IncomingRequest, Route, RunningRequests, Sink
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.store import (
@@ -187,7 +187,7 @@ class TaskRequest(IncomingRequest):
         """Send a notification on the session that began the task; where there is none it is
         dropped."""
         self.check()
-        if not self.finished and self._may_send(method):
+        if self.latest is not None and self._may_send(method):
             self._post(method, params)
 
     def _post(self, method: str, params: Result) -> None:
@@ -214,7 +214,7 @@ class TaskRequest(IncomingRequest):
                     told["total"] = total
                 post = partial(self._post, "notifications/progress", told)
                 rate = self.notification_rate
-                if not self.finished and (rate is None or rate.may_report(post)):
+                if self.latest is not None and (rate is None or rate.may_report(post)):
                     post()
 
     def ask(
@@ -285,10 +285,10 @@ class _TaskSink(Sink):
         """As `Sink.respond`."""
         if request.notification_rate is not None:
             request.notification_rate.end(request, wait)
-        claimed = self.requests.claim(request)
-        if claimed and isinstance(request, TaskRequest):
+        is_first = self.requests.end(request)
+        if is_first and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)
-        return claimed
+        return is_first
 
 
 class Tasks(Extension):
@@ -643,8 +643,8 @@ class Tasks(Extension):
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
         except BaseException:
             self._running.pop(key, None)
-            self.requests.claim(running)
-            self.requests.finish(running)
+            self.requests.end(running)
+            self.requests.advance(running, LEAVE)
             self.store.delete(key)  # last: it may raise as well
             raise
         self._waiting.append(running)
@@ -706,7 +706,7 @@ class Tasks(Extension):
         with self._lock:
             while self._waiting:
                 try:
-                    self.requests.begin(self._waiting[0])
+                    self.requests.advance(self._waiting[0], BEGIN)
                 except InternalError:
                     return  # as many run as may: the next that ends comes here
                 task = self._waiting.popleft()

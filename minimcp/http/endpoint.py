@@ -946,7 +946,6 @@ class Endpoint(HttpService):
             try:
                 incoming.place = incoming.admit("requests", self._limits.requests)
             except ShareExceeded:
-                incoming.finished = True
                 response.incoming.append(incoming)
                 raise
         # The id may be used twice: each POST has its own response.

@@ -474,7 +474,7 @@ class ResponseSink(Sink):
         """The client has gone, or the session ends: nothing more is sent for what runs. Never
         blocks."""
         for request in list(self.incoming):
-            if self.requests.claim(request):
+            if self.requests.end(request):
                 request.token.cancel(reason)
 
     def lost(self) -> None:
@@ -795,7 +795,7 @@ class Session(Pinged):
             if type(request.request.id) is type(id)
             and request.request.id == id
             and request.request.method != "initialize"
-            and not request.finished
+            and request.is_due
         ]
         if (
             len(named) != 1
@@ -803,7 +803,7 @@ class Session(Pinged):
             log.debug("cancelled: %s is unknown, finished or not the only one", id)
             return bool(named)
         response, request = named[0]
-        alone = request.batch is None and response.requests.claim(request)
+        alone = request.batch is None and response.requests.end(request)
         request.token.cancel(reason if isinstance(reason, str) else None)
         if alone:  # the answers of an array leave together
             response.spawn(response.finish)

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.incoming import Handler, IncomingRequest, Route
+from ..engine.incoming import BEGIN, Handler, IncomingRequest, Route
 from ..engine.pool import renewed_in_fork
 from ..errors import RpcError, exit_gate, logger
 
@@ -53,7 +53,7 @@ class Executor:
     def start(self, incoming: IncomingRequest) -> None:
         """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks."""
         try:
-            incoming.sink.requests.begin(incoming)
+            incoming.sink.requests.advance(incoming, BEGIN)
         except RpcError as error:
             incoming.refuse(error)
             return

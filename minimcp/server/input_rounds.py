@@ -26,7 +26,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.connection import Connection
-from ..engine.incoming import LATER, Handler, IncomingRequest, Route, Sink
+from ..engine.incoming import LATER, LEAVE, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
@@ -240,7 +240,6 @@ class WaitingAsker(ReplayAsker):
             # Before the question is sent, because the retry may come at once.
             handlers.add(sink, state, self, incoming.server.limits.waiting_handlers)
             latest = incoming.latest
-            incoming.latest = None
             if latest is None or not latest.answer(question):
                 raise errors.Cancelled("the request was answered meanwhile")
             with waiting():
@@ -248,7 +247,7 @@ class WaitingAsker(ReplayAsker):
         except Empty:
             if not handlers.remove(sink, state, self):
                 return self._came.get()  # another thread ends the wait at this moment
-            incoming.finished = True
+            incoming.take_latest()
             text = (
                 f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
             )
@@ -408,7 +407,7 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
         and handlers.remove(retry.sink, state, asker)
     ):
         asker.go_on(retry, responses)
-        retry.sink.requests.finish(retry)  # it needs no thread
+        retry.sink.requests.advance(retry, LEAVE)  # it needs no thread
         return
     route = retry.route = find_route()
     if route.start is None:
@@ -451,7 +450,7 @@ def end_round(
         log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
     asked = list(asker.pending.values())
     if asker.gave_way:
-        incoming.finished = True
+        incoming.take_latest()
         return LATER
     if incoming.peer.revision.handshake:
         answers = _asked_now(incoming, asked)

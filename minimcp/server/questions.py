@@ -384,7 +384,7 @@ class Asker:
         Raises: as `Context.ask_all`.
         """
         self._incoming.check()
-        if self._incoming.finished:
+        if self._incoming.latest is None:
             raise RuntimeError(
                 f"{self._incoming.request.method} is answered already: nothing can be asked for it"
             )

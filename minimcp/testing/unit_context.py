@@ -7,7 +7,7 @@ from contextvars import Context as ContextVars, copy_context
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
-from ..engine.incoming import IncomingRequest, Route, Sink
+from ..engine.incoming import RUNNING, IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
@@ -147,6 +147,7 @@ def context(
     asked["_meta"] = {"progressToken": request_id, **asked.get("_meta", {})}
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     incoming.server = (Server("testing") if server is None else server)._config
+    incoming.state = RUNNING
     if method in spoken.asking_methods:
         incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
     if auth is not None:

@@ -124,7 +124,7 @@ def test_nobody_pumps() -> None:
             results = client.call_tools([("late", {})] * 3, return_exceptions=True)
             assert {str(result) for result in results} == {"late did not begin within 0.05 s"}
             (channel,) = server._connections.values()
-            assert eventually(lambda: not channel.requests._begun)  # noqa: B023, the answer leaves before its place does
+            assert eventually(lambda: not channel.requests.running)  # noqa: B023, the answer leaves before its place does
         assert client.call_tool("echo", {"number": 3}).text == "3"
     assert server.pump() == 0 and called == []
     server.close()

@@ -37,7 +37,7 @@ def test_what_is_known_of_the_request() -> None:
         "sampling": {}
     }
     assert ctx.client.supports("sampling") and not ctx.client.supports("roots")
-    assert repr(ctx) == "<Context of <IncomingRequest tools/call 1 open>>" and "'c'" in repr(
+    assert repr(ctx) == "<Context of <IncomingRequest tools/call 1 queued>>" and "'c'" in repr(
         ctx.client
     )
     for meta in ({}, {"_meta": 5}):

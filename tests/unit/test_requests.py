@@ -13,7 +13,10 @@ from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.calls import MOST_PAUSES, MOST_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.incoming import (
+    BEGIN,
+    DONE,
     LATER,
+    LEAVE,
     REQUEST_BYTES,
     IncomingRequest,
     Route,
@@ -364,22 +367,19 @@ def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> 
     first = incoming(sink, lambda request: LATER, size=64_000, more=[{} for _ in range(20_000)])
     with pytest.raises(InternalError, match="too many requests wait already"):
         incoming(sink, id=2)
-    first.run() if until_answered else sink.requests.begin(
-        first
-    )  # one that is alone is taken, whatever it takes
+    # A request that waits alone is accepted, whatever it takes.
+    first.run() if until_answered else sink.requests.advance(first, BEGIN)
     incoming(sink, id=3).run()
-    assert sink.requests._queued_bytes == 0
-    count = 0
+    count, second = 0, incoming(sink, id="second", size=50)
     with pytest.raises(InternalError):
         for count in range(2000):
             incoming(sink, id=f"r{count}", size=50)
     assert 300 < count < 600
-    second = sink.requests._requests["r0"]
-    sink.requests.begin(second)
+    sink.requests.advance(second, BEGIN)
     if until_answered:
         with pytest.raises(InternalError):
             incoming(sink, id="more")
-        sink.requests.finish(second)
+        sink.requests.advance(second, LEAVE)
     incoming(sink, id="more")
 
 
@@ -388,8 +388,8 @@ def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
     for sink in sinks:
         sink.requests = RunningRequests(Limits(requests=1, backlog_bytes=10), cap)
     first, second = incoming(sinks[0]), incoming(sinks[1])
-    sinks[0].requests.begin(first)
-    sinks[0].requests.begin(first)
+    assert sinks[0].requests.advance(first, BEGIN)
+    assert not sinks[0].requests.advance(first, BEGIN)
     assert sinks[0].requests.running == 1
     second.run()
     assert "more than 1 requests run already" in answers(sinks[1])[0]["error"]["message"]
@@ -419,7 +419,7 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
         request.token.cancelled
         and request.token.reason == reason
         and sink.answers == []
-        and "cancelled" in repr(request)
+        and "done" in repr(request)
     )
     assert [record.getMessage() for record in caplog.records] == [
         f"<-- cancelled tools/call 7: {shown}"
@@ -625,7 +625,7 @@ def test_what_starts_a_request_may_refuse_it_and_nothing_is_left() -> None:
     request.start()
     ((line, _),) = sink.answers
     assert json.loads(line)["error"]["message"] == "no"
-    assert len(sink.requests) == 0 and sink.requests._queued_bytes == 0
+    assert len(sink.requests) == 0 and request.state == DONE
 
 
 def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
@@ -634,7 +634,6 @@ def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
 
     def handle(request: IncomingRequest) -> Any:
         request.latest.answer({"question": 1})  # type: ignore[union-attr]
-        request.latest = None
         request.progress(1, None, None)
         request.send("notifications/message", {})
         assert sink.lines == [], "no request waits for the handler"
@@ -653,8 +652,9 @@ def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
 def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
     sink = RecordingOutlet()
     first, second = incoming(sink), incoming(sink, id=2)
-    first.latest = None
+    first.route = Route(lambda request: request.answer({"question": 1}))  # type: ignore[arg-type, return-value]
     first.run()
+    sink.answers.clear()
     assert first.token.cancelled and sink.answers == []
     first.continue_with(second)
     ((line, _),) = sink.answers
