@@ -9,14 +9,13 @@ The five rules of its threads:
    (`Route.immediate`), whose answers it leaves to the writer's thread; the one lock that it shares
    with those who write is held for writes that do not wait. So nothing that a handler does can
    delay a read, and two sides that send each other 20 MB at once both finish.
-2. Whole lines, in order, and nobody blocks in a write. If nothing is queued and no job waits for a
-   thread, a line of at most `SMALL` bytes is written at once by the thread that has it, never the
-   reader, as far as the peer takes it without waiting; threads that come meanwhile leave it theirs.
-   Everything else goes into one queue, and the writer's thread joins what waits there into one
-   write, which waits for the peer and can be called away. The queue is bounded in bytes: who sends
-   more than the peer takes waits, with a deadline. A peer that takes nothing for ``write_timeout``
-   is lost, and so is one that leaves more than `READER_BYTES` of the reader's (errors, pings,
-   lists) where they are.
+2. Lines are sent whole and in order. A line of at most `SMALL_BYTES` is written directly by the
+   thread that sends it if the queue is empty and no job is waiting for a worker. Everything else,
+   and all lines of the reader, go through one queue to one writer thread, which joins them into
+   fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
+   only while the queue is full, with a deadline. If a peer accepts no bytes for ``write_timeout``
+   seconds, or leaves more than `READER_BYTES` of the reader's lines for `READER_SECONDS`, the
+   connection is lost. One lock orders all of this.
 3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to
    ``Limits.workers`` threads take from. A handler that waits inside this library does not count
    meanwhile.
@@ -37,8 +36,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from contextlib import suppress
 from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
@@ -49,7 +46,6 @@ from ..errors import (
     INVALID_REQUEST,
     PARSE_ERROR,
     ConnectionLost,
-    McpError,
     ProtocolViolation,
     RpcError,
     describe,
@@ -83,16 +79,12 @@ from .transport import TooLong, Transport
 
 log = logger("minimcp.connection")
 
-# Bytes of a line that may be written by the thread that has it: so many a pipe takes whole or not
-# at all.
-SMALL = 4096
+# Maximum size of lines that the sending thread writes itself. A pipe accepts so many bytes as a
+# whole, or none.
+SMALL_BYTES = 4096
 
-# Bytes of lines that are joined for one write.
-JOINED = 64 * 1024
-
-# How many lines may wait for a thread that writes at once; with more of them who sends waits for
-# that thread.
-MOST_HANDED = 64
+# Bytes of queued lines that are joined into one write.
+JOINED_BYTES = 64 * 1024
 
 # Bytes of the reader's own that may wait for a peer that takes some.
 READER_BYTES = 1024 * 1024
@@ -175,22 +167,22 @@ class ConnectionRole:
 
 
 class Writer:
-    """The way out of a connection: whole lines, in order. Thread-safe.
+    """Sends the lines of one connection, whole and in order. Thread-safe.
 
     Args:
-        transport: Where to.
-        limits: Of the connection.
-        pool: Of the connection: while jobs wait there answers are worth joining.
-        failed: Called when nothing can be written any more; returns what to raise. May wait, so no
-            lock is held.
-        trace: Called with ("-->", line) for every line; None for no trace.
+        transport: Where the lines go.
+        limits: The limits of the connection.
+        pool: The connection's pool. While jobs are queued there, lines are joined into fewer writes.
+        failed: Called when nothing can be written any more. Returns the exception to raise. It may
+            block, so no lock is held.
+        trace: Called with ("-->", line) for each line; None for no trace.
 
     Attributes:
-        pending: Bytes that wait to be written.
-        most: How many of them may before who sends more waits.
-        reader_bytes: How many of these come from the reader's thread: errors, pings, lists. The
-            reader never waits for room in `send`; it stops reading while more than `READER_BYTES`
-            of them wait (`reader_may_go_on`).
+        pending: Number of bytes in the queue.
+        most: The number of pending bytes above which `send` blocks.
+        reader_bytes: How many of the pending bytes the reader has queued: errors, pings, lists. The
+            reader never blocks in `send`. It stops reading while more than `READER_BYTES` of these
+            are pending (`wait_for_room`).
     """
 
     def __init__(
@@ -201,41 +193,39 @@ class Writer:
         failed: Callable[[ConnectionLost], BaseException],
         trace: Optional[Trace],
     ) -> None:
-        self._transport, self._limits, self._pool, self._failed, self._trace = (
-            transport,
-            limits,
-            pool,
-            failed,
-            trace,
-        )
+        self._transport = transport
+        self._limits = limits
+        self._pool = pool
+        self._failed = failed
+        self._trace = trace
         self.most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
         """Begin with an empty queue."""
-        self._lock = threading.RLock()  # orders writes
+        # Orders writes. Reentrant, because a signal handler may cancel a call in the middle of `send`.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        self._handed: deque[bytes] = (
-            deque()
-        )  # given to `send`, whose threads do not wait for one another
-        self._sending = threading.RLock()  # of the thread that sends them
-        self.pending = self.reader_bytes = self._taken = 0
+        self.pending = 0
+        self.reader_bytes = 0
+        self._taken = 0
         self._loss: Any = None
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Have whole lines written: now, by a thread that is writing here already, or by the
-        writer's thread.
+        """Send one or more encoded lines in order.
 
         Args:
-            line: One or more lines.
-            deadline: When to give up waiting for room; then it returns False, and nothing is
-                written.
+            line: UTF-8 JSON, ending in a newline.
+            deadline: When to stop waiting for room in the queue.
+
+        Returns:
+            False if the deadline passed; nothing was sent.
 
         Raises:
-            ConnectionLost: The peer is gone, or takes nothing any more.
+            ConnectionLost: The peer closed the connection or stopped reading.
 
-        Blocks: while more waits for the peer than may.
+        Blocks while the queue is full.
         """
         if self.pending > self.most:
             with waiting(), self._changed:
@@ -246,81 +236,55 @@ class Writer:
                 return False
         if self._trace is not None:
             self._note(line)
-        if (
-            self._pool.queue and line and self._lock.acquire(blocking=False)
-        ):  # others are about to send: join them
+        with self._lock:
             try:
-                if not self._handed and self._loss is None:
-                    self._queue(line, len(line))
-                    return True
-            finally:
-                self._lock.release()
-        self._handed.append(line)
-        # Without the lock, who has it sends the line. An empty one waits until all others are sent.
-        while self._handed and self._sending.acquire(
-            blocking=not line or len(self._handed) > MOST_HANDED
-        ):
-            self._lock.acquire()
-            try:
-                left = self._handed.popleft() if self._handed else b""
-                while self._handed and len(left) + len(self._handed[0]) <= SMALL:
-                    left += self._handed.popleft()
-                if (
-                    not self._pool.queue
-                    and not self.pending
-                    and 0 < len(left) <= SMALL
-                    and self._loss is None
-                ):
-                    left = left[self._transport.send(left, 0.0) :]
-                if left and self._loss is None:
-                    self._queue(left, len(left))
+                # Rule 2: a small line is written directly if nothing is queued before it. While jobs
+                # are queued, more lines come soon, and one write takes them all. Rule 5: this write
+                # does not wait for the peer.
+                is_small = len(line) <= SMALL_BYTES
+                if is_small and not (self.pending or self._pool.queue) and self._loss is None:
+                    line = line[self._transport.send(line, 0.0) :]
             except ConnectionLost as error:
                 self._loss = error
                 self._lines.put(None)
-            finally:
-                self._lock.release()
-                self._sending.release()
-        if self._loss is not None:
-            raise self._failed(self._loss) from self._loss.__cause__
-        return True
+            if self._loss is None:
+                if line:
+                    self._queue(line, len(line))
+                return True
+        raise self._failed(self._loss) from self._loss.__cause__
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
-        """Have a line written by the writer's thread, behind what was sent before. Never blocks,
-        never raises.
+        """Queue lines for the writer thread. Never blocks, never raises.
 
         Args:
-            line: One or more lines, or a function that makes them when they are about to be
-                written.
-            by_reader: Whether it counts among `reader_bytes`.
+            line: One or more lines, or a function that returns them, which the writer thread calls.
+            by_reader: Whether the lines count among `reader_bytes`.
         """
         size = 1
         if isinstance(line, bytes):
             size = len(line)
             self._note(line)
-        with self._changed:
-            while self._handed:  # also by this thread
-                left = self._handed.popleft()
-                self._queue(left, len(left))
-            self.reader_bytes += size if by_reader else 0
+        with self._lock:
+            if by_reader:
+                self.reader_bytes += size
             self._queue(line, size, size if by_reader else 0)
 
     def _queue(self, line: Line, size: int, of_reader: int = 0) -> None:
-        """Leave a line to the writer's thread (lock held)."""
+        """Queue a line for the writer thread. The caller holds the lock."""
         self.pending += size
         self._lines.put((line, size, of_reader))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Have the writer's thread call a function, when what waits now is written; also from a
-        finalizer."""
+        """Call a function on the writer thread, behind the lines in the queue. Safe in a finalizer."""
         self._lines.put((function, 0, 0))
 
     def _note(self, line: bytes) -> None:
         for part in () if self._trace is None else line.splitlines():
             self._trace("-->", part)  # type: ignore[misc]
 
-    def reader_may_go_on(self) -> bool:
-        """Wait while more of the reader's bytes wait than may and the peer takes some; False when
-        it takes none."""
+    def wait_for_room(self) -> bool:
+        """Wait while more than `READER_BYTES` of the reader's bytes are pending. Return False if the
+        peer accepts none for `READER_SECONDS`."""
         with self._changed:
             while self.reader_bytes > READER_BYTES and self._loss is None:
                 taken = self._taken
@@ -329,31 +293,29 @@ class Writer:
             return True
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is written, or cannot be; False when the time was over."""
-        with suppress(McpError):  # the cause of the end, which may be a token
-            self.send(b"", Deadline(seconds))  # which waits for the thread that sends
+        """Wait until the queue is empty, or the connection is lost; False if the time is over."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self.pending or self._loss is not None, seconds
             )
 
     def close(self) -> None:
-        """Let the writer's thread end behind what is queued; nothing more can be sent."""
+        """End the writer thread when the queue is empty. Nothing more can be sent."""
         with self._changed:
             self._loss = self._loss or ConnectionLost("closed")
             self._lines.put(None)
             self._changed.notify_all()
 
-    # ------------------------------------------------------------ the writer's thread
+    # ------------------------------------------------------------ the writer thread
 
     def run(self) -> None:
-        """Write what is queued until `close`, or until nothing can be written any more."""
+        """Write queued lines until `close`, or until the connection is lost."""
         try:
             while self._write_some():
                 pass
         except ConnectionLost as loss:
             self._loss = self._loss or loss
-        except Exception as error:  # a fault of ours must end in a loss, not in silence
+        except Exception as error:  # a bug here must end the connection, and not stop it silently
             log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
             self._loss = self._loss or ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
@@ -362,15 +324,17 @@ class Writer:
         self._transport.close()
 
     def _write_some(self) -> bool:
-        """Write what waits, up to `JOINED` bytes and a line; False at the end."""
+        """Write what is queued, up to `JOINED_BYTES` and one line more; False after `close`."""
         parts: list[bytes] = []
-        size = by_reader = 0
+        size = 0
+        by_reader = 0
         entry = self._lines.get()
         while entry is not None:
             line, counts, of_reader = entry
             parts.append(line if isinstance(line, bytes) else self._made(line))
-            size, by_reader = size + counts, by_reader + of_reader
-            if not counts or size >= JOINED or self._lines.empty():
+            size += counts
+            by_reader += of_reader
+            if not counts or size >= JOINED_BYTES or self._lines.empty():
                 break
             entry = self._lines.get()
         self._write(b"".join(parts))
@@ -385,18 +349,21 @@ class Writer:
             line = make() or b""
             self._note(line)
             return line
-        except Exception as error:  # a fault of ours: the others are still written
+        except Exception as error:  # a bug in one function does not keep the other lines back
             log.error("%s: %s", self._transport.name, error, exc_info=error)
             return b""
 
     def _write(self, data: bytes) -> None:
-        view, seconds = memoryview(data), self._limits.write_timeout
+        # Rule 5: the lock is not held while this thread waits for the peer.
+        view = memoryview(data)
+        seconds = self._limits.write_timeout
         patience = Deadline(seconds)
         while view:
             taken = self._transport.send(view, patience.to_wait())  # type: ignore[arg-type]
             if taken:
                 self._taken += taken
-                view, patience = view[taken:], Deadline(seconds)
+                view = view[taken:]
+                patience = Deadline(seconds)
             elif patience.expired:
                 raise self._transport.lost(f"the peer took no byte for {seconds:g} s")
 
@@ -491,7 +458,7 @@ class Connection(Sink, Pinged):
                         *self._jobs
                     )  # all together: who is woken wants the interpreter's lock
                     self._jobs.clear()
-                if self.writer.reader_bytes > READER_BYTES and not self.writer.reader_may_go_on():
+                if self.writer.reader_bytes > READER_BYTES and not self.writer.wait_for_room():
                     reason = "the peer takes no answers"
                     break
                 del frames, frame  # a connection that waits keeps nothing of what came

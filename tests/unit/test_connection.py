@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from minimcp.engine import connection as connection_module
-from minimcp.engine.connection import MOST_HANDED, SMALL, Connection, ConnectionRole
+from minimcp.engine.connection import SMALL_BYTES, Connection, ConnectionRole
 from minimcp.engine.incoming import LATER
 from minimcp.engine.pool import Pool
 from minimcp.engine.timer import NEVER, Deadline
@@ -145,7 +145,7 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         mine = threading.current_thread().name
         connection.send(b"{}\n")
         assert threads == [mine]
-        connection.send(b'"%s"\n' % (b"x" * SMALL))
+        connection.send(b'"%s"\n' % (b"x" * SMALL_BYTES))
         pipe.lines(2)
         assert threads[1:] == ["minimcp-test-writer"] and eventually(
             lambda: not connection.writer.pending
@@ -165,82 +165,52 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         pool.close()
 
 
-def test_who_comes_while_a_line_is_written_leaves_another_to_that_thread_and_many_wait_for_it() -> (
-    None
-):
+def test_threads_that_send_while_another_one_writes_come_behind_it_with_whole_lines() -> None:
     with open_channel() as (connection, pipe, _):
         begun, release = threading.Event(), threading.Event()
-        writes: List[bytes] = []
         send = pipe.send
 
         def slow(data: bytes, seconds: float) -> int:
-            writes.append(bytes(data))
             begun.set()
             release.wait(WAIT)
-            return send(data, seconds)
+            return send(data[:3], seconds)  # a part only: the writer thread sends the rest
 
         pipe.send = slow  # type: ignore[method-assign]
-        pool = Pool(None, "senders")
-        pool.spawn(lambda: connection.send(b"{}\n"))
+        first = Task(connection.send, b'"first"\n')
         wait_for(begun)
-        for number in range(MOST_HANDED):
-            assert connection.send(b"%d\n" % number), (
-                "this thread goes on though nothing is written yet"
-            )
-        last = threading.Event()
-        pool.spawn(lambda: (connection.send(b'"last"\n'), last.set()))
-        assert (
-            eventually(lambda: len(connection.writer._handed) > MOST_HANDED) and not last.is_set()
-        )
-        release.set()
-        wait_for(last)
-        assert connection.writer.flush(WAIT)
-        assert writes == [
-            b"{}\n",
-            b"".join(b"%d\n" % number for number in range(MOST_HANDED)) + b'"last"\n',
+        others = [
+            Task(lambda name=name: [connection.send(b'"%s%d"\n' % (name, n)) for n in range(9)])
+            for name in (b"a", b"b", b"c")
         ]
-        pool.close()
+        release.set()
+        assert first.result() and all(all(each.result()) for each in others)
+        assert connection.writer.flush(WAIT)
+        lines = pipe.lines(28)
+    assert lines[0] == "first" and len(lines) == 28
+    for name in "abc":
+        numbers = [int(line[1:]) for line in lines if line[0] == name]
+        assert numbers == list(range(9))
 
 
-def test_flush_sends_what_a_thread_has_left() -> None:
-    with open_channel() as (connection, pipe, _):
-        connection.writer._handed.append(b"{}\n")  # as by a thread that found another one writing
-        assert connection.writer.flush(WAIT) and pipe.sent == b"{}\n"
-
-
-def test_a_cancellation_goes_behind_its_request_that_was_left_to_another_thread() -> None:
-    with open_channel() as (connection, pipe, _):
-        release, begun = threading.Event(), threading.Event()
-
-        def sends() -> None:
-            with connection.writer._sending:  # as between two lines
-                begun.set()
-                release.wait(WAIT)
-            connection.send(b'{"method":"last"}\n')
-
-        sending = Task(sends)
-        wait_for(begun)
+def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
+    with open_channel(room=0) as (connection, pipe, _):
+        connection.post(b'{"method":"stuck"}\n')
+        wait_for(pipe.stuck)
         call = connection.calls.start("work", no_params)
         connection.calls.end(call, Cancelled("never mind"))
-        pipe.lines(1)
-        release.set()
-        sending.result()
-        assert [each["method"] for each in pipe.lines(3)] == [
-            "work",
-            "notifications/cancelled",
-            "last",
-        ]
+        pipe.take(None)
+        methods = [each["method"] for each in pipe.lines(3)]
+        assert methods == ["stuck", "work", "notifications/cancelled"]
 
 
-def test_while_jobs_wait_a_line_goes_behind_what_another_thread_has_left() -> None:
+def test_while_jobs_wait_lines_are_joined_in_their_order() -> None:
     with open_channel() as (connection, pipe, _):
         release, begun = threading.Event(), threading.Event()
         pool = connection.writer._pool = Pool(1, "full")
         pool.submit(lambda: (begun.set(), release.wait(WAIT)), bool)
         wait_for(begun)
-        connection.writer._handed.append(b"[1]\n")
-        connection.send(b"[2]\n")
-        connection.send(b"[3]\n")
+        for number in (1, 2, 3):
+            connection.send(b"[%d]\n" % number)
         assert connection.writer.flush(WAIT) and pipe.sent == b"[1]\n[2]\n[3]\n"
         release.set()
         pool.close()
@@ -320,7 +290,7 @@ def test_many_lines_are_joined_into_one_write() -> None:
             connection.post(b'"%s"\n' % (b"x" * 1000))
         pipe.take(None)
         assert len(pipe.lines(101)) == 101
-        assert len(sizes) <= 4 and max(sizes) <= connection_module.JOINED + 1003
+        assert len(sizes) <= 4 and max(sizes) <= connection_module.JOINED_BYTES + 1003
 
 
 def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
