@@ -47,30 +47,27 @@ from ..errors import (
     PARSE_ERROR,
     ConnectionLost,
     ProtocolViolation,
-    RpcError,
     describe,
     exit_gate,
     logger,
     one_line,
 )
-from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
-    Decoded,
     Failure,
     Id,
     InvalidMessage,
     Message,
     Notification,
     Request,
-    Response,
     decode,
     diagnose_long,
     encode,
-    failure,
 )
 from .batch import Batch, why_no_batch
 from .calls import Calls, MakeParams, PendingCall
-from .incoming import IncomingRequest, Line, Route, RunningRequests, Sink
+from .dispatch import Dispatcher
+from .incoming import Line, Route, RunningRequests, Sink
 from .limits import Limits
 from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
@@ -413,7 +410,9 @@ class Connection(Sink, Pinged):
         )
         self._threads: list[threading.Thread] = []
         self._read_out, self._ended = threading.Event(), threading.Event()
-        self._jobs: list[Job] = []  # what the reader has for the pool
+        self._dispatcher = Dispatcher(self, role, self.requests.cancel)
+        # Requests that the reader has for the pool.
+        self._admitted: list[Job] = []
         self._closing = False
         self._farewell_lock = (
             threading.Lock()
@@ -440,92 +439,46 @@ class Connection(Sink, Pinged):
 
     def _read(self) -> None:
         reason = "the peer closed the connection"
+        dispatch, headers = self._dispatcher.dispatch, self.transport.headers
         try:
             while True:
                 frames = self.transport.receive()
                 if not frames:
                     break
                 with exit_gate:  # callbacks of a user may print
+                    message: Any = None
                     for frame in frames:
                         if isinstance(frame, TooLong):
                             self._too_long(frame)
                             continue
                         if self._trace is not None:
                             self._trace("<--", frame)
-                        self._take(decode(frame, max_depth=self.limits.depth), frame, len(frame))
-                if self._jobs:
-                    self.pool.submit(
-                        *self._jobs
-                    )  # all together: who is woken wants the interpreter's lock
-                    self._jobs.clear()
+                        message = decode(frame, max_depth=self.limits.depth)
+                        if isinstance(message, list):
+                            self._array(message, frame)
+                        elif isinstance(message, InvalidMessage):
+                            self._invalid(message, frame)
+                        else:
+                            dispatch(message, self, len(frame), self._admitted.append, headers)
+                if self._admitted:
+                    # Rule 3. All at once, because a worker that wakes wants the interpreter's lock.
+                    self.pool.submit(*[partial(self._run, each) for each in self._admitted])
+                    self._admitted.clear()
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.wait_for_room():
                     reason = "the peer takes no answers"
                     break
-                del frames, frame  # a connection that waits keeps nothing of what came
+                del frames, frame, message  # a connection that waits keeps nothing of what came
         except BaseException as error:  # a fault of ours must end in a loss, not in silence
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
-    def _take(
-        self, message: Decoded, frame: bytes, size: int, batch: Optional[Batch] = None
-    ) -> None:
-        """Hand a message to whom it is for.
-
-        Args:
-            message: By itself, or one of an array.
-            frame: What it was read from.
-            size: Its share of these bytes.
-            batch: Of the array; None for a message by itself.
-
-        Raises:
-            RpcError: It is a request of an array, and refused.
-        """
-        if type(message) is Request:
-            self.was_active = True
-            try:
-                admitted = self._role.admit(message)
-                if admitted is None:
-                    return
-                peer, route = admitted
-                headers = self.transport.headers
-                if headers:
-                    peer.principal = getattr(headers, "principal", None)
-                incoming = IncomingRequest(
-                    message, peer, route, self, size, self._role.server, headers, batch
-                )
-                self.requests.add(incoming)
-                if route.gate is not None:
-                    route = incoming.route = route.gate(incoming)
-                if route.immediate:
-                    incoming.run()
-                elif route.start is not None:
-                    incoming.start()
-                else:
-                    self._jobs.append(partial(self._run, incoming))
-            except RpcError as error:
-                if batch is not None:
-                    raise
-                self.requests.refused(message, error)
-                self.deliver(encode(failure(message.id, error)), False)
-        elif isinstance(message, (Response, Failure)):
-            ending = message.result if isinstance(message, Response) else message
-            if message.id is None or not self.calls.settle(message.id, ending):
-                log.debug("<-- an answer to %s, which nobody waits for", message.id)
-        elif type(message) is Notification:
-            self.was_active = True
-            self._notification(message)
-        elif isinstance(message, list):
-            self._array(message, frame)
-        else:
-            self._invalid(message, frame)  # type: ignore[arg-type]
-
-    def _run(self, request: IncomingRequest) -> None:
-        # Nothing is begun for a peer that takes no answers.
+    def _run(self, job: Job) -> None:
+        # Rule 2: no handler begins while the peer does not read, because its `send` would block.
         if self.writer.pending > self.writer.most:
-            self.writer.call(partial(self.pool.submit, partial(self._run, request)))
+            self.writer.call(partial(self.pool.submit, partial(self._run, job)))
         else:
-            request.run()
+            job()
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
         reason = why_no_batch(items, taken=self._role.takes_batches, limit=self.limits.batch)
@@ -539,23 +492,9 @@ class Connection(Sink, Pinged):
         batch = Batch(
             self, refusals, [item for item in items if not isinstance(item, InvalidMessage)]
         )
-        batch.serve(partial(self._take, frame=frame, size=len(frame) // len(items), batch=batch))
-
-    def _notification(self, notification: Notification) -> None:
-        method, params = notification
-        if method == "notifications/progress":
-            self.calls.progress(params)
-        elif method == "notifications/cancelled":
-            call = self.calls.find(params.get("requestId"))
-            if (
-                call is not None and call.method == LISTEN
-            ):  # the one request of ours that the peer may end
-                reason = one_line(params.get("reason"))
-                self.calls.settle(call.id, ConnectionLost(f"the server ended the stream: {reason}"))
-            else:
-                self.requests.cancel(params)
-        else:
-            self._role.notified(notification)
+        size, headers = len(frame) // len(items), self.transport.headers
+        run = self._admitted.append
+        batch.serve(lambda item: self._dispatcher.dispatch(item, self, size, run, headers, batch))
 
     def _too_long(self, frame: TooLong) -> None:
         """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what,

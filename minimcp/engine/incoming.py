@@ -320,20 +320,21 @@ class RunningRequests:
             )
         )
 
-    def cancel(self, params: Result) -> None:
-        """Handle `notifications/cancelled`."""
+    def cancel(self, params: Result) -> bool:
+        """Handle `notifications/cancelled`. Return False if it names no request that is due."""
         key = params.get("requestId")
         given = params.get("reason")
         reason = given if isinstance(given, str) else None
         request = self._table.get(key) if is_id(key) else None
         if request is None or request.request.method == "initialize" or not self.end(request):
             log.debug("cancelled: %s is unknown or finished", key)
-            return
+            return False
         log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
         if request.batch is not None:
             # Before the handler, which may wait for the peer, adds its response.
             request.batch.add(request.request.id, b"")
         request.token.cancel(reason)
+        return True
 
     def refuse(self, reason: str) -> None:
         """Reject every request from now on, with this message."""
@@ -395,6 +396,9 @@ class Sink:
 
     # Identifies the connection or session that requests come from; None where each stands alone.
     origin: object = None
+
+    # Whether no response can be sent any more: a request that arrives now is cancelled.
+    answered = False
 
     def send(self, line: bytes) -> object:
         """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for

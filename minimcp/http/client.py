@@ -28,7 +28,8 @@ from urllib.parse import urlsplit
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
-from ..engine.incoming import IncomingRequest, RunningRequests, Sink
+from ..engine.dispatch import Dispatcher
+from ..engine.incoming import RunningRequests, Sink
 from ..engine.limits import Limits
 from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
@@ -44,7 +45,6 @@ from ..errors import (
     McpError,
     ProtocolViolation,
     RequestTimeout,
-    RpcError,
     SessionGone,
     logger,
     one_line,
@@ -59,7 +59,6 @@ from ..protocol.messages import (
     Response,
     decode,
     encode,
-    failure,
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.uri_template import parse_web_url
@@ -437,6 +436,7 @@ class HttpClientSession(ClientSession, Pinged):
         # HTTP requests of ours that belong to no call.
         self._aside: set[AbortableRequest] = set()
         self._asked = RunningRequests(limits, until_answered=True)
+        self._dispatcher = Dispatcher(self, self, self._asked.cancel)
         self._opened, self._ended = threading.Event(), threading.Event()
         self._lock = (
             threading.RLock()
@@ -928,28 +928,19 @@ class HttpClientSession(ClientSession, Pinged):
             self._trace("<--", self._fetcher.masked_bytes(data))
         decoded = self._decoded(data)
         for message in decoded if isinstance(decoded, list) else (decoded,):
-            if isinstance(message, (Response, Failure)):
-                id, ending = message.id, _ending(message)
-                if call is not None and (id is None or self.calls.answered_by(id) is call):
-                    call.answer = call.answer or ending
-                elif (
-                    call is not None or id is None or not self.calls.settle(id, ending)
-                ):  # of one on another stream
-                    log.debug("<-- an answer to %s, which nobody waits for here", id)
-            elif isinstance(message, Request):
-                self.was_active = True
-                self._admit(message, call, len(data))
-            elif isinstance(message, InvalidMessage):
+            if isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
-            elif message.method == "notifications/progress":
-                self.was_active = True
-                if self.calls.progress(message.params) is call and call is not None:
-                    call.report()
-            elif message.method == "notifications/cancelled":
-                self._asked.cancel(message.params)
+            elif call is not None and isinstance(message, (Response, Failure)):
+                # The response to this call; a response to another one would be on its stream.
+                if message.id is None or self.calls.answered_by(message.id) is call:
+                    call.answer = call.answer or _ending(message)
+                else:
+                    log.debug("<-- an answer to %s, which nobody waits for here", message.id)
             else:
-                self.was_active = True
-                self.notified(message)
+                sink = _AnswerSink(self, call)
+                self._dispatcher.dispatch(message, sink, len(data), self.host.pool.submit)
+                if call is not None and isinstance(message, Notification):
+                    call.report()
 
     def _decoded(self, data: bytes) -> Any:
         """Decode what the server sent. Secrets that were sent to it are masked in a failure, which
@@ -958,24 +949,6 @@ class HttpClientSession(ClientSession, Pinged):
         if isinstance(decoded, Failure):
             decoded = decode(self._fetcher.masked_bytes(data), max_depth=self._limits.depth)
         return decoded
-
-    def _admit(self, request: Request, call: Optional[_Call], size: int) -> None:
-        """Have the host answer a question."""
-        try:
-            admitted = self.admit(request)
-            if admitted is None:
-                return
-            incoming = IncomingRequest(request, *admitted, _AnswerSink(self, call), size)
-            self._asked.add(incoming)
-            if self.cause is not None:  # `_lose` may have looked before
-                self._asked.abandon("the connection has ended")
-        except RpcError as error:
-            self._tell(encode(failure(request.id, error)))
-            return
-        if incoming.route.immediate:
-            incoming.run()
-        else:
-            self.host.pool.submit(incoming.run)
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
@@ -1009,6 +982,11 @@ class _AnswerSink(Sink):
         self.asked_by = () if call is None else (call,)
         self.pool = session.host.pool
         self.context = session.host.context
+
+    @property
+    def answered(self) -> bool:  # type: ignore[override]
+        """As `Sink.answered`."""
+        return self._session.cause is not None
 
     def deliver(self, line: bytes, wait: bool) -> None:
         if wait and not self._session.cause:

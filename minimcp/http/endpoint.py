@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
+from ..engine.dispatch import Run, start
 from ..engine.incoming import IncomingRequest, Route, RunningRequests
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
@@ -72,7 +73,6 @@ from .headers import (
 from .options import HttpOptions
 from .sessions import (
     BEGIN_SECONDS,
-    GONE,
     STATUS,
     STREAM_HEADERS,
     EventStore,
@@ -933,7 +933,7 @@ class Endpoint(HttpService):
         response: ResponseSink,
         size: int,
         headers: Headers,
-        run: Callable[[Callable[[], None]], None],
+        run: Run,
         batch: Optional[Batch] = None,
     ) -> None:
         """Have a request served: where it wants to be, on this thread, or by `run`."""
@@ -942,25 +942,11 @@ class Endpoint(HttpService):
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
-        if not route.immediate and (headers.names or response.session is not None):
-            try:
-                incoming.place = incoming.admit("requests", self._limits.requests)
-            except ShareExceeded:
-                response.incoming.append(incoming)
-                raise
-        # The id may be used twice: each POST has its own response.
-        response.requests.add(incoming, key=id(incoming))
         response.incoming.append(incoming)
-        if response.answered:  # the client has gone before that
-            response.cancel(GONE)
-        if route.gate is not None:
-            route = incoming.route = route.gate(incoming)
-        if route.start is not None:
-            incoming.start()
-        elif route.immediate:
-            incoming.run()
-        else:
-            run(incoming.run)
+        if not route.immediate and (headers.names or response.session is not None):
+            incoming.place = incoming.admit("requests", self._limits.requests)
+        # An id may be used twice: each POST has its own response.
+        start(incoming, run, key=id(incoming))
 
     def _names(self, session: Optional[Session], headers: Headers) -> tuple[Name, ...]:
         """Return the names by which a client is counted, as `Shares.names_of`."""

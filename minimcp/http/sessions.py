@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, U
 from .. import errors
 from ..engine.calls import Calls, PendingCall
 from ..engine.connection import ConnectionRole
+from ..engine.dispatch import Dispatcher
 from ..engine.incoming import IncomingRequest, Line, Sink
 from ..engine.liveness import Pinged
 from ..engine.pool import waiting
@@ -34,7 +35,7 @@ from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
 from ..protocol.lifecycle import Peer
-from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response
+from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response, Result
 from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
@@ -714,6 +715,7 @@ class Session(Pinged):
         self.calls = Calls(
             "http", lambda *_: False, len
         )  # sends nothing: each response does, by a view `through` it
+        self.dispatcher = Dispatcher(self, self.role, self.cancel)
         self.stream_numbers = count(1)
 
     @property
@@ -770,24 +772,12 @@ class Session(Pinged):
     # ------------------------------------------------------------ what is no request
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
-        """The client answers a question, cancels a request or notifies."""
-        if not isinstance(message, Notification):
-            if not self.settle(message):
-                log.debug("<-- an answer to %s, which nobody waits for", message.id)
-        elif message.method == "notifications/cancelled":
-            self.cancel_named(message)
-        else:
-            self.was_active = True
-            self.role.notified(message)
+        """Handle a message of the client that is not a request."""
+        self.dispatcher.receive(message)
 
-    def settle(self, message: Union[Response, Failure]) -> bool:
-        """End the question that this answers; False when nobody waits for it here."""
-        ending = message.result if isinstance(message, Response) else message
-        return message.id is not None and self.calls.settle(message.id, ending)
-
-    def cancel_named(self, message: Notification) -> bool:
-        """Cancel the request that this names; False when none of its id runs here."""
-        id, reason = message.params.get("requestId"), message.params.get("reason")
+    def cancel(self, params: Result) -> bool:
+        """Handle `notifications/cancelled`. Return False if it names no request here."""
+        id, reason = params.get("requestId"), params.get("reason")
         named = [
             (response, request)
             for response in list(self.responses)

@@ -455,14 +455,10 @@ class SharedSession(Session):
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
         """As `Session.take`; what is for no request of this process is told to the others."""
-        if not isinstance(message, Notification):
-            if not self.settle(message):
-                self.shared.pass_on(self, message)
-        elif message.method != "notifications/cancelled":
-            super().take(message)
-            self.save()
-        elif not self.cancel_named(message):
+        if not self.dispatcher.receive(message):
             self.shared.pass_on(self, message)
+        elif isinstance(message, Notification) and message.method != "notifications/cancelled":
+            self.save()
 
 
 class SharedSessions:
@@ -596,10 +592,8 @@ class SharedSessions:
             self._endpoint.end_here(session, "the client has ended it")
         elif "message" in told:
             message = decode(str(told["message"]).encode())
-            if isinstance(message, Notification):
-                session.cancel_named(message)
-            elif isinstance(message, (Response, Failure)):
-                session.settle(message)
+            if isinstance(message, (Notification, Response, Failure)):
+                session.dispatcher.receive(message)
         else:
             self.look(session)
 

@@ -159,7 +159,7 @@ class Site:
         self.core.close()
         tasks = self.server._config.tasks
         for request in list(tasks._running.values()):
-            request.cancel("the test is over")
+            request.token.cancel("the test is over")
         assert eventually(lambda: not tasks._running), "they write to the store at their end"
         self.server.close()
 

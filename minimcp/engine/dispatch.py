@@ -1,0 +1,154 @@
+"""`Dispatcher`: the one place that decides what an incoming message means, for all transports.
+
+It runs on the thread that has received the message: the reader of a connection, a worker of an HTTP
+server, the thread that reads a response in an HTTP client. Rule 1 of `connection.py` applies: it
+runs no handler but immediate ones, and never blocks.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
+
+from ..errors import ConnectionLost, RpcError, logger, one_line
+from ..protocol.lifecycle import LISTEN
+from ..protocol.messages import (
+    Failure,
+    Notification,
+    Request,
+    Response,
+    Result,
+    encode,
+    failure,
+)
+from .incoming import NO_HEADERS, IncomingRequest, Sink
+from .liveness import Pinged
+from .pool import Job
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+log = logger("minimcp.connection")
+
+# Runs a job on some thread: the `run` method of a request.
+Run = Callable[[Job], object]
+
+
+class Dispatcher:
+    """Hands each message of one peer to our calls, to the peer's requests or to the role.
+
+    Args:
+        owner: The connection or session. Its ``calls`` are our requests.
+        role: Decides what requests and notifications mean: a `ConnectionRole`.
+        cancel: Handles `notifications/cancelled`, given its params. Returns False if it names no
+            request that is running here.
+
+    Thread-safe.
+    """
+
+    def __init__(self, owner: Pinged, role: Any, cancel: Callable[[Result], bool]) -> None:
+        self._owner = owner
+        self._role = role
+        self._cancel = cancel
+
+    def dispatch(
+        self,
+        message: Union[Request, Response, Failure, Notification],
+        sink: Sink,
+        size: int,
+        run: Run,
+        headers: Mapping[str, str] = NO_HEADERS,
+        batch: Optional[Batch] = None,
+    ) -> None:
+        """Dispatch a message.
+
+        Args:
+            message: The message.
+            sink: Where the response to a request goes.
+            size: Number of bytes of the message.
+            run: Has a request run on another thread, given its `run` method. Must not block.
+            headers: The HTTP headers that a request came with.
+            batch: The array that contains the message; None for a single message.
+
+        Raises:
+            RpcError: The message is a request of an array, and is rejected.
+        """
+        if not isinstance(message, Request):
+            self.receive(message)
+            return
+        self._owner.was_active = True
+        try:
+            admitted = self._role.admit(message)
+            if admitted is None:
+                return
+            peer, route = admitted
+            if headers:
+                peer.principal = getattr(headers, "principal", None)
+            server = self._role.server
+            start(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
+        except RpcError as error:
+            if batch is not None:
+                raise
+            sink.requests.refused(message, error)
+            sink.deliver(encode(failure(message.id, error)), False)
+
+    def receive(self, message: Union[Response, Failure, Notification]) -> bool:
+        """Handle a message that is not a request.
+
+        Returns:
+            False if it is the response to a call, or the cancellation of a request, that is not
+            here.
+        """
+        if not isinstance(message, Notification):
+            outcome = message.result if isinstance(message, Response) else message
+            if message.id is not None and self._owner.calls.settle(message.id, outcome):
+                return True
+            log.debug("<-- an answer to %s, which nobody waits for", message.id)
+            return False
+        method, params = message
+        if method == "notifications/cancelled":
+            return self._end_stream(params) or self._cancel(params)
+        self._owner.was_active = True
+        if method == "notifications/progress":
+            self._owner.calls.progress(params)
+        else:
+            self._role.notified(message)
+        return True
+
+    def _end_stream(self, params: Result) -> bool:
+        """End the call that a server may cancel: a stream of change notifications."""
+        call = self._owner.calls.find(params.get("requestId"))
+        if call is None or call.method != LISTEN:
+            return False
+        reason = one_line(params.get("reason"))
+        return self._owner.calls.settle(
+            call.id, ConnectionLost(f"the server ended the stream: {reason}")
+        )
+
+
+def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
+    """Enter a request in the table of its sink, and have it run where its route says.
+
+    Args:
+        incoming: The request.
+        run: Has it run on another thread or on this one, given its `run` method.
+        key: Identifies the request, as in `RunningRequests.add`.
+
+    Raises:
+        RpcError: The request is rejected.
+    """
+    sink = incoming.sink
+    sink.requests.add(incoming, key)
+    # A peer that has left before cancels the requests that it finds in the table, and not this one.
+    if sink.answered and sink.requests.end(incoming):
+        incoming.token.cancel("the peer has left")
+    route = incoming.route
+    if route.gate is not None:
+        route = incoming.route = route.gate(incoming)
+    if route.immediate:
+        incoming.run()
+    elif route.start is not None:
+        incoming.start()
+    else:
+        run(incoming.run)
