@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional
 
-from ..engine.pool import renewed_in_fork
 from ..engine.timer import Deadline
 from ..errors import AuthorizationError, ConnectionLost, McpError, describe, logger, one_line
 from ..http.client import POST_HEADERS
@@ -147,11 +146,6 @@ class Authorizer:
         self._address = ""
         # Why the store does not have the newest token, which is kept in memory then. None if it has.
         self._unkept: Optional[Exception] = None
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Make a new lock: the thread that holds the old one is in another process."""
         # Not an RLock: a refresh whose caller has given up releases it from a thread of its own.
         self._lock = threading.Lock()
         self._owner: Optional[int] = None

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, Optional, Union
 from urllib.parse import quote_plus
 
-from ..engine.pool import renewed_in_fork
 from ..errors import AuthorizationError, McpError, logger, one_line
 from ..protocol.messages import Json
 from .bearer import (
@@ -133,16 +132,11 @@ class KeySet:
         self._asked_at = float("-inf")
         self._is_failing = False
         self._is_fixed = isinstance(keys, Mapping)
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-        if isinstance(keys, Mapping):
-            self._take(keys)
-
-    def renew_in_fork(self) -> None:
-        """Begin with a lock that nobody holds. Python calls this in a forked process."""
         self._lock = threading.Lock()
         # Set when the request that runs now has ended; None if none runs.
         self._running: Optional[threading.Event] = None
+        if isinstance(keys, Mapping):
+            self._take(keys)
 
     def verify(self, token: str) -> Optional[Mapping[str, Json]]:
         """The claims of a token; None where it is not the issuer's, or not valid now. Blocks: while
@@ -283,16 +277,9 @@ class Gate:
         IssuerUnavailable: The last request failed, and it is too early for another one.
     """
 
-    _failed_at: Optional[float]
-
     def __init__(self) -> None:
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin with a lock that nobody holds. Python calls this in a forked process."""
         self._lock = threading.Lock()
-        self._failed_at = None  # a thread of the other process may be asking
+        self._failed_at: Optional[float] = None
 
     def __enter__(self) -> None:
         with self._lock:

@@ -607,7 +607,7 @@ class IncomingRequest:
         try:
             if not self.route.immediate:
                 requests.advance(self, BEGIN)
-            if self.token.cancelled or self.state == ENDED:
+            if self.token.cancelled or self.state in (ENDED, DONE):
                 raise Cancelled("cancelled before it began")
             this_thread.request = self
             context = self.context = self.sink.context.copy()

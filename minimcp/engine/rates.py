@@ -9,7 +9,6 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
 
 from ..errors import logger, one_line
-from .pool import renewed_in_fork
 from .timer import LOOK_SECONDS, Timer, timer
 
 if TYPE_CHECKING:
@@ -83,11 +82,6 @@ class RateLimiter:
         self._rate = rate
         self._clock = clock
         self._max_clients = max_clients
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin without clients: they are the parent's."""
         self._lock = threading.Lock()
         # When the bucket of each client is full; the client that called least recently comes first.
         self._full_at: dict[Hashable, int] = {}

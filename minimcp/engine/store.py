@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..errors import logger
 from ..protocol.messages import read_json
 from .cancel import CancelToken
-from .pool import renewed_in_fork, waiting
+from .pool import waiting
 from .timer import Deadline
 
 log = logger("minimcp.stores")
@@ -150,12 +150,6 @@ class Store:
     def __init__(self) -> None:
         self._waiters: dict[str, set[threading.Event]] = {}
         self._waiters_lock = threading.Lock()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin without waiting threads: they are the parent's. Python calls this in a forked
-        process."""
-        self._waiters, self._waiters_lock = {}, threading.Lock()
 
     def put(
         self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
@@ -309,22 +303,14 @@ class _Kept:
 
 
 class MemoryStore(Store):
-    """Keeps values and events while this process runs; a forked process begins with an empty one.
-    Thread-safe."""
+    """Keeps values and events while this process runs. A forked process has a copy. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._begin()
-
-    def _begin(self) -> None:
         self._kept: dict[str, _Kept] = {}
         self._lock = threading.Lock()
-        self._versions, self._swept = count(1), time.monotonic()
-
-    def renew_in_fork(self) -> None:
-        """Begin empty, without waiting threads. Python calls this in a forked process."""
-        super().renew_in_fork()
-        self._begin()
+        self._versions = count(1)
+        self._swept = time.monotonic()
 
     def _find(self, key: str) -> Optional[_Kept]:
         kept = self._kept.get(key)

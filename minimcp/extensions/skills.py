@@ -23,7 +23,6 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optio
 from urllib.parse import quote
 
 from ..engine.incoming import Route
-from ..engine.pool import renewed_in_fork
 from ..errors import InvalidParams, ResourceNotFound, describe, logger, one_line
 from ..protocol.front_matter import check_front_matter, read_front_matter
 from ..protocol.lifecycle import Peer
@@ -124,11 +123,6 @@ class Skills(Extension):
         self._known: dict[str, _File] = {}
         self._seen = _Seen({}, {}, {})
         self._begun = 0  # how often it was looked at
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin without a thread that looks into the folder. Python calls this in a forked process."""
         self._lock = threading.Lock()
 
     def install(self, server: Any) -> None:

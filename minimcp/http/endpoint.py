@@ -399,10 +399,6 @@ class Endpoint(HttpService):
 
     def renew_in_fork(self) -> None:
         """Begin without sessions and streams; in a forked process they are the parent's."""
-        if self.store is not None:
-            self.store.renew_in_fork()
-        if self.shared is not None:
-            self.shared.renew_in_fork()
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self.requests = RunningRequests(
             self._limits, self._cap, on_end=self._registry.config.on_end

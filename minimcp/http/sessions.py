@@ -112,10 +112,6 @@ class EventStore:
         if max_events < 1 or max_bytes < 1:
             raise ValueError("an event store has room for at least 1 event of at least 1 byte")
         self._max_events, self._max_bytes = max_events, max_bytes
-        self.renew_in_fork()
-
-    def renew_in_fork(self) -> None:
-        """Begin empty in a forked process: the streams are its parent's."""
         self._sessions: dict[
             str, deque[tuple[str, int, bytes]]
         ] = {}  # streams, numbers and what the events say

@@ -150,10 +150,6 @@ class SharedEvents(EventStore):
 
     def __init__(self, processes: Processes, ttl: float) -> None:
         self._processes, self._kept, self._ttl = processes, processes.store, ttl
-        self.renew_in_fork()
-
-    def renew_in_fork(self) -> None:
-        """As `EventStore.renew_in_fork`."""
         # Of each session the streams that are written here, by name, the oldest first.
         self._written: dict[str, dict[str, _Written]] = {}
         self._lock = threading.Lock()
@@ -475,10 +471,6 @@ class SharedSessions:
         self.subscriptions, self._ttl = endpoint.subscriptions, ttl or KEPT_SECONDS
         self.events = SharedEvents(processes, self._ttl)
         processes.receivers.add(self)
-        self.renew_in_fork()
-
-    def renew_in_fork(self) -> None:
-        """Begin without copies."""
         self._lock = threading.Lock()
         self._known: dict[str, SharedSession] = {}
         self.numbers = count(1)  # of questions: a copy that is made anew uses none twice

@@ -14,8 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.incoming import BEGIN, Handler, IncomingRequest, Route
-from ..engine.pool import renewed_in_fork
+from ..engine.incoming import BEGIN, DONE, Handler, IncomingRequest, Route
 from ..errors import RpcError, exit_gate, logger
 
 log = logger("minimcp.executors")
@@ -41,11 +40,6 @@ class Executor:
     submit: Any = None
 
     def __init__(self) -> None:
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin anew in a forked process: its parent's requests and threads are not there."""
         # What waits. Who takes an entry out serves it, so once.
         self._queue: dict[object, IncomingRequest] = {}
         self._changed = threading.Condition()
@@ -78,7 +72,7 @@ class Executor:
         """Serve a request on this thread, or answer that it was cancelled; False when it was run
         before."""
         incoming = self._queue.pop(key, None)
-        if incoming is None:
+        if incoming is None or incoming.state == DONE:  # the parent of a forked process runs it
             return False
         incoming.run()
         if incoming.interrupted and threading.current_thread() is threading.main_thread():
@@ -106,15 +100,16 @@ class Serial(Executor):
     closed, or when nothing refers to it any more; the next call would begin a new one.
     """
 
-    def renew_in_fork(self) -> None:
-        super().renew_in_fork()
+    def __init__(self) -> None:
+        super().__init__()
         self._users: WeakSet[Any] = WeakSet()
         self._jobs: Optional[SimpleQueue[Any]] = None
         self._thread: Optional[threading.Thread] = None
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._users.add(incoming.server)
-        if self._jobs is None:
+        # In a forked process, the thread of its parent is not alive.
+        if self._jobs is None or self._thread is None or not self._thread.is_alive():
             jobs: SimpleQueue[Any] = SimpleQueue()
             work = partial(_work, jobs, self._thread)  # which does not keep this alive
             thread = threading.Thread(
@@ -168,11 +163,8 @@ class Submitting(Serial):
     """
 
     def __init__(self, submit: Callable[[Callable[[], None]], object]) -> None:
-        self.submit = submit
         super().__init__()
-
-    def renew_in_fork(self) -> None:
-        super().renew_in_fork()
+        self.submit = submit
         # What runs now, on threads that may keep the process when it ends.
         self.running: set[object] = set()
 
@@ -206,11 +198,8 @@ class Main(Executor):
     def __init__(self, on_needed: Optional[Callable[[], object]] = None) -> None:
         if on_needed is not None and not callable(on_needed):
             raise TypeError(f"on_pump_needed is a callable, not {on_needed!r}")
-        self._on_needed = on_needed
         super().__init__()
-
-    def renew_in_fork(self) -> None:
-        super().renew_in_fork()
+        self._on_needed = on_needed
         self._stops = 0
         self._pumping: set[int] = set()
 

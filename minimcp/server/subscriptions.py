@@ -15,7 +15,6 @@ import threading
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ..engine.incoming import LATER, IncomingRequest, Line, Sink
-from ..engine.pool import renewed_in_fork
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -158,11 +157,6 @@ class Subscriptions:
         self._config, self._offered = config, offered
         if config.processes is not None:
             config.processes.receivers.add(self)
-        self.renew_in_fork()
-        renewed_in_fork.add(self)
-
-    def renew_in_fork(self) -> None:
-        """Begin without clients: in a forked process they are the parent's."""
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
         # Held while several clients are told of one thing, and while one is added: it hears of

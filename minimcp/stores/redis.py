@@ -20,6 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
+from ..engine.pool import renewed_in_fork
 from ..engine.store import Entry, Store, StoreUnavailable
 from ..errors import logger
 
@@ -160,8 +161,9 @@ class RedisStore(Store):
 
     def __init__(self, url: str, prefix: str = "minimcp:") -> None:
         self._url, self._prefix = url, prefix
+        super().__init__()
         self._begin()
-        super().__init__()  # last: what raises before is renewed in no fork
+        renewed_in_fork.add(self)  # not before: `_begin` may raise
 
     def _begin(self) -> None:
         try:
@@ -191,7 +193,6 @@ class RedisStore(Store):
 
     def renew_in_fork(self) -> None:
         """Connect anew on the next use. Python calls this in a forked process."""
-        super().renew_in_fork()
         self._begin()
 
     # ------------------------------------------------------------ calls

@@ -17,6 +17,7 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 from weakref import WeakSet
 
 from ..engine.cancel import CancelToken
+from ..engine.pool import renewed_in_fork
 from ..engine.store import SWEEP_SECONDS, Entry, Store
 from ..errors import logger
 
@@ -108,6 +109,7 @@ class SqliteStore(Store):
         with self._lock:
             self._connect()
         _stores.add(self)
+        renewed_in_fork.add(self)
 
     def _begin(self) -> None:
         self._lock = threading.RLock()
@@ -116,7 +118,6 @@ class SqliteStore(Store):
 
     def renew_in_fork(self) -> None:
         """Open the file anew on the next use. Python calls this in a forked process."""
-        super().renew_in_fork()
         self._begin()
 
     def _connect(self) -> sqlite3.Connection:

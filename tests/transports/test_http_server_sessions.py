@@ -768,15 +768,6 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_a_forked_process_begins_without_the_streams_of_its_parent() -> None:
-    core = core_of(stage_server(Stage()), event_store=EventStore(max_events=4))
-    client = Shaken(core)
-    first = client.request("tools/call", called("count", **PROGRESS)).events
-    core.renew_in_fork()
-    assert core.store is not None and "EventStore 0 events" in repr(core.store)
-    assert serve(core, client.get(Last_Event_ID=first[-2].id)).status == 404
-
-
 def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
     server: Server, core: Endpoint
 ) -> None:

@@ -196,8 +196,6 @@ waiting = client.submit(client.call_tool, "main")
 while "1 waiting" not in repr(server._config.main):
     threading.Event().wait(0.01)
 assert client.call_tool("pid").text == str(os.getpid())
-server._state_lock.acquire()
-serial._changed.acquire()
 child = os.fork()
 if not child:
     code = 1
@@ -215,8 +213,6 @@ if not child:
         server.close()
     finally:
         os._exit(code)
-server._state_lock.release()
-serial._changed.release()
 assert server.pump() == 1 and waiting.result(8).text == str(os.getpid())
 everywhere(client)
 assert os.waitpid(child, 0)[1] == 0, "the child"

@@ -581,10 +581,3 @@ def test_nothing_is_read_before_the_first_request(
         patched.setattr(Skills, "_walk", refuse)
         with minimcp.connect(Server("s", extensions=[Skills(folder)]), timeout=WAIT) as client:
             client.list_resource_templates()
-
-
-def test_a_fork_while_the_folder_is_looked_at(folder: Path) -> None:
-    made = Skills(folder)
-    made._lock.acquire()
-    made.renew_in_fork()
-    assert made._lock.acquire(blocking=False)

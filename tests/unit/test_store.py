@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -348,44 +347,6 @@ def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
     assert [(entry.key, entry.value) for entry in store.list("")] == [
         ("a", b"parent"), ("b", b"child"), ("c", b"parent"),
     ]  # fmt: skip
-    store.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_memory_store_is_empty_in_a_forked_process(tmp_path: Path) -> None:
-    errors: List[Exception] = []  # which keep what could not be opened
-    for make in [
-        lambda: SqliteStore(tmp_path / "nowhere" / "store.db"),
-        lambda: RedisStore("no url"),
-    ] * 20:
-        try:
-            make()
-        except (OSError, ValueError) as error:
-            errors.append(error)
-    stores = [MemoryStore() for _ in errors]
-    for store in stores:
-        store.put("a", b"parent")
-    child = os.fork()
-    if child == 0:
-        os._exit(any(store.list("") for store in stores))
-    assert len(errors) == 40 and os.waitpid(child, 0)[1] == 0
-    assert all(store.get("a") for store in stores)
-
-
-def test_a_memory_store_begins_anew_where_it_is_told_to() -> None:
-    store = MemoryStore()
-    store.put("a", b"parent")
-    assert repr(store) == "<MemoryStore of 1 keys>"
-    store.renew_in_fork()
-    assert (repr(store), store.get("a")) == ("<MemoryStore of 0 keys>", None)
-    assert store.put("a", b"child", expect=0)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")
-def test_the_file_is_the_user_s_alone(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db")
-    store.put("a", b"secret")
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     store.close()
 
 
