@@ -76,7 +76,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.tasks import Task
     from .engine.limits import Limits
     from .engine.cancel import CancelToken
-    from .engine.store import Entry, MemoryStore, Store
+    from .stores.base import Entry, MemoryStore, Store
     from .extensions.apps import Apps
     from .extensions.extension import Extension
     from .extensions.skills import Skills
@@ -266,7 +266,6 @@ _MODULES = {
     "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.cancel": "CancelToken",
-    "engine.store": "Entry MemoryStore Store",
     "extensions.apps": "Apps",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
@@ -283,6 +282,7 @@ _MODULES = {
     "server.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
+    "stores.base": "Entry MemoryStore Store",
     "stores.redis": "RedisStore",
     "stores.sqlite": "SqliteStore",
 }

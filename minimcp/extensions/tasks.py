@@ -28,14 +28,6 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 from ..engine.incoming import BEGIN, LEAVE, IncomingRequest, Route, RunningRequests, Sink
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.store import (
-    MemoryStore,
-    Store,
-    has_members,
-    owner_of,
-    read_record,
-    store_key,
-)
 from ..engine.timer import Deadline, timer
 from ..errors import (
     Cancelled,
@@ -60,6 +52,14 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..server.questions import Asker, BecomeTask
 from ..server.tools import RegisteredTool
+from ..stores.base import (
+    MemoryStore,
+    Store,
+    has_members,
+    owner_of,
+    read_record,
+    store_key,
+)
 from .extension import Extension, cursor_at, position_of
 
 log = logger("minimcp.tasks")

@@ -23,7 +23,6 @@ from ..engine.incoming import IncomingRequest, Route, RunningRequests
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.shares import Name, Place, ShareExceeded, Shares
-from ..engine.store import StoreUnavailable, owner_of
 from ..engine.timer import Deadline, timer
 from ..errors import (
     ConnectionLost,
@@ -49,6 +48,7 @@ from ..protocol.messages import (
 from ..protocol.sse import MEDIA_TYPE, format_event
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
+from ..stores.base import StoreUnavailable, owner_of
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,

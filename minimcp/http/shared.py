@@ -27,16 +27,6 @@ from ..engine.calls import Calls
 from ..engine.cancel import CancelToken
 from ..engine.incoming import Line
 from ..engine.pool import waiting
-from ..engine.store import (
-    MAX_RECORD_DEPTH,
-    Entry,
-    StoreUnavailable,
-    has_members,
-    is_number,
-    owner_of,
-    read_record,
-    report_unreadable,
-)
 from ..errors import InternalError, logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
@@ -54,6 +44,16 @@ from ..protocol.messages import (
 from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
 from ..server.processes import RENEW_SECONDS, Processes, Told
+from ..stores.base import (
+    MAX_RECORD_DEPTH,
+    Entry,
+    StoreUnavailable,
+    has_members,
+    is_number,
+    owner_of,
+    read_record,
+    report_unreadable,
+)
 from .headers import Headers, HttpError, ResponseWriter
 from .sessions import (
     BEGIN_SECONDS,

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar, Union, overload
 
 from ..engine.limits import Limits, check_interval, check_number
-from ..engine.store import Store
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
@@ -226,7 +225,6 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
     "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
     "limits": ((Limits, _NONE), "a Limits(...) or None"),
-    "store": ((Store, _NONE), "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"),
 }
 # Options that are numbers, with what `check_number` is told of them.
 _NUMBERS: Mapping[str, Mapping[str, Any]] = {
@@ -253,6 +251,8 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
             check_number(f"{owner}{name}", value, **_NUMBERS[name])
             if name == "timeout" and value == 0:
                 raise ValueError(f"{owner}{name} is more than 0, not {value}")
+        elif name == "store":
+            _check_store(f"{owner}{name}", value)
         elif name == "ping_interval":
             check_interval(f"{owner}{name}", value)
         elif name in _TYPES:
@@ -261,6 +261,16 @@ def check_options(options: Mapping[str, Any], owner: str = "") -> None:
                 raise TypeError(f"{owner}{name} is {what}, not {repr(value):.60}")
         elif name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
             raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
+
+
+def _check_store(name: str, value: object) -> None:
+    if value is None:
+        return
+    from ..stores.base import Store
+
+    if not isinstance(value, Store):
+        what = "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"
+        raise TypeError(f"{name} is {what}, not {repr(value):.60}")
 
 
 # What a client may declare, in whatever revision, by dotted names.

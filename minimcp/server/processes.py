@@ -18,15 +18,15 @@ from weakref import WeakSet
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..engine.store import (
+from ..errors import logger
+from ..protocol.messages import Json, to_json
+from ..stores.base import (
     Store,
     StoreUnavailable,
     read_record,
     report_unreadable,
     store_key,
 )
-from ..errors import logger
-from ..protocol.messages import Json, to_json
 
 log = logger("minimcp.processes")
 

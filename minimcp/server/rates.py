@@ -13,7 +13,6 @@ from typing import Any, Callable, Mapping, Union
 from ..engine.incoming import IncomingRequest, Route
 from ..engine.rates import Rate, RateLimiter, whole_seconds
 from ..engine.shares import client_names
-from ..engine.store import StoreUnavailable, report_unreadable
 from ..errors import InternalError, logger
 from ..protocol.messages import Json, Result
 from .registered import ServerConfig
@@ -106,6 +105,8 @@ class CallRate:
         self, rate: Rate, client: tuple[str, Any], is_return: bool
     ) -> Union[float, None]:
         """Take a token out of the bucket in the store; None if the store is not available."""
+        from ..stores.base import StoreUnavailable, report_unreadable
+
         processes = self._config.processes
         assert processes is not None
         # A hash, because a principal may have any characters and any length.

@@ -22,7 +22,6 @@ from typing import (
 
 from ..engine.incoming import IncomingRequest, OnEnd, Route
 from ..engine.limits import Limits
-from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
@@ -34,11 +33,12 @@ from .context import Context
 from .executors import Executor, Main, executor_of, route_to
 from .input_rounds import WaitingHandlers, end_round, resume, url_required
 from .options import check_options, name_of, required, where
-from .processes import Processes
 
 if TYPE_CHECKING:
     from ..engine.shares import Shares
+    from ..stores.base import Store
     from .input_rounds import States
+    from .processes import Processes
 
 log = logger("minimcp.registered")
 

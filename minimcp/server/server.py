@@ -20,7 +20,6 @@ from ..engine.incoming import current_request
 from ..engine.limits import Limits
 from ..engine.output import never_blocking
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.store import Store
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
@@ -41,7 +40,6 @@ from .options import (
     positions,
     shows,
 )
-from .processes import Processes
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
+    from ..stores.base import Store
     from .operating import FinishedRequest
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
@@ -210,7 +209,11 @@ class Server:
             if option in ServerConfig.__dataclass_fields__
         }
         audience = () if auth is None else auth.audience
-        processes = None if store is None or not store.shared else Processes(store, name, audience)
+        processes = None
+        if store is not None and store.shared:
+            from .processes import Processes
+
+            processes = Processes(store, name, audience)
         keys = processes.secret if processes is not None and state_keys is None else state_keys
         states = States(name, keys, lifetime=limits.ask_timeout)
         self._config = ServerConfig(

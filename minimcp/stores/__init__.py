@@ -1,1 +1,1 @@
-"""Stores beside `MemoryStore`, which stands in engine/store.py."""
+"""Stores: the interface and `MemoryStore` (base.py), and one file for each other store."""

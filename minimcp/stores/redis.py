@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ..engine.pool import renewed_in_fork
-from ..engine.store import Entry, Store, StoreUnavailable
 from ..errors import logger
+from .base import Entry, Store, StoreUnavailable
 
 log = logger("minimcp.stores")
 

@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..engine.store import SWEEP_SECONDS, Entry, Store
 from ..errors import logger
+from .base import SWEEP_SECONDS, Entry, Store
 
 log = logger("minimcp.stores")
 

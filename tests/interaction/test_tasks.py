@@ -631,7 +631,7 @@ def test_a_stream_of_tasks_has_no_progress_and_no_log() -> None:
 def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = [0.0]
     monotonic = time.monotonic
-    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic() + ahead[0])
     tasks = Tasks(ttl=100, max_ttl=200)
     with client(make(tasks=tasks), CORE) as core:
         params = {"name": "add", "arguments": {"a": 1, "b": 2}}
@@ -649,7 +649,7 @@ def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_client_that_waits_hears_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead, gates = [0.0], Gates()
     monotonic = time.monotonic
-    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic() + ahead[0])
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.02)
     with client(make(gates, Tasks(ttl=100, poll_interval=0.02)), EXTENSION) as newer:
         task = newer.start_task("block")

@@ -28,12 +28,12 @@ from minimcp import (
     Tasks,
     connect,
 )
-from minimcp.engine.store import owner_of, store_key
 from minimcp.extensions.tasks import Usage
 from minimcp.http import shared
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
 from minimcp.server import processes
+from minimcp.stores.base import owner_of, store_key
 
 from ..redis_server import RedisServer, redis_server
 from ..support import WAIT, eventually

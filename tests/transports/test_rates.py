@@ -17,9 +17,9 @@ import pytest
 import minimcp
 from minimcp import Bearer, Context, HttpOptions, Limits, Server, StdioServer, Tasks
 from minimcp.engine.rates import MAX_CLIENTS
-from minimcp.engine.store import StoreUnavailable
 from minimcp.errors import Busy
 from minimcp.http.headers import HttpRequest
+from minimcp.stores.base import StoreUnavailable
 
 from ..answering import R2, R4, R5, REVISIONS
 from ..support import ROOT, WAIT

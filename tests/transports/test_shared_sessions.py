@@ -24,13 +24,13 @@ from minimcp import (
     SqliteStore,
     Store,
 )
-from minimcp.engine.store import Entry, StoreUnavailable
 from minimcp.http import endpoint as endpoints
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.shared import SharedSession, SharedSessions
 from minimcp.protocol.lifecycle import Peer
 from minimcp.server import processes
+from minimcp.stores.base import Entry, StoreUnavailable
 
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task

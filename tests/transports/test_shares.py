@@ -630,7 +630,7 @@ def test_a_call_whose_client_has_left_can_be_cancelled(stages: Any) -> None:
         assert eventually(lambda: not running.lent and not running._left)
         told = message("notifications/cancelled", {"requestId": "mine"}, None)
         assert client.response(told).status == 202
-        assert eventually(lambda: not core._open and not core.requests._requests)
+        assert eventually(lambda: not core._open and not len(core.requests))
 
 
 def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 import pytest
 
 from minimcp import CancelToken, MemoryStore, RedisStore, SqliteStore, Store
-from minimcp.engine.store import StoreUnavailable
+from minimcp.stores.base import StoreUnavailable
 
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
@@ -59,7 +59,7 @@ def clock(
 
         return shorten
     monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
-    monkeypatch.setattr("minimcp.engine.store.time.monotonic", lambda: monotonic + ahead[0])
+    monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
 
     def forward(seconds: float) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp import Entry, MemoryStore, Store
-from minimcp.engine.store import (
+from minimcp.protocol.messages import read_json
+from minimcp.stores.base import (
     MAX_NUMBER,
     MAX_RECORD_DEPTH,
     has_members,
@@ -17,7 +18,6 @@ from minimcp.engine.store import (
     read_record,
     store_key,
 )
-from minimcp.protocol.messages import read_json
 
 # Texts that a naive key would mix up: separators, escapes, dots, empty, other scripts, half of a pair.
 TEXTS = [

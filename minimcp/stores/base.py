@@ -10,11 +10,11 @@ from itertools import count
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 from urllib.parse import quote
 
+from ..engine.cancel import CancelToken
+from ..engine.pool import waiting
+from ..engine.timer import Deadline
 from ..errors import logger
 from ..protocol.messages import read_json
-from .cancel import CancelToken
-from .pool import waiting
-from .timer import Deadline
 
 log = logger("minimcp.stores")
 
