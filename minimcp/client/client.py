@@ -387,22 +387,30 @@ class Client:
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
         """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
-        params = _call_params(name, arguments)
+        if type(name) is not str:
+            expect(name, str, "a tool's name is a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
             raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
-        return params
+        if arguments is None:
+            return {"name": name}
+        if type(arguments) is not dict:
+            arguments = _mapping(name, arguments)
+        return {"name": name, "arguments": dict(arguments)}
 
     def _validates(self, validate: Optional[bool]) -> bool:
-        expect(validate, (bool, type(None)), "validate is True, False or None")
-        return self._validate_results if validate is None else validate
+        if validate is None:
+            return self._validate_results
+        expect(validate, bool, "validate is True, False or None")
+        return validate
 
     def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
         """Return the params of a call, with ``task`` if the server lists the tool as one that runs
         as a task only."""
         support = call.session.schemas.task_support.get(str(params["name"]))
-        is_core = call.session.era.peer.supports("tasks.requests.tools.call")
-        return {**params, "task": {}} if support == "required" and is_core else params
+        if support == "required" and call.session.era.peer.supports("tasks.requests.tools.call"):
+            return {**params, "task": {}}
+        return params
 
     def _carry_out(
         self,
@@ -1071,17 +1079,6 @@ def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
     what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
     return expect(arguments, Mapping, what)
-
-
-def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    if type(name) is not str:
-        expect(name, str, "a tool's name is a str")
-    if arguments is None:
-        return {"name": name}
-    return {
-        "name": name,
-        "arguments": dict(arguments if type(arguments) is dict else _mapping(name, arguments)),
-    }
 
 
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:

@@ -15,13 +15,13 @@ log = logger("minimcp.requests")
 class CancelToken:
     """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
 
-    # Without a lock, because a signal handler may cancel in the middle of `on_cancel`: the thread
-    # that pops an entry runs it.
+    # There is no lock, because a signal handler may cancel in the middle of `on_cancel`. Each step is
+    # one operation on a dict: the thread that pops a callback runs it.
     cancelled = False
     reason: Optional[str] = None
 
-    def __init__(self) -> None:
-        self._callbacks: dict[object, Callable[[], object]] = {}
+    # Made by the first `on_cancel`, because most tokens have no callback.
+    _callbacks: dict[object, Callable[[], object]]
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """End every call that has this token, now and later; they raise `Cancelled`. Idempotent.
@@ -31,9 +31,11 @@ class CancelToken:
         """
         if self.cancelled:
             return
-        self.reason, self.cancelled = reason, True
-        for key in list(self._callbacks):
-            callback = self._callbacks.pop(key, None)
+        self.reason = reason
+        self.cancelled = True
+        callbacks = vars(self).get("_callbacks", {})
+        for key in list(callbacks):
+            callback = callbacks.pop(key, None)
             try:
                 if callback is not None:
                     callback()
@@ -48,12 +50,13 @@ class CancelToken:
             A function that takes this back.
         """
         key = object()
-        self._callbacks[key] = callback
-        if self.cancelled and self._callbacks.pop(key, None) is not None:
+        callbacks = vars(self).setdefault("_callbacks", {})
+        callbacks[key] = callback
+        if self.cancelled and callbacks.pop(key, None) is not None:
             callback()
 
         def forget() -> None:
-            self._callbacks.pop(key, None)
+            callbacks.pop(key, None)
 
         return forget
 

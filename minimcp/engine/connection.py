@@ -458,8 +458,10 @@ class Connection(Sink, Pinged):
                             self._array(message, frame)
                         elif isinstance(message, InvalidMessage):
                             self._invalid(message, frame)
-                        else:
+                        elif isinstance(message, Request):
                             dispatch(message, self, len(frame), self._admitted.append, headers)
+                        else:
+                            self._dispatcher.receive(message)
                 if self._admitted:
                     # Rule 3. All at once, because a worker that wakes wants the interpreter's lock.
                     self.pool.submit(*[partial(self._run, each) for each in self._admitted])

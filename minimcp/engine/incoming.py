@@ -244,8 +244,20 @@ class RunningRequests:
                 request.place.leave()
             raise
 
-    def advance(self, request: IncomingRequest, event: str) -> bool:
-        """Move a request to its next state. Return False if the event has no effect.
+    def advance(self, request: IncomingRequest, event: str, line: Optional[bytes] = None) -> bool:
+        """Move a request to its next state.
+
+        Several threads may try to `END` one request: its handler, its timeout, a cancellation, the
+        loss of the peer. The first of them gets True and may send a response. The others get False
+        and send nothing.
+
+        Args:
+            request: The request.
+            event: One of the events at the top of this module.
+            line: The response, if the event is `END`; None if the request is cancelled.
+
+        Returns:
+            False if the event has no effect.
 
         Raises:
             InternalError: The event is `BEGIN`, and ``Limits.requests`` requests are running.
@@ -261,7 +273,11 @@ class RunningRequests:
                 if state in OCCUPYING:
                     self._cap.append(None)
                 else:
-                    self._occupy(self._cap)
+                    try:
+                        self._cap.pop()
+                    except IndexError:
+                        most = self._limits.requests
+                        raise InternalError(f"more than {most} requests run already") from None
             if state in self._counted and following not in self._counted:
                 self._bytes -= request.size
             request.state = following
@@ -275,30 +291,14 @@ class RunningRequests:
                 request.key = None  # which may be the request itself, a reference cycle
             if not self._table:
                 self._changed.notify_all()
-            return True
-
-    def _occupy(self, cap: list[None]) -> None:
-        try:
-            cap.pop()
-        except IndexError:
-            raise InternalError(f"more than {self._limits.requests} requests run already") from None
-
-    def end(self, request: IncomingRequest, line: Optional[bytes] = None) -> bool:
-        """End a request: it is answered or cancelled.
-
-        Several threads may try to end one request: its handler, its timeout, a cancellation, the
-        loss of the peer. The first of them gets True and may send a response. The others get False
-        and send nothing.
-
-        Args:
-            request: The request.
-            line: The response; None if it is cancelled.
-        """
-        if not self.advance(request, END):
-            return False
-        if self._on_end is not None:
+        if event == END and self._on_end is not None:
+            # Rule 5: without the lock, because this calls a function of the user.
             request.run_in_context(self._on_end, request.request, request, line)
         return True
+
+    def end(self, request: IncomingRequest) -> bool:
+        """End a request without a response. Return False if it was answered or cancelled before."""
+        return self.advance(request, END)
 
     def refused(self, request: Request, error: Exception) -> None:
         """Report a request that was rejected before it was added."""
@@ -428,7 +428,7 @@ class Sink:
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
-        is_first = self.requests.end(request, line)
+        is_first = self.requests.advance(request, END, line)
         if request.batch is not None:
             request.batch.add(request.request.id, line if is_first else b"", wait, request)
         elif is_first:
@@ -617,7 +617,9 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not LATER:
-            latest = self.take_latest()
+            with requests.lock:  # as `take_latest`
+                latest = self.latest
+                self.latest = None
             if self.place is not None:
                 # Before the response, which may bring the client's next request.
                 self.place.leave()
