@@ -124,7 +124,7 @@ def time_for_last_words() -> Iterator[None]:
     from minimcp.engine import connection as channel, pool
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("FAREWELL_SECONDS", "LAST_WORDS_SECONDS", "CLOSE_SECONDS"):
+        for name in ("FLUSH_ON_CLOSE_SECONDS", "READER_CAUSE_SECONDS", "CLOSE_SECONDS"):
             patch.setattr(channel, name, WAIT)
         patch.setattr(subscriptions, "UNSUBSCRIBE_SECONDS", WAIT)
         patch.setattr(pool, "IDLE_SECONDS", 0.2)

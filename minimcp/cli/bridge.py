@@ -28,7 +28,7 @@ from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
 from ..engine.calls import Calls
-from ..engine.incoming import LATER, IncomingRequest, Route, Sink
+from ..engine.incoming import DEFERRED, IncomingRequest, Route, Sink
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.shares import Place
@@ -153,7 +153,7 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     latest = incoming.take_latest()
     if latest is not None:
         latest.sink.respond(latest, encode(answer._replace(id=latest.request.id)))
-    return LATER
+    return DEFERRED
 
 
 def as_in_front(failure: Failure, behind: ClientSession, incoming: IncomingRequest) -> Failure:
@@ -392,7 +392,7 @@ class Link(Host):
             raise InternalError(f"{reason}: {told}") from None
         finally:
             if (
-                answer is LATER
+                answer is DEFERRED
                 and incoming.request.method == LISTEN
                 and incoming.latest is not None
             ):
@@ -550,7 +550,7 @@ class Link(Host):
         )
         request = partial(session.request, deadline=Deadline(CONNECT_SECONDS))
         if state is not None:
-            return self._go_on(incoming, state)
+            return self._resume_call(incoming, state)
         if method == LISTEN:
             wanted = params.get("notifications")
             for uri in (
@@ -576,7 +576,7 @@ class Link(Host):
             add={lifecycle.SERVER_KEY: dict(peer.info)},
         )
 
-    def _go_on(self, incoming: IncomingRequest, state: Json) -> Any:
+    def _resume_call(self, incoming: IncomingRequest, state: Json) -> Any:
         """The client answers what a call of it has asked, which goes on as this request."""
         waits = self._replies.pop(state, None) if isinstance(state, str) else None
         if waits is None:
@@ -586,7 +586,7 @@ class Link(Host):
         asked, replies = waits
         asked.continue_with(incoming)
         replies.put(incoming.request.params.get("inputResponses"))
-        return LATER
+        return DEFERRED
 
     def stop_waiting(self, sink: Sink) -> None:
         """Cancel the calls that have asked a client which is about to go."""
@@ -751,8 +751,8 @@ class Front(ServerRole):
         if self.link is not None:
             self.link.notify(notification)
 
-    def ending(self, sink: Sink) -> None:
-        super().ending(sink)
+    def on_draining(self, sink: Sink) -> None:
+        super().on_draining(sink)
         for link in list(self._registry.links.values()):
             link.stop_waiting(sink)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Optional, TypeVar, Uni
 
 from .. import types
 from ..engine.cancel import CancelToken
-from ..engine.incoming import carried_on
+from ..engine.incoming import current_trace_context
 from ..engine.pool import Pool, this_thread, waiting
 from ..engine.timer import Deadline
 from ..errors import (
@@ -1027,7 +1027,7 @@ class Client:
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
     """Run something on a thread of its own, in a copy of the context of this one, whose trace
     context it carries on."""
-    future, trace, context = CallFuture(token), carried_on(), copy_context()
+    future, trace, context = CallFuture(token), current_trace_context(), copy_context()
 
     def run() -> None:
         this_thread.trace_context = trace

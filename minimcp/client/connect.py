@@ -409,7 +409,7 @@ class Plan(NamedTuple):
                 if not (
                     isinstance(self.target.object, StdioServer)
                     and is_probed
-                    and first.transport.was_read()
+                    and first.transport.peer_has_read()
                 ):
                     raise
                 return agree(self._open_pipe(), self.without_probe())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Un
 from ..engine.calls import Calls, PendingCall
 from ..engine.cancel import CancelToken
 from ..engine.connection import Connection, ConnectionRole
-from ..engine.incoming import IncomingRequest, Route, carried_on
+from ..engine.incoming import IncomingRequest, Route, current_trace_context
 from ..engine.limits import Limits
 from ..engine.pool import waiting
 from ..engine.timer import NEVER, Deadline
@@ -328,7 +328,11 @@ class ClientSession(ConnectionRole):
         self._connection.send(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
-        self, method: str, params: Params, on_message: OnMessage, on_end: Callable[[Outcome], None]
+        self,
+        method: str,
+        params: Params,
+        on_message: OnMessage,
+        on_finished: Callable[[Outcome], None],
     ) -> Callable[[], None]:
         """Send a request that stays open, such as `subscriptions/listen`.
 
@@ -337,10 +341,10 @@ class ClientSession(ConnectionRole):
             params: As `request`.
             on_message: Called with each notification that names this request, in order, by a
                 reading thread: be quick.
-            on_end: Called once, on any thread, with the result or with what `request` would raise.
+            on_finished: Called once, on any thread, with the result or with what `request` would raise.
 
         Returns:
-            A function that ends the request, telling the server; `on_end` gets `Cancelled` then.
+            A function that ends the request, telling the server; `on_finished` gets `Cancelled` then.
             Idempotent.
 
         Raises:
@@ -373,7 +377,7 @@ class ClientSession(ConnectionRole):
             except Exception as error:
                 ending = error
             forget()
-            on_end(ending)
+            on_finished(ending)
 
         def end() -> None:
             forget()
@@ -485,7 +489,7 @@ class ClientSession(ConnectionRole):
         self, params: Params, id: Id, on_progress: Optional[OnProgress] = None
     ) -> dict[str, Json]:
         """The params as they are sent, for an implementation of `request`."""
-        era, trace = self.era, carried_on()
+        era, trace = self.era, current_trace_context()
         if era is None or not (era.envelope or on_progress or trace):
             return dict(params)
         token = {} if on_progress is None else {"progressToken": id}

@@ -35,7 +35,10 @@ class Batch:
     """
 
     def __init__(self, sink: Sink, lines: list[bytes], items: Sequence[Message]) -> None:
-        self._sink, self._lines, self._items, self._lock = sink, lines, items, threading.RLock()
+        self._sink = sink
+        self._lines = lines
+        self._items = items
+        self._lock = threading.RLock()
         ids = [item.id for item in items if type(item) is Request]
         self._open: list[Optional[Id]] = [*ids, None]  # None: not all are started
 

@@ -99,7 +99,7 @@ class PendingCall:
     pauses = 0
 
     def end(self, ending: Ending) -> None:
-        """Put the ending in; only who took this call out of its table may do so, and so only once."""
+        """Set the outcome: only the thread that took this call out of the table (rule 4)."""
         self.ending = ending
         self.queue.put(self)
 
@@ -107,10 +107,9 @@ class PendingCall:
 class Calls:
     """Our requests on one connection. Thread-safe.
 
-    A call is in the table before its line is written, and leaves it by exactly one of answer,
-    error, timeout, cancel and loss. Each step is one operation on a dict, which the interpreter
-    does whole: the thread that pops an entry ends that call. So a signal handler may cancel calls,
-    or close a connection, in the middle of anything.
+    Rule 4 of `connection.py`: a call is in the table before its line is written, and the thread
+    that pops it ends it. Each step is one operation on a dict, which the interpreter does whole, so
+    a signal handler may cancel calls or close a connection at any moment.
 
     Args:
         name: Of the connection, for messages.
@@ -129,7 +128,10 @@ class Calls:
         remark: Callable[[], str] = str,
         ids: Optional[Iterator[Id]] = None,
     ) -> None:
-        self.name, self._send, self._post, self._remark = name, send, post, remark
+        self.name = name
+        self._send = send
+        self._post = post
+        self._remark = remark
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
@@ -140,7 +142,8 @@ class Calls:
     ) -> Calls:
         """A view of the same table, whose lines go by `send` and `post`: on one HTTP response."""
         other = copy(self)
-        other._send, other._post = send, post
+        other._send = send
+        other._post = post
         return other
 
     @property
@@ -179,7 +182,7 @@ class Calls:
         return found
 
     def progress(self, params: Result) -> Optional[PendingCall]:
-        """Hand the params of a progress notification to the call that they are for, and return it."""
+        """Queue the params of a progress notification for their call, and return the call."""
         token = params.get("progressToken")
         call = self.find(token)
         if call is None:
@@ -197,7 +200,8 @@ class Calls:
 
         Pings and calls that stay open do not count.
         """
-        was_used, self._was_used = self._was_used, False
+        was_used = self._was_used
+        self._was_used = False
         return not was_used and all(call.stays_open for call in self.pending())
 
     def ping(self, method: str, make_params: MakeParams) -> PendingCall:
@@ -255,7 +259,7 @@ class Calls:
         sent = False
         self._was_used = True
         try:
-            for method, make_params in requests:
+            for method, make_params in requests:  # rule 4: registered before it is written
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
                 self.add(call)
                 calls.append(call)

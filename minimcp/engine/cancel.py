@@ -15,8 +15,8 @@ log = logger("minimcp.requests")
 class CancelToken:
     """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
 
-    # There is no lock, because a signal handler may cancel in the middle of `on_cancel`. Each step is
-    # one operation on a dict: the thread that pops a callback runs it.
+    # There is no lock, because a signal handler may cancel in the middle of `on_cancel`. Each step
+    # is one operation on a dict: the thread that pops a callback runs it.
     cancelled = False
     reason: Optional[str] = None
 

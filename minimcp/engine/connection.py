@@ -1,35 +1,31 @@
-"""One connection: a thread that reads, a thread that writes, our calls that wait and the peer's
-requests that run.
+"""One connection: its reader thread, its writer thread, our pending calls and the peer's requests.
 
-The five rules of its threads:
+Five rules govern the threads. A comment names the rule at each place where it applies.
 
-1. One reader. One thread reads, decodes, changes the tables and hands over. Of a user's functions
-   it runs `trace` and `on_request` alone, and what a subclass of `Extension` overrides of `route`,
-   `declare`, `listened` and `notified`. It serves pings, lists and the like itself
-   (`Route.immediate`), whose answers it leaves to the writer's thread; the one lock that it shares
-   with those who write is held for writes that do not wait. So nothing that a handler does can
-   delay a read, and two sides that send each other 20 MB at once both finish.
+1. One reader thread per connection reads, decodes and dispatches. It never runs handlers or
+   callbacks, and never waits for room in a queue (it drops the connection instead), so a slow
+   handler cannot delay a read. Exceptions: `trace`, `on_request`, the methods `route`, `declare`,
+   `listened` and `notified` of an `Extension`, and pings, lists and the like (`Route.immediate`),
+   whose responses it leaves to the writer thread.
 2. Lines are sent whole and in order. A line of at most `SMALL_BYTES` is written directly by the
    thread that sends it if the queue is empty and no job is waiting for a worker. Everything else,
-   and all lines of the reader, go through one queue to one writer thread, which joins them into
-   fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
-   only while the queue is full, with a deadline. If a peer accepts no bytes for ``write_timeout``
-   seconds, or leaves more than `READER_BYTES` of the reader's lines for `READER_SECONDS`, the
-   connection is lost. One lock orders all of this.
-3. A pool of workers. Requests go, in order of arrival, into one FIFO queue that up to
-   ``Limits.workers`` threads take from. A handler that waits inside this library does not count
-   meanwhile.
-4. Register, then write; one ending. A call is in the table before its line is written. It leaves it
-   by exactly one of answer, error, timeout, cancel and loss; the loss of the connection ends all of
-   them together with the same cause. The thread that waits runs its own progress callbacks, in
-   order, before it returns.
-5. No lock is held during I/O, a wait or code of a user for which a call, its answer or its
-   cancellation waits, but those that order what one connection, one HTTP response (with its `trace`
-   and `EventStore`) or one handler's progress sends. (Who closes an end waits for its lock, which
-   is held while it polls, for a short time; who closes a child that is being closed waits for
-   that.) No wait without a deadline or something that ends it.
+   and all lines of the reader, go through one bounded queue to one writer thread, which joins them
+   into fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send`
+   blocks only while the queue is full, with a deadline. If a peer accepts no bytes for
+   ``write_timeout`` seconds, or leaves more than `READER_BYTES` of the reader's lines for
+   `READER_SECONDS`, the connection is lost. One lock orders all of this.
+3. Requests go to a pool of worker threads in order of arrival. A handler that waits inside the
+   library does not occupy a worker slot (`pool.waiting`).
+4. A call is registered before its line is written. It ends exactly once: with a result, an error, a
+   timeout, a cancellation or the loss of the connection. The thread that waits for it runs its
+   progress callbacks, in order, before it returns.
+5. No lock is held during I/O, a wait or user code, except those that order what one connection, one
+   HTTP response or one handler's progress sends. Every wait has a deadline or a documented waker.
+   No background thread holds the lock of a buffered stream while the interpreter exits
+   (`errors.exit_gate`).
 
-Not here: what a request means (see `ConnectionRole`), and how bytes travel (see `Transport`).
+What a message means is decided in `dispatch.py`, and what a request means by the `ConnectionRole`.
+How bytes travel is the concern of the `Transport`.
 """
 
 from __future__ import annotations
@@ -83,21 +79,22 @@ SMALL_BYTES = 4096
 # Bytes of queued lines that are joined into one write.
 JOINED_BYTES = 64 * 1024
 
-# Bytes of the reader's own that may wait for a peer that takes some.
+# Maximum number of pending bytes of the reader's own lines: errors, pings, lists.
 READER_BYTES = 1024 * 1024
 
-# After how many seconds of taking nothing a peer is lost for which more of them wait.
+# How long a peer may read nothing while more than `READER_BYTES` are pending. Then the connection
+# is lost.
 READER_SECONDS = 5.0
 
-# How long `Connection.close` waits for its own threads.
+# How long `Connection.close` waits for the two threads.
 CLOSE_SECONDS = 5.0
 
-# How long `Connection.close` waits for what the peer is told last to be written.
-FAREWELL_SECONDS = 0.5
+# How long `Connection.close` waits until the last lines are written: cancellations.
+FLUSH_ON_CLOSE_SECONDS = 0.5
 
-# How long a write that failed waits for the reader: what the peer wrote before it left, and its
-# end, tell more.
-LAST_WORDS_SECONDS = 0.5
+# How long a failed write waits for the reader, whose cause says more: the peer's last lines, its
+# exit code.
+READER_CAUSE_SECONDS = 0.5
 
 # What a line means, as a rule, that does not even begin like a message.
 PRINTED = (
@@ -155,7 +152,7 @@ class ConnectionRole:
     def notified(self, notification: Notification) -> None:
         """A notification came that is neither progress nor a cancellation."""
 
-    def ending(self, sink: Sink) -> None:
+    def on_draining(self, sink: Sink) -> None:
         """The connection is about to end, and what still runs gets some time: open streams on this
         sink end now."""
 
@@ -169,7 +166,7 @@ class Writer:
     Args:
         transport: Where the lines go.
         limits: The limits of the connection.
-        pool: The connection's pool. While jobs are queued there, lines are joined into fewer writes.
+        pool: The connection's pool. While jobs are queued there, lines are joined.
         failed: Called when nothing can be written any more. Returns the exception to raise. It may
             block, so no lock is held.
         trace: Called with ("-->", line) for each line; None for no trace.
@@ -200,7 +197,7 @@ class Writer:
 
     def renew_in_fork(self) -> None:
         """Begin with an empty queue."""
-        # Orders writes. Reentrant, because a signal handler may cancel a call in the middle of `send`.
+        # Orders writes. Reentrant, because a signal handler may cancel a call inside of `send`.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
@@ -235,9 +232,9 @@ class Writer:
             self._note(line)
         with self._lock:
             try:
-                # Rule 2: a small line is written directly if nothing is queued before it. While jobs
-                # are queued, more lines come soon, and one write takes them all. Rule 5: this write
-                # does not wait for the peer.
+                # Rule 2: a small line is written directly if nothing is queued before it. While
+                # jobs are queued, more lines come soon, and one write takes them all. Rule 5: this
+                # write does not wait for the peer.
                 is_small = len(line) <= SMALL_BYTES
                 if is_small and not (self.pending or self._pool.queue) and self._loss is None:
                     line = line[self._transport.send(line, 0.0) :]
@@ -272,7 +269,7 @@ class Writer:
         self._lines.put((line, size, of_reader))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call a function on the writer thread, behind the lines in the queue. Safe in a finalizer."""
+        """Call a function on the writer thread, behind the queued lines. Safe in a finalizer."""
         self._lines.put((function, 0, 0))
 
     def _note(self, line: bytes) -> None:
@@ -280,8 +277,10 @@ class Writer:
             self._trace("-->", part)  # type: ignore[misc]
 
     def wait_for_room(self) -> bool:
-        """Wait while more than `READER_BYTES` of the reader's bytes are pending. Return False if the
-        peer accepts none for `READER_SECONDS`."""
+        """Wait while more than `READER_BYTES` of the reader's bytes are pending.
+
+        Return False if the peer accepts no bytes for `READER_SECONDS`.
+        """
         with self._changed:
             while self.reader_bytes > READER_BYTES and self._loss is None:
                 taken = self._taken
@@ -401,15 +400,19 @@ class Connection(Sink, Pinged):
         self.origin = object()
         self.context = copy_context() if context is None else context
         self.limits = limits or Limits()
-        self.pool, self.transport, self._role, self._trace = pool, transport, role, trace
+        self.pool = pool
+        self.transport = transport
+        self._role = role
+        self._trace = trace
         self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
         self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
-        on_end = getattr(role.server, "on_end", None)
+        on_finished = getattr(role.server, "on_finished", None)
         self.requests = RunningRequests(
-            self.limits, cap, until_answered=role.server is None, on_end=on_end
+            self.limits, cap, until_answered=role.server is None, on_finished=on_finished
         )
         self._threads: list[threading.Thread] = []
-        self._read_out, self._ended = threading.Event(), threading.Event()
+        self._read_out = threading.Event()
+        self._ended = threading.Event()
         self._dispatcher = Dispatcher(self, role, self.requests.cancel)
         # Requests that the reader has for the pool.
         self._admitted: list[Job] = []
@@ -417,7 +420,8 @@ class Connection(Sink, Pinged):
         self._farewell_lock = (
             threading.Lock()
         )  # who closes it too must not overtake who tells the peer
-        self._remark, self._odd_lines = "", 0
+        self._remark = ""
+        self._odd_lines = 0
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -466,6 +470,7 @@ class Connection(Sink, Pinged):
                     # Rule 3. All at once, because a worker that wakes wants the interpreter's lock.
                     self.pool.submit(*[partial(self._run, each) for each in self._admitted])
                     self._admitted.clear()
+                # Rule 1: the reader has queued its responses, and drops a peer that reads none.
                 if self.writer.reader_bytes > READER_BYTES and not self.writer.wait_for_room():
                     reason = "the peer takes no answers"
                     break
@@ -499,10 +504,13 @@ class Connection(Sink, Pinged):
         batch.serve(lambda item: self._dispatcher.dispatch(item, self, size, run, headers, batch))
 
     def _too_long(self, frame: TooLong) -> None:
-        """Tell whom a line that was too long belonged to; if it was an answer to nobody knows what,
-        all that wait."""
+        """Fail the call, or answer the request, that an oversized line belongs to.
+
+        If it is a response with no readable id, fail every pending call.
+        """
         shown = frame.head + b" ... " + frame.tail
-        reason = f"a message is longer than {frame.limit} bytes, the Limits.message_bytes of its receiver"
+        limit = f"{frame.limit} bytes, the Limits.message_bytes of its receiver"
+        reason = f"a message is longer than {limit}"
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
             log.warning(
@@ -542,7 +550,8 @@ class Connection(Sink, Pinged):
         if self._role.answers_invalid or is_request:
             self.deliver(self._refusal(broken), False)
             return
-        shown, self._odd_lines = one_line(text), self._odd_lines + 1
+        shown = one_line(text)
+        self._odd_lines = self._odd_lines + 1
         self._remark = f"; it wrote a line that is no message: {shown}"
         level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
@@ -606,22 +615,22 @@ class Connection(Sink, Pinged):
         if len(self.calls) and isinstance(
             found.__cause__, OSError
         ):  # the peer has left: so it will be read
-            self._read_out.wait(LAST_WORDS_SECONDS)
+            self._read_out.wait(READER_CAUSE_SECONDS)
         self.calls.close(found)
         return copy(self.calls.cause or found)
 
     def _end(self, reason: str) -> None:
-        """The stream has ended: end the calls, let running requests finish, let go of everything."""
+        """End the calls, let running requests finish, and release everything (reader thread)."""
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
             cause = self.transport.lost(reason + self._remark)
-        self.calls.close(cause)
+        self.calls.close(cause)  # rule 4: all calls end with this cause
         self._read_out.set()
         try:
-            if not self._closing and self.transport.is_heard():
+            if not self._closing and self.transport.peer_may_read():
                 self._drain(Deadline(self.limits.drain_grace))
-            self._let_go("the connection has ended")
+            self._release("the connection has ended")
             self._role.lost(cause)
         finally:
             self._ended.set()
@@ -630,7 +639,7 @@ class Connection(Sink, Pinged):
     def _drain(self, deadline: Deadline) -> None:
         """End open streams, and wait until the running requests have finished and everything is
         written."""
-        self._role.ending(self)
+        self._role.on_draining(self)
         if not self.requests.wait_until_empty(deadline):
             log.warning(
                 "%s: %d requests still run after %g s",
@@ -640,7 +649,7 @@ class Connection(Sink, Pinged):
             )
         self.writer.flush(deadline.to_wait())
 
-    def _let_go(self, reason: str) -> None:
+    def _release(self, reason: str) -> None:
         self.requests.abandon(reason)
         self.writer.close()
         self.transport.close()
@@ -657,7 +666,7 @@ class Connection(Sink, Pinged):
         """
         if reason is not None:
             self.requests.refuse(reason)
-            self._role.ending(self)  # streams end with their result, and are not cancelled
+            self._role.on_draining(self)  # streams end with their result, and are not cancelled
             self.requests.interrupt(reason)
         if grace and not self._ended.is_set():
             self._drain(Deadline(grace))
@@ -673,8 +682,8 @@ class Connection(Sink, Pinged):
         if not self._threads:
             self._end("never opened")
         elif threading.current_thread() not in self._threads:
-            self.writer.flush(FAREWELL_SECONDS)
-        self._let_go("the connection is closed")
+            self.writer.flush(FLUSH_ON_CLOSE_SECONDS)
+        self._release("the connection is closed")
         deadline = Deadline(CLOSE_SECONDS)
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -693,7 +702,8 @@ class Connection(Sink, Pinged):
         self.calls.close(ConnectionLost(f"{self.name}: {parents}"))
         self.writer.renew_in_fork()
         self.requests.renew_in_fork()
-        self._read_out, self._ended = threading.Event(), threading.Event()
+        self._read_out = threading.Event()
+        self._ended = threading.Event()
         self._farewell_lock = threading.Lock()
         self._ended.set()
         self._threads = []

@@ -85,10 +85,10 @@ NO_HEADERS: Mapping[str, str] = {}
 
 # Told of each request that ends: the request as it came, what runs it (None where it was refused),
 # and the line of its answer, the exception that refuses it, or None where it was cancelled.
-OnEnd = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
+OnFinished = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
 
 # Returned by a handler whose answer comes later: somebody calls `Sink.respond` then.
-LATER: Any = object()
+DEFERRED: Any = object()
 
 
 class Route(NamedTuple):
@@ -116,7 +116,8 @@ class Route(NamedTuple):
 NEW = "new"
 # Waits for a thread, or is being answered by the reader.
 QUEUED = "queued"
-# Its handler is running, or waits in the queue of an executor. It occupies one of `Limits.requests`.
+# Its handler is running, or waits in the queue of an executor. It occupies one of
+# `Limits.requests`.
 RUNNING = "running"
 # No thread serves it: a stream of notifications, or a request that is answered later.
 OPEN = "open"
@@ -152,7 +153,7 @@ HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
 class RunningRequests:
-    """The peer's requests that are not answered yet, or whose handlers are still running.
+    """The peer's requests that are not answered yet, or whose handlers are still running (rule 3).
 
     Each has one entry, from `add` until it is `DONE` (or `ENDED` in a queue). `advance` is the one
     place that changes the state of a request.
@@ -164,7 +165,7 @@ class RunningRequests:
             one for these requests only. (A `Semaphore` would cost as much as everything else here.)
         until_answered: Whether the bytes of a request count towards ``Limits.backlog_bytes`` until
             its handler has returned, as in a client. False: until the handler begins.
-        on_end: Called when a request has ended, by the thread that ends it; None calls nothing.
+        on_finished: Called when a request has ended, by the thread that ends it; or None.
 
     Attributes:
         lock: Guards the table, the states and `IncomingRequest.latest`. Held for a few statements.
@@ -179,12 +180,12 @@ class RunningRequests:
         cap: Optional[list[None]] = None,
         *,
         until_answered: bool = False,
-        on_end: Optional[OnEnd] = None,
+        on_finished: Optional[OnFinished] = None,
     ) -> None:
         self._limits = limits
         self._cap = cap
         self._counted = HELD_BYTES if until_answered else QUEUED_BYTES
-        self._on_end = on_end
+        self._on_finished = on_finished
         self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         self._backlog = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self._uncounted = max(UNCOUNTED_BYTES, self._backlog * UNCOUNTED_PART)
@@ -224,7 +225,7 @@ class RunningRequests:
         request.size += REQUEST_BYTES
         if self.admit is not None and not request.route.immediate:
             request.place = self.admit()
-        if self._on_end is not None:
+        if self._on_finished is not None:
             request.arrived = time.monotonic()
         if self._bytes + request.size > self._uncounted:
             request.size = REQUEST_BYTES + size_of(request.request.params, self._backlog)
@@ -291,9 +292,9 @@ class RunningRequests:
                 request.key = None  # which may be the request itself, a reference cycle
             if not self._table:
                 self._changed.notify_all()
-        if event == END and self._on_end is not None:
+        if event == END and self._on_finished is not None:
             # Rule 5: without the lock, because this calls a function of the user.
-            request.run_in_context(self._on_end, request.request, request, line)
+            request.run_in_context(self._on_finished, request.request, request, line)
         return True
 
     def end(self, request: IncomingRequest) -> bool:
@@ -302,8 +303,8 @@ class RunningRequests:
 
     def refused(self, request: Request, error: Exception) -> None:
         """Report a request that was rejected before it was added."""
-        if self._on_end is not None:
-            self._on_end(request, None, error)
+        if self._on_finished is not None:
+            self._on_finished(request, None, error)
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
         """Return the error that replaces a response of so many bytes."""
@@ -447,7 +448,7 @@ class Sink:
         """Run something on a thread that nothing waits for."""
         self.pool.spawn(job)
 
-    def release(self, seconds: float) -> bool:
+    def close_for_polling(self, seconds: float) -> bool:
         """Close the response, for which the client comes back after so many seconds; False where it
         cannot do that."""
         return False
@@ -487,8 +488,6 @@ class IncomingRequest:
         place: Counts it among the requests of its client, until it has finished; None over stdio.
         arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
             end.
-        trace_context: What its handler's calls carry on in their ``_meta``; None before the first
-            look at it.
     """
 
     key: object = None
@@ -500,7 +499,7 @@ class IncomingRequest:
     retry_after: Optional[float] = None
     place: Optional[Place] = None
     arrived = 0.0
-    trace_context: Optional[dict[str, str]] = None
+    _trace_context: Optional[dict[str, str]] = None
     _last_progress = float("-inf")
     notification_rate: Optional[NotificationRate] = None
 
@@ -517,8 +516,14 @@ class IncomingRequest:
     ) -> None:
         self.token = CancelToken()
         self._questions: list[tuple[Calls, PendingCall]] = []
-        self.request, self.peer, self.route, self.sink, self.size = request, peer, route, sink, size
-        self.server, self.headers, self.batch = server, headers, batch
+        self.request = request
+        self.peer = peer
+        self.route = route
+        self.sink = sink
+        self.size = size
+        self.server = server
+        self.headers = headers
+        self.batch = batch
         self.latest: Optional[IncomingRequest] = self
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
@@ -543,11 +548,11 @@ class IncomingRequest:
         named: Optional[str] = getattr(self.headers, "principal", None)
         return self.peer.principal if named is None else named
 
-    def carried(self) -> dict[str, str]:
-        """The trace context that its handler's calls carry on; the handler may change it."""
-        if self.trace_context is None:
-            self.trace_context = trace_context(self.request.params.get("_meta"))
-        return self.trace_context
+    def trace_context(self) -> dict[str, str]:
+        """Return the trace context of calls that the handler makes. The handler may change it."""
+        if self._trace_context is None:
+            self._trace_context = trace_context(self.request.params.get("_meta"))
+        return self._trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
         """Have the handler of this request, which is answered, answer another one.
@@ -566,7 +571,7 @@ class IncomingRequest:
         self.peer = other.peer
         self.headers = other.headers
         self.sink = other.sink
-        self.trace_context = None
+        self._trace_context = None
         other.context = self.context
         other.token.on_cancel(lambda: self.token.cancel(other.token.reason))
 
@@ -591,7 +596,7 @@ class IncomingRequest:
             raise
 
     def client_names(self) -> Optional[tuple[Name, ...]]:
-        """Return the names by which the client is counted, as `Shares.names_of`; None over stdio."""
+        """Return the names by which a client is counted, as `Shares.names_of`; None over stdio."""
         names: Optional[tuple[Name, ...]] = getattr(self.headers, "names", None)
         session = self.sink.origin
         if names is not None and isinstance(session, str):
@@ -616,7 +621,7 @@ class IncomingRequest:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             result = error
         this_thread.request = outer
-        if result is not LATER:
+        if result is not DEFERRED:
             with requests.lock:  # as `take_latest`
                 latest = self.latest
                 self.latest = None
@@ -897,8 +902,12 @@ def current_request() -> Optional[IncomingRequest]:
     return getattr(this_thread, "request", None)
 
 
-def carried_on() -> dict[str, str]:
-    """The trace context that calls of this thread carry on: of the request whose handler runs here,
-    or began them."""
+def current_trace_context() -> dict[str, str]:
+    """Return the trace context of calls that this thread makes.
+
+    It is that of the request whose handler runs on this thread, or has had it make a call.
+    """
     incoming = current_request()
-    return getattr(this_thread, "trace_context", {}) if incoming is None else incoming.carried()
+    if incoming is None:
+        return getattr(this_thread, "trace_context", {})
+    return incoming.trace_context()

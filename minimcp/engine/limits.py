@@ -33,7 +33,7 @@ class Limits:
             the threads to others: with a `client_share` of 0.25 it uses at most three quarters, and
             its other requests wait (`ClientPool`).
         requests: Requests that are begun and unfinished, in a handler, also one that waits, or in
-            an executor's queue (`RunningRequests.begin`): of a server on all its connections
+            an executor's queue (`RunningRequests.advance`): of a server on all its connections
             together. Of a client, what one connection asks its host; in 2026-07-28 nothing is
             counted there, for the questions come in a result.
         backlog_bytes: Bytes of memory that wait, each of these by itself: requests that no worker
@@ -131,7 +131,10 @@ class BoundedQueue(SimpleQueue[Any]):
 
     def __init__(self, what: str, most: int, most_bytes: float) -> None:
         super().__init__()
-        self._what, self._most, self.most_bytes, self._bytes = what, most, most_bytes, 0
+        self._what = what
+        self._most = most
+        self.most_bytes = most_bytes
+        self._bytes = 0
         self._warned = False
         self._lock = threading.RLock()  # a signal handler may come in the middle
 

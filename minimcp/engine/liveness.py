@@ -105,7 +105,8 @@ class Pinger:
         """Return whether nothing but pings was sent or received since the last time, and no call is
         running."""
         target = self._target
-        was_active, target.was_active = target.was_active, False
+        was_active = target.was_active
+        target.was_active = False
         return target.calls.were_idle() and not was_active and target.is_idle()
 
     def _call_back(self) -> None:
@@ -151,7 +152,8 @@ class Pinger:
 
     def _has_failed(self) -> bool:
         """Return whether the last ping has no response, and stop waiting for one."""
-        ping, self._ping = self._ping, None
+        ping = self._ping
+        self._ping = None
         if ping is None:
             return False
         self._target.calls.settle(ping.id, Cancelled("the next ping is due"))

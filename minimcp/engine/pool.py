@@ -49,8 +49,7 @@ getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forked)  # Win
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """For code that is about to wait: the thread does not count in its pool meanwhile, and a queued
-    job may start.
+    """Wait without occupying a worker slot (rule 3 of `connection.py`): a queued job may start.
 
     On threads that no pool counts it does nothing. Waits for an answer, for time, for another's
     call and for room in a queue of lines are in one; those for a slow HTTP peer, to which a handler
@@ -154,7 +153,8 @@ class Pool:
                     else:
                         self.count(-1)
                 raise
-        outer, this_thread.pool = getattr(this_thread, "pool", None), self
+        outer = getattr(this_thread, "pool", None)
+        this_thread.pool = self
         try:
             job()
         finally:
@@ -189,8 +189,10 @@ class Pool:
             self.queue.popleft().set()
 
     def _send(self, job: Optional[Job]) -> bool:
-        """Have a thread run a job, or for None look at the queue (lock held); False: the system
-        gives none."""
+        """Wake an idle thread or start one for `job` (None: take the next queued job).
+
+        Return False if no thread can be started. The caller holds the lock.
+        """
         if self._idle:
             self._idle.pop().put(job)
             return True
@@ -219,7 +221,8 @@ class Pool:
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                 job = sent = None  # an idle thread keeps nothing of what it did
                 job = self._next(inbox, ran=counts)
-                counts, this_thread.pool = True, self
+                counts = True
+                this_thread.pool = self
             this_thread.pool = None
             try:
                 sent = inbox.get(
@@ -263,4 +266,5 @@ class Pool:
             self._lock.release()
 
     def __repr__(self) -> str:
-        return f"<Pool {self.name!r} {self._running} running, {len(self.queue)} queued, {len(self._idle)} idle>"
+        counts = f"{self._running} running, {len(self.queue)} queued, {len(self._idle)} idle"
+        return f"<Pool {self.name!r} {counts}>"

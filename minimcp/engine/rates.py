@@ -173,7 +173,8 @@ class NotificationRate:
             wait: Whether this thread may wait for the peer.
         """
         self.flush(drop=request.token.cancelled, wait=wait)
-        dropped, self.dropped = self.dropped, 0
+        dropped = self.dropped
+        self.dropped = 0
         if dropped:
             log.warning(
                 "%s %s: %d log notifications were dropped, because its handler sent more than %g "
@@ -195,7 +196,8 @@ class NotificationRate:
             return
         try:
             with self._lock:
-                post, self._kept = self._kept, None
+                post = self._kept
+                self._kept = None
                 if self._cancel_timer is not None:
                     self._cancel_timer()
                     self._cancel_timer = None

@@ -37,7 +37,8 @@ class Deadline:
     def __init__(self, seconds: Optional[float]) -> None:
         self.seconds = seconds
         self._at = math.inf if seconds is None else time.monotonic() + seconds
-        self._left, self._pauses = 0.0, 0
+        self._left = 0.0
+        self._pauses = 0
 
     def pause(self) -> None:
         """Stop its clock until `resume` has been called as often as this."""
@@ -96,7 +97,8 @@ class Timer:
     def renew_in_fork(self) -> None:
         """Begin without a thread, and forget what was to be called."""
         self._scheduler = sched.scheduler(time.monotonic)
-        self._lock, self._changed = threading.RLock(), threading.Event()
+        self._lock = threading.RLock()
+        self._changed = threading.Event()
         self._started = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:

@@ -109,12 +109,12 @@ class Transport:
         """Close descriptors and do nothing else: this process is a fork of the one that made the
         transport."""
 
-    def is_heard(self) -> bool:
+    def peer_may_read(self) -> bool:
         """Whether the peer may still read what is sent, though it sends no more; True when that
         cannot be told."""
         return True
 
-    def was_read(self) -> bool:
+    def peer_has_read(self) -> bool:
         """Whether the peer has taken any of what was sent, asked when it is lost; True when that
         cannot be told."""
         return True
@@ -153,7 +153,8 @@ class LineSplitter:
         for line in lines:
             if self._begun:
                 self._begun += line
-                line, self._begun = bytes(self._begun), bytearray()
+                line = bytes(self._begun)
+                self._begun = bytearray()
             if self._first:
                 self._first = False
                 line = line[3:] if line.startswith(b"\xef\xbb\xbf") else line
@@ -212,8 +213,10 @@ class _End:
 
     def __init__(self, number: int, event: int, waker: tuple[int, int], *others: int) -> None:
         waking, self._waker = waker
-        self.number, self._numbers = number, (number, *others, waking, self._waker)
-        self.lock, self._closing = threading.RLock(), threading.RLock()
+        self.number = number
+        self._numbers = (number, *others, waking, self._waker)
+        self.lock = threading.RLock()
+        self._closing = threading.RLock()
         self.poller: Any = select.poll() if _HAS_POLL else _NoPoll()
         for each in (number, *others, waking):
             if each >= 0:
@@ -227,22 +230,26 @@ class _End:
                 self.closed = True
                 os.write(self._waker, b"!")
         if self.lock.acquire(timeout=seconds):
-            self.let_go()
+            self.close_descriptors()
             self.lock.release()
 
-    def let_go(self) -> None:
+    def close_descriptors(self) -> None:
         """Close what is here (lock held)."""
         if self.unblocked and self.number >= 0:
             os.set_blocking(self.number, True)
         with self._closing:  # `close` has written, if it is about to
-            numbers, self.number, self._numbers = self._numbers, -1, ()
+            numbers = self._numbers
+            self.number = -1
+            self._numbers = ()
         close_quietly(*numbers)
 
     def close_in_fork(self) -> None:
         """Close it in a forked process, whose parent goes on with the open file."""
-        self.lock, self._closing = threading.RLock(), threading.RLock()
-        self.closed, self.unblocked = True, False
-        self.let_go()
+        self.lock = threading.RLock()
+        self._closing = threading.RLock()
+        self.closed = True
+        self.unblocked = False
+        self.close_descriptors()
 
 
 class StreamTransport(Transport):
@@ -277,10 +284,8 @@ class StreamTransport(Transport):
         self.name = name
         self.sent = 0  # bytes that the system has taken
         waker, other = wakers or pipes(2)
-        self._in, self._out = (
-            _End(reading, _READABLE, waker, ended),
-            _End(writing, _WRITABLE, other),
-        )
+        self._in = _End(reading, _READABLE, waker, ended)
+        self._out = _End(writing, _WRITABLE, other)
         self._splitter = LineSplitter(limit)
         self._ended = False
         self._blocks = shared or not _HAS_POLL or writing < 0
@@ -317,7 +322,7 @@ class StreamTransport(Transport):
             except OSError:
                 pass
             if end.closed:  # also by `close`, if this thread was not slow to leave
-                end.let_go()
+                end.close_descriptors()
         return chunk
 
     def send(self, data: bytes, seconds: float) -> int:
@@ -325,7 +330,7 @@ class StreamTransport(Transport):
         end, taken = self._out, 0
         with end.lock:
             try:
-                # A write that cannot wait tells by itself whether there is room.
+                # Rule 2: a write that must not wait is tried without `poll`.
                 ready = (
                     end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
                 )
@@ -340,8 +345,8 @@ class StreamTransport(Transport):
         self.sent += taken
         return taken
 
-    def is_heard(self) -> bool:
-        """As `Transport.is_heard`."""
+    def peer_may_read(self) -> bool:
+        """As `Transport.peer_may_read`."""
         number = self._out.number  # another thread may close it
         if not _HAS_POLL or number < 0:
             return not _HAS_POLL
@@ -379,7 +384,8 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
         enlarge(number)
     one = StreamTransport("memory", back[0], there[1], limit, wakers=wakers[:2])
     other = StreamTransport("memory", there[0], back[1], limit, wakers=wakers[2:])
-    one.in_memory = other.in_memory = True
+    one.in_memory = True
+    other.in_memory = True
     return one, other
 
 

@@ -401,7 +401,7 @@ class Endpoint(HttpService):
         """Begin without sessions and streams; in a forked process they are the parent's."""
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self.requests = RunningRequests(
-            self._limits, self._cap, on_end=self._registry.config.on_end
+            self._limits, self._cap, on_finished=self._registry.config.on_finished
         )
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.

@@ -92,7 +92,7 @@ class SseTransport(Transport):
         self.close()
         return True
 
-    def is_heard(self) -> bool:
+    def peer_may_read(self) -> bool:
         return not self._ended.is_set()
 
     def close(self) -> None:

@@ -288,7 +288,9 @@ class ResponseSink(Sink):
             with self._endpoint.lock:
                 if self.streaming is None and not self.answered:
                     if self.session is not None and self._store is not None:
-                        self.go_on(f"{self.session.key}.{next(self.session.stream_numbers)}")
+                        self.continue_stream(
+                            f"{self.session.key}.{next(self.session.stream_numbers)}"
+                        )
                         named = True
                     self.streaming = True
             if named and self._store is not None:
@@ -298,7 +300,7 @@ class ResponseSink(Sink):
                 )
         return bool(self.streaming)
 
-    def go_on(self, name: str, last: int = 0) -> None:
+    def continue_stream(self, name: str, last: int = 0) -> None:
         """Be the stream of this name, behind so many events."""
         self.name, self._last = name, last
         self._primed = self._revision.polling  # it begins with an event that has only an id
@@ -503,7 +505,7 @@ class ResponseSink(Sink):
 
     # ------------------------------------------------------------ leaving and coming back
 
-    def release(self, seconds: float) -> bool:
+    def close_for_polling(self, seconds: float) -> bool:
         retry = max(0, int(seconds * 1000))
         with self._write_lock:
             if not self.open() or not self._primed or self.done:

@@ -692,7 +692,7 @@ class SharedSessions:
             self._endpoint, session, session.peer.revision, writer, pending=session.pending
         )
         self._endpoint.reserve(stream)
-        stream.go_on(name, max((event.number for event in events), default=0))
+        stream.continue_stream(name, max((event.number for event in events), default=0))
         session.unsolicited = stream
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream

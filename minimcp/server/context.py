@@ -188,7 +188,7 @@ class Context:
             Cancelled: The request was cancelled.
         """
         self._incoming.check()
-        return self._incoming.sink.release(retry)
+        return self._incoming.sink.close_for_polling(retry)
 
     # ------------------------------------------------------------ asking
 
@@ -499,7 +499,7 @@ class Context:
         unless the call has its own. A handler or a middleware may change them, so that what is
         called sees its span as the parent.
         """
-        return self._incoming.carried()
+        return self._incoming.trace_context()
 
     @property
     def headers(self) -> Mapping[str, str]:

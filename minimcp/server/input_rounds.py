@@ -26,7 +26,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.connection import Connection
-from ..engine.incoming import LATER, LEAVE, Handler, IncomingRequest, Route, Sink
+from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
@@ -150,7 +150,7 @@ class WaitingAsker(ReplayAsker):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
-    with a retry (`go_on`), because others wait (`give_way`), at a timeout, or with the connection.
+    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the connection.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class WaitingAsker(ReplayAsker):
         """Return what the retry must have in common with the request."""
         return binding(self._incoming)
 
-    def go_on(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
+    def take_retry(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
         """Have the handler go on, as the handler of this request. Never blocks."""
         self._incoming.continue_with(retry)
         self._came.put(responses)
@@ -406,7 +406,7 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
         and asker.binding() == binding(retry)
         and handlers.remove(retry.sink, state, asker)
     ):
-        asker.go_on(retry, responses)
+        asker.take_retry(retry, responses)
         retry.sink.requests.advance(retry, LEAVE)  # it needs no thread
         return
     route = retry.route = find_route()
@@ -451,7 +451,7 @@ def end_round(
     asked = list(asker.pending.values())
     if asker.gave_way:
         incoming.take_latest()
-        return LATER
+        return DEFERRED
     if incoming.peer.revision.handshake:
         answers = _asked_now(incoming, asked)
         incoming.asker = ReplayAsker(incoming, asker.claims(), answers)

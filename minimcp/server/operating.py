@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.incoming import IncomingRequest, OnEnd, current_request
+from ..engine.incoming import IncomingRequest, OnFinished, current_request
 from ..errors import Cancelled, ConnectionLost, logger, printable
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any
@@ -59,7 +59,7 @@ class FinishedRequest(NamedTuple):
 
 def observer(
     on_request: Callable[[FinishedRequest], object], knows: Callable[[str], bool]
-) -> OnEnd:
+) -> OnFinished:
     """What is told of each request that ends, made of what a user gave as ``on_request=``.
 
     Args:

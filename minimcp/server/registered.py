@@ -20,7 +20,7 @@ from typing import (
     TypeVar,
 )
 
-from ..engine.incoming import IncomingRequest, OnEnd, Route
+from ..engine.incoming import IncomingRequest, OnFinished, Route
 from ..engine.limits import Limits
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
@@ -66,7 +66,7 @@ class ServerConfig:
         processes: Those that share the store; None where none do.
         audience: What the server's tokens are for; empty if it asks for none.
         tasks: Runs calls of tools as tasks; None where nothing does.
-        on_end: Told of each request that ends; None tells nobody. As for `RunningRequests`.
+        on_finished: Told of each request that ends; None tells nobody. As for `RunningRequests`.
         auth: The `Bearer` of the server; None admits everybody.
         ping_interval: Seconds between two pings of an idle client; None sends none.
         trusted_proxies: As of `HttpOptions`.
@@ -97,7 +97,7 @@ class ServerConfig:
     processes: Optional[Processes] = None
     audience: tuple[str, ...] = ()
     tasks: Any = None
-    on_end: Optional[OnEnd] = None
+    on_finished: Optional[OnFinished] = None
     auth: Any = None
     ping_interval: Optional[float] = None
     trusted_proxies: Iterable[str] = ()

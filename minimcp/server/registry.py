@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from ..engine.calls import MakeParams
 from ..engine.connection import ConnectionRole
-from ..engine.incoming import LATER, IncomingRequest, Line, Route, Sink, set_initialized
+from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
@@ -409,7 +409,7 @@ class ServerRole(ConnectionRole):
         registry: What the server can do.
         later: Has a line written some time; None where notifications of changes cannot be sent.
         end: Closes the connection when what runs has finished.
-        on_end: Called when the connection has ended, on the thread that has noticed it: be quick.
+        on_lost: Called when the connection has ended, on the thread that has noticed it: be quick.
     """
 
     answers_invalid = True
@@ -423,9 +423,9 @@ class ServerRole(ConnectionRole):
         registry: Registry,
         later: Optional[Callable[[Line], None]] = None,
         end: Callable[[], None] = lambda: None,
-        on_end: Callable[[ServerRole], None] = lambda role: None,
+        on_lost: Callable[[ServerRole], None] = lambda role: None,
     ) -> None:
-        self._registry, self.later, self.end, self._on_end = registry, later, end, on_end
+        self._registry, self.later, self.end, self._on_lost = registry, later, end, on_lost
         self.session = ServerSession(registry.offer)
         self.server = registry.config
         self._shut_down = False
@@ -483,7 +483,7 @@ class ServerRole(ConnectionRole):
             self.end()
 
         incoming.sink.spawn(end)
-        return LATER
+        return DEFERRED
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
@@ -495,11 +495,11 @@ class ServerRole(ConnectionRole):
             ):
                 log.debug("<-- %s: ignored", notification.method)
 
-    def ending(self, sink: Sink) -> None:
+    def on_draining(self, sink: Sink) -> None:
         self._registry.subscriptions.end_streams(sink)
         self.server.waiting.end(sink)
 
     def lost(self, cause: ConnectionLost) -> None:
         if self.session.era is not None:
             self._registry.subscriptions.close_session(self.session.era.peer)
-        self._on_end(self)
+        self._on_lost(self)

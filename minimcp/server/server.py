@@ -234,7 +234,7 @@ class Server:
         if on_request is not None:
             from .operating import observer
 
-            self._config.on_end = observer(on_request, self._registry.has_method)
+            self._config.on_finished = observer(on_request, self._registry.has_method)
         self._endpoints: dict[str, Endpoint] = {}
         self._apps: WeakSet[Endpoint] = WeakSet()
         self._pool = Pool(limits.workers, f"minimcp-{name}")
@@ -707,7 +707,7 @@ class Server:
             connections: list[Connection] = []
 
             def open_connection(run: Run) -> Connection:
-                connections.append(self.connect(streams, name=self.name, on_end=run.wake))
+                connections.append(self.connect(streams, name=self.name, on_lost=run.wake))
                 return connections[0]
 
             try:
@@ -765,14 +765,14 @@ class Server:
         return theirs
 
     def connect(
-        self, pipe: Transport, *, name: str = "", on_end: Optional[Callable[[], None]] = None
+        self, pipe: Transport, *, name: str = "", on_lost: Optional[Callable[[], None]] = None
     ) -> Connection:
         """Serve one more connection, on threads of its own.
 
         Args:
             pipe: The connection; it is closed when it ends.
             name: For logs and thread names; empty takes the pipe's.
-            on_end: Called when the connection has ended, on its reader's thread; None calls
+            on_lost: Called when the connection has ended, on its reader's thread; None calls
                 nothing.
         """
 
@@ -782,10 +782,10 @@ class Server:
                 self._connections.pop(role, None)
                 if not self._connections:
                     self._pool.close()
-            if on_end is not None:
-                on_end()
+            if on_lost is not None:
+                on_lost()
 
-        role = self._registry.role(on_end=ended)
+        role = self._registry.role(on_lost=ended)
         channel = Connection(
             pipe,
             role,

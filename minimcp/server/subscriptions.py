@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ..engine.incoming import LATER, IncomingRequest, Line, Sink
+from ..engine.incoming import DEFERRED, IncomingRequest, Line, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
@@ -428,7 +428,7 @@ class Subscriptions:
             incoming.token.cancelled
         ):  # the server ended its streams just before this one was among them
             raise Cancelled(incoming.token.reason or "")
-        return LATER
+        return DEFERRED
 
     def _honoured(self, wanted: Json) -> dict[str, Json]:
         """What of a filter this server serves."""

@@ -227,14 +227,12 @@ class ChildTransport(StreamTransport):
             close_quietly(*(number for pair in own for number in pair))
             raise ConnectionFailed(f"cannot start {name}: {_why(error, server)}") from error
         self.grace = CLOSE_SECONDS if grace is None else grace
-        self._exited, self._reaping, self._closing = (
-            threading.Event(),
-            threading.RLock(),
-            threading.RLock(),
-        )
+        self._exited = threading.Event()
+        self._reaping = threading.RLock()
+        self._closing = threading.RLock()
         self._gone = False
         self._settling: Optional[Deadline] = None
-        self._was_read: Optional[bool] = None
+        self._peer_has_read: Optional[bool] = None
         for number in (reading, writing, errors):
             enlarge(number)
         (ended, ending), *wakers = own
@@ -336,12 +334,13 @@ class ChildTransport(StreamTransport):
         """As `Transport.close_in_fork`."""
         super().close_in_fork()
         self._stderr.close_in_fork()
-        self._closing, self._gone = threading.RLock(), True
+        self._closing = threading.RLock()
+        self._gone = True
         self._process.returncode = 0  # keeps the destructor from warning and waiting for a stranger
 
-    def was_read(self) -> bool:
-        """As `Transport.was_read`; `lost` finds it out, because when it is closed nobody can."""
-        return self._was_read is not False
+    def peer_has_read(self) -> bool:
+        """As `Transport.peer_has_read`. `lost` finds it out, while the pipe is open."""
+        return self._peer_has_read is not False
 
     def lost(self, reason: str) -> ConnectionLost:
         """As `Transport.lost`, with what was run, how it ended and the last lines of its stderr.
@@ -352,8 +351,8 @@ class ChildTransport(StreamTransport):
             self._settling = Deadline(SETTLE_SECONDS)
         if self._exited.wait(self._settling.to_wait()):
             self._stderr.ended.wait(self._settling.to_wait())
-        if self._was_read is None:
-            self._was_read = self.sent > self._unread()
+        if self._peer_has_read is None:
+            self._peer_has_read = self.sent > self._unread()
         code, tail = self.returncode, self.stderr_tail
         reason = reason.replace("the peer", "the server", 1)
         advice = f" ({self.advice})" if self.advice else ""
@@ -432,7 +431,9 @@ class _Stderr(StreamTransport):
         super().__init__(name, reading, -1, None, wakers=wakers)
         self.tail = b""
         self.ended = threading.Event()
-        self._consume, self._dropping, self._warned = consume, False, False
+        self._consume = consume
+        self._dropping = False
+        self._warned = False
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
         self._consumer = threading.Thread(
             target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True
@@ -459,7 +460,8 @@ class _Stderr(StreamTransport):
         except queue.Full:
             if not self._warned:
                 log.warning("stderr of %s: its consumer takes nothing, text is left out", self.name)
-            self._dropping = self._warned = True
+            self._dropping = True
+            self._warned = True
 
     def _hand_on(self) -> None:
         piece, complained = b".", False

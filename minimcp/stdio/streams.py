@@ -104,14 +104,15 @@ class StandardStreams(StreamTransport):
                 close_quietly(2)
 
     def close(self) -> None:
-        """As `Transport.close`, and `restore` except for `sys.stdout`: a handler may still print."""
+        """As `Transport.close`. Restores all but `sys.stdout`: a handler may still print."""
         self.restore(stdout=False)
         super().close()
 
     def close_in_fork(self) -> None:
         """As `Transport.close_in_fork`: nothing is put back, or what is printed there would go to
         the client."""
-        self._restoring, self._restored = threading.RLock(), True
+        self._restoring = threading.RLock()
+        self._restored = True
         super().close_in_fork()
 
 

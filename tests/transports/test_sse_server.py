@@ -210,7 +210,7 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     writer.begin(200, [])
     pipe = SseTransport(writer, {})
     assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
-    assert len(pipe.receive()) == _MOST_WAITING and pipe.is_heard()
+    assert len(pipe.receive()) == _MOST_WAITING and pipe.peer_may_read()
     long = b"x" * _MOST_BYTES
     assert pipe.put(long + b"x") and not pipe.put(b"{}") and len(pipe.receive()) == 1
     assert (
@@ -223,6 +223,6 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     assert pipe.send(b"3\n", 0) == 0 and len(writer.events) == 2 and pipe.send(b"3\n", WAIT) == 2
     pipe.close()
     pipe.close()
-    assert pipe.receive() == [] and not pipe.is_heard()
+    assert pipe.receive() == [] and not pipe.peer_may_read()
     with pytest.raises(ConnectionLost):
         pipe.send(b"3\n", WAIT)

@@ -123,10 +123,10 @@ def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
     lost = transport.lost("the peer closed the connection")
     assert lost.exit_code == 3 and lost.signal is None and lost.stderr_tail == "\x1b[2Jlast words\n"
     assert "exited with code 3\nits stderr ended with:\n    \\x1b[2Jlast words" in str(lost)
-    assert not transport.was_read() or transport.sent
+    assert not transport.peer_has_read() or transport.sent
     killed = start("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
     killed.send(b"x\n", 0)
-    assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.was_read()
+    assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.peer_has_read()
     assert "exited with code 3" in repr(transport) and "was killed by signal" in repr(killed)
 
 
@@ -136,7 +136,7 @@ def test_one_that_never_read_what_was_sent(start: Start) -> None:
     os.kill(transport.pid, signal.SIGKILL)
     assert transport.receive() == []
     transport.lost("x")
-    assert not transport.was_read()
+    assert not transport.peer_has_read()
 
 
 def test_a_descendant_that_holds_the_pipes_holds_up_nothing(

@@ -9,7 +9,7 @@ import pytest
 
 from minimcp.engine import connection as connection_module
 from minimcp.engine.connection import SMALL_BYTES, Connection, ConnectionRole
-from minimcp.engine.incoming import LATER
+from minimcp.engine.incoming import DEFERRED
 from minimcp.engine.pool import Pool
 from minimcp.engine.timer import NEVER, Deadline
 from minimcp.engine.transport import TooLong, memory_pair
@@ -525,7 +525,7 @@ def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
 @pytest.mark.parametrize("end", ["of the input", "by a signal", "by a signal, without a grace"])
 def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
     class Streams(ScriptedRole):
-        def ending(self, sink: Any) -> None:
+        def on_draining(self, sink: Any) -> None:
             while streams:
                 stream = streams.pop(0)
                 assert stream.sink is sink and not stream.token.cancelled
@@ -534,7 +534,7 @@ def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
 
     streams: List[Any] = []
     with open_channel(Streams()) as (connection, pipe, role):
-        role.serve("listen", lambda request: streams.append(request) or LATER)
+        role.serve("listen", lambda request: streams.append(request) or DEFERRED)
         pipe.give(request(1, "listen"))
         assert eventually(lambda: streams)
         pipe.give(dumps([request(2, "listen")]))
@@ -553,7 +553,7 @@ def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
     """Else a stream that is opened now would be waited for."""
 
     class Late(ScriptedRole):
-        def ending(self, sink: Any) -> None:
+        def on_draining(self, sink: Any) -> None:
             if not came:
                 came.append(True)
                 pipe.give(request(1, "listen"))
@@ -561,7 +561,7 @@ def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
 
     came: List[bool] = []
     with open_channel(Late()) as (connection, pipe, role):
-        role.serve("listen", lambda request: LATER)
+        role.serve("listen", lambda request: DEFERRED)
         Task(connection.close, LONG, "the server was told to end").result()
     assert came
 

@@ -332,7 +332,7 @@ class Serving:
             wait_for(self.go)
             return "done"
 
-        self.connection: Connection = self.server.connect(self.pipe, on_end=self.ended.set)
+        self.connection: Connection = self.server.connect(self.pipe, on_lost=self.ended.set)
 
     def handshake(self, revision: str = R4) -> None:
         info = {"name": "test", "version": "1"}

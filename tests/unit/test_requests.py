@@ -14,15 +14,15 @@ from minimcp.engine.calls import MOST_PAUSES, MOST_PROGRESS, PROGRESS_BYTES, Cal
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.incoming import (
     BEGIN,
+    DEFERRED,
     DONE,
-    LATER,
     LEAVE,
     REQUEST_BYTES,
     IncomingRequest,
     Route,
     RunningRequests,
     Sink,
-    carried_on,
+    current_trace_context,
 )
 from minimcp.engine.limits import Limits
 from minimcp.engine.timer import NEVER, Deadline, Timeout
@@ -364,7 +364,7 @@ def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> 
     sink.requests = RunningRequests(
         Limits(backlog_bytes=1024 * 1024), until_answered=until_answered
     )
-    first = incoming(sink, lambda request: LATER, size=64_000, more=[{} for _ in range(20_000)])
+    first = incoming(sink, lambda request: DEFERRED, size=64_000, more=[{} for _ in range(20_000)])
     with pytest.raises(InternalError, match="too many requests wait already"):
         incoming(sink, id=2)
     # A request that waits alone is accepted, whatever it takes.
@@ -668,7 +668,7 @@ def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> N
     told: List[Any] = []
     sink = RecordingOutlet()
     sink.requests = RunningRequests(
-        Limits(), on_end=lambda request, *ending: told.append((request.id, *ending))
+        Limits(), on_finished=lambda request, *ending: told.append((request.id, *ending))
     )
     done, cancelled = incoming(sink, lambda request: {"x": 1}), incoming(sink, id=2)
     done.run()
@@ -684,12 +684,12 @@ def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> 
     seen: List[Any] = []
 
     def handle(request: IncomingRequest) -> Dict[str, Any]:
-        carried_on()["tracestate"] = "a=1"
-        seen.append(carried_on())
+        current_trace_context()["tracestate"] = "a=1"
+        seen.append(current_trace_context())
         return {}
 
     incoming(RecordingOutlet(), handle).run()
-    assert seen == [{"tracestate": "a=1"}] and carried_on() == {}
+    assert seen == [{"tracestate": "a=1"}] and current_trace_context() == {}
 
 
 # ------------------------------------------------------------ arrays
@@ -704,7 +704,7 @@ def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
         [Request(id, "initialize" if id == 3 else "work") for id in range(1, 7)],
     )
     first, second = incoming(sink, batch=batch), incoming(sink, id=2, batch=batch)
-    stream = incoming(sink, lambda request: LATER, id=4, batch=batch)
+    stream = incoming(sink, lambda request: DEFERRED, id=4, batch=batch)
     long = incoming(sink, lambda request: {"x": "y" * 300}, id=5, batch=batch)
 
     def start(request: Request) -> None:
@@ -759,4 +759,4 @@ def test_what_a_sink_does_not_say() -> None:
             act()
     with pytest.raises(CapabilityNotSupported):
         sink.asking()
-    assert not sink.release(1) and sink.closing_message(1) is None
+    assert not sink.close_for_polling(1) and sink.closing_message(1) is None

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from minimcp.engine.batch import Batch
-from minimcp.engine.incoming import LATER
+from minimcp.engine.incoming import DEFERRED
 from minimcp.errors import InternalError, InvalidParams, InvalidRequest
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
@@ -34,7 +34,7 @@ def made(*kinds: str, max_streams: Optional[int] = 256) -> Subscriptions:
 def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
     """A stream that has been opened, and what it sent so far is known."""
     opened = exchange("subscriptions/listen", {"notifications": notifications}, revision=R5)
-    assert of.listen(opened) is LATER
+    assert of.listen(opened) is DEFERRED
     return opened
 
 
@@ -160,7 +160,7 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
         "subscriptions/listen", {"notifications": EVERYTHING}, revision=R5, sink=shared
     )
     opened.batch = Batch(shared, [], [opened.request])
-    assert subscriptions.listen(opened) is LATER
+    assert subscriptions.listen(opened) is DEFERRED
     subscriptions.end_streams(RecordingOutlet())
     assert len(subscriptions._streams) == 1
     subscriptions.end_streams(shared)

@@ -112,7 +112,7 @@ def test_close_calls_away_who_waits(pair: Pair, how: str) -> None:
     assert receiving.result() == []
     with pytest.raises(ConnectionLost, match="closed"):
         sending.result()
-    assert not ours.is_heard()
+    assert not ours.peer_may_read()
     ours.close()
 
 
@@ -168,7 +168,7 @@ def test_descriptors_that_broke() -> None:
     transport = StreamTransport(
         "broken", os.open("/", os.O_RDONLY), -1, None
     )  # a folder cannot be read
-    assert transport.receive() == [] and not transport.is_heard()
+    assert transport.receive() == [] and not transport.peer_may_read()
     transport.close()
     close_quietly(-1)
     close_quietly(1_000_000)  # there is none
@@ -214,7 +214,7 @@ def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
     flag = os.dup(ours._out.number)
     with used(ours):  # by a thread that is not there in a fork
         ours.close_in_fork()
-        assert ours.receive() == [] and not ours.is_heard() and not os.get_blocking(flag)
+        assert ours.receive() == [] and not ours.peer_may_read() and not os.get_blocking(flag)
         with pytest.raises(ConnectionLost, match="closed"):
             ours.send(b"x", 0)
     os.close(flag)
@@ -225,7 +225,7 @@ def test_without_poll_reads_and_writes_end_when_the_peer_does(
 ) -> None:
     monkeypatch.setattr(transport_module, "_HAS_POLL", False)
     ours, theirs = memory_pair(None)
-    assert ours.send(b"one\n", 0) == 0 and ours.is_heard()
+    assert ours.send(b"one\n", 0) == 0 and ours.peer_may_read()
     assert ours.send(b"one\n", WAIT) == 4
     assert theirs.receive() == [b"one"]
     receiving = Task(theirs.receive)
