@@ -216,12 +216,12 @@ def rejected(
     return HttpError(429, error.message, again, code=code, id=id)
 
 
-class ResponseWriter(CancelToken):
+class ResponseWriter:
     """Where the response to one request goes: `send` once, or `begin`, any number of `write` and
     `end`.
 
-    ``on_gone`` has a function called once, on any thread, when the peer has closed before the end;
-    now if it has.
+    Attributes:
+        token: Cancelled when the peer has closed before the end.
 
     Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
     """
@@ -235,7 +235,13 @@ class ResponseWriter(CancelToken):
     # The address of the peer of this connection; None if many clients share it, as under WSGI.
     address: Optional[str] = None
 
-    on_gone = CancelToken.on_cancel
+    def __init__(self) -> None:
+        self.token = CancelToken()
+
+    def on_gone(self, callback: Callable[[], object]) -> None:
+        """Call a function once, on any thread, when the peer has closed before the end; now if it
+        has."""
+        self.token.on_cancel(callback)
 
     def on_left(self, callback: Callable[[], object]) -> None:
         """Have a function called once, on any thread, when the peer cannot read any more. It has not

@@ -129,7 +129,7 @@ class SocketWriter(ResponseWriter):
         self.begun = False
         self._connection, self._head = connection, head
         self._ended = self._keep_alive = self._has_body = False
-        self._callbacks = {}
+        super().__init__()
         self._left = CancelToken()
         self._gone_at = math.inf
         self.address = connection.address
@@ -245,7 +245,8 @@ class SocketWriter(ResponseWriter):
                         b"Internal Server Error\n",
                     )
             complete, self._ended = self._ended, True
-        self._callbacks.clear()  # they know the writer
+        # The callbacks refer to the writer.
+        self.token = CancelToken()
         self._left = CancelToken()
         return complete and self._keep_alive
 
@@ -253,7 +254,7 @@ class SocketWriter(ResponseWriter):
         """The peer is gone: run the callbacks of `on_gone`. Idempotent, from any thread."""
         self.gone = True
         if not self._ended:
-            self.cancel()
+            self.token.cancel()
 
     def look(self) -> None:
         sock = self._connection.socket

@@ -100,7 +100,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
         with self._changed:
             self.gone = True
             self._changed.notify_all()
-        self.cancel()
+        self.token.cancel()
 
 
 def respond(

@@ -71,7 +71,7 @@ class Recording(ResponseWriter):
 
     def lose(self) -> None:
         self.gone = True
-        self.cancel()
+        self.token.cancel()
 
     def _tell(self) -> None:
         with self._changed:
