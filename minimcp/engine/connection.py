@@ -60,7 +60,6 @@ from ..protocol.messages import (
     diagnose_long,
     encode,
 )
-from .batch import Batch, why_no_batch
 from .calls import Calls, MakeParams, PendingCall
 from .dispatch import Dispatcher
 from .incoming import Line, Route, RunningRequests, Sink
@@ -488,6 +487,8 @@ class Connection(Sink, Pinged):
             job()
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
+        from .batch import Batch, why_no_batch  # one revision has arrays
+
         reason = why_no_batch(items, taken=self._role.takes_batches, limit=self.limits.batch)
         if reason is not None:
             self._invalid(InvalidMessage(INVALID_REQUEST, reason), frame)
